@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import pages
-from fedcal.calibrators import Calibrator
+from fedcal.calibrators.score_map import OfScore
 from fedcal.errors import InputError
+from fedcal.evaluation.by_group import change_table, changes_by, group_parts
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
@@ -20,6 +21,8 @@ from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
 from fedcal.experiments.folders import READING
 from fedcal.experiments.result import versions
+from fedcal.metrics import gap_change
+from fedcal.metrics.gap_change import GapChange
 from fedcal.pages import Part, Table
 
 ALL = ("model", "", "")
@@ -41,14 +44,17 @@ class Reading:
         made of it, if one was asked for
     changes
         since an earlier release: tests by name; {} if none was given
+    gaps
+        of each site or group before and after the calibrator; {} without
     """
 
     path: Path
     release: ScoreRelease
     found: Findings
     chosen: Threshold | None
-    calibrator: Calibrator | None
+    calibrator: OfScore | None
     changes: Mapping[str, Change]
+    gaps: Mapping[str, GapChange]
 
     def to_json(self) -> dict[str, Any]:
         """As `result.json` has metrics, and what was chosen."""
@@ -57,15 +63,20 @@ class Reading:
             told["chosen"] = self.chosen.to_json()
         if self.changes:
             told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+        if self.gaps:
+            told["groups_change"] = gap_change.told(self.gaps, self.found.score)
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
         shown_parts = parts(self.found, release.histograms, release.confusion)
+        shown_parts += group_parts(self.found, release.histograms)
         first = ([_chosen(self.chosen)] if self.chosen else []) + (
             [_changes(self.changes)] if self.changes else []
         )
+        if self.gaps:
+            first.append(change_table(gap_change.told(self.gaps, self.found.score), "group"))
         return first + shown_parts
 
     def save(self, out: Path) -> None:
@@ -136,7 +147,8 @@ def reread(
         threshold = chosen.value
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(path, release, release.findings(threshold), chosen, made, changes)
+    gaps = {} if made is None else changes_by(release.histograms, made)
+    return Reading(path, release, release.findings(threshold), chosen, made, changes, gaps)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
@@ -150,7 +162,7 @@ def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
     return drift_between(earlier.histograms[ALL], later.histograms[ALL])
 
 
-def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
+def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
     if how is None:
         return None
     asked = release.question

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fedcal import pages
 from fedcal.errors import InputError
+from fedcal.evaluation.by_group import sentences
 from fedcal.evaluation.thresholds import Goal
 from fedcal.experiments.commands.parameters import (
     FILES,
@@ -149,7 +150,10 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     for part in found.page():
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
-    to.print(about_intervals(found.found.to_json()))
+    told = found.to_json()
+    to.print(about_intervals(told))
+    for sentence in sentences(told):
+        to.print(sentence)
     for sentence in found.release.privacy[:1]:
         to.print(sentence)
     if out is not None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from fedcal import pages
 from fedcal.errors import InputError
+from fedcal.evaluation.by_group import change_table, sentences
 from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
@@ -87,6 +88,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
         to.print(about)
     for sentence in result.judged.get("sets", {}).get("guarantee", ()):
         to.print(sentence)
+    for sentence in sentences(result.judged):
+        to.print(sentence)
     to.print(
         f"{_protection(result.privacy)} Who sees what, and what is not protected: "
         "privacy.statement in result.json and --json (docs/guide/privacy.md)"
@@ -116,4 +119,7 @@ def _tables(result: SimulationResult) -> list[TextTable]:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
     both = (("before", result.before), ("after", result.after))
     rows = [(name, *(shown(k, metrics[k]) for k in SHOWN)) for name, metrics in both]
-    return [TextTable(("test rows", *SHOWN.values()), rows)]
+    tables = [TextTable(("test rows", *SHOWN.values()), rows)]
+    if (changed := result.judged.get("clients_change", {})).get("sites"):
+        tables.append(of_part(change_table(changed, "client")))
+    return tables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fedcal.evaluation.by_group import sentences
 from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.files import PAGE
@@ -32,7 +33,9 @@ def write_reading_report(folder: Path) -> Path:
         sheets = {f"curve-{k}": part_sheet(part, part.title) for k, part in enumerate(drawn, 1)}
         context = {
             "title": "a release read again",
-            "verdict": f"{told['release']}: no run, and no further charge.",
+            "verdict": " ".join(
+                [f"{told['release']}: no run, and no further charge.", *sentences(told)]
+            ),
             "tiles": [],
             "stages": [],
             "sections": sections(parts, sheets=sheets.values()),

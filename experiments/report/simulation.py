@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.errors import InputError
+from fedcal.evaluation.by_group import sentences
 from fedcal.experiments.config import SIMULATED, parse_setting
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
@@ -102,7 +103,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         "simulation.html.j2",
         sheets,
         {
-            "verdict": words.verdict(result),
+            "verdict": " ".join([words.verdict(result), *sentences(result)]),
             "tiles": [*_ece_tiles(result), *run_tiles(result)],
             "metrics": words.metric_table(result),
             "meanings": list(words.METRICS.values()),
@@ -117,7 +118,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
-            "by_client": sections(client_parts(result.get("clients", {})), "client"),
+            "by_client": sections(client_parts(result), "client"),
         },
     )
 
@@ -136,7 +137,9 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
         "artifact.html.j2",
         sheets,
         {
-            "verdict": f"{'; '.join([*said, guarantee(result['privacy'])])}.",
+            "verdict": " ".join(
+                [f"{'; '.join([*said, guarantee(result['privacy'])])}.", *sentences(result)]
+            ),
             "tiles": [*numbers[:3], *run_tiles(result)],
             "sections": sections(parts, sheets=sheets.values()),
         },

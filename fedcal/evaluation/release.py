@@ -17,6 +17,7 @@ from fedcal.buckets import scored
 from fedcal.checks import one_of
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
+from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.clusters import AT_THRESHOLD, ESTIMANDS, Estimand, spread_of
 from fedcal.evaluation.counting import view_logits
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
@@ -207,7 +208,8 @@ class ScoreRelease(Artifact):
 
     def page(self) -> list[Part]:
         """Metrics, curves, groups."""
-        return parts(self.found, self.histograms, self.confusion)
+        shown = parts(self.found, self.histograms, self.confusion)
+        return shown + group_parts(self.found, self.histograms)
 
     # -- what is read from it -------------------------------------------------------------
 
