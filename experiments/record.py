@@ -15,6 +15,7 @@ from fedcal.experiments.statement.sentences import with_real_sites
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.participation import sentences
 
 UNUSED_ROWS = (
     "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
@@ -59,6 +60,7 @@ def recorded(
         privacy["statement"].append(PUBLIC_ROWS.format(rows))
     if real:
         with_real_sites(privacy)
+        privacy["statement"] += sentences(outcome.sites)
     return known, privacy
 
 
@@ -114,4 +116,5 @@ def result_of(
         test=test,
         data=data,
         history=outcome.history,
+        sites=outcome.sites,
     )

@@ -61,6 +61,8 @@ class SimulationResult:
         what the run was on; None with real sites
     history
         the artifact after each release
+    sites
+        which real sites took part; None of a simulation
     """
 
     artifact: Artifact
@@ -75,6 +77,7 @@ class SimulationResult:
     test: Holdout | None = field(repr=False)
     data: Dataset | None = field(repr=False)
     history: list[Artifact] = field(repr=False)
+    sites: dict[str, Any] | None = None
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -165,6 +168,7 @@ class SimulationResult:
             "config": config,
             **self.judged,
             **self._intervals,
+            **({} if self.sites is None else {"sites": self.sites}),
             "privacy": self.privacy,
             "communication": self.communication,
             "seconds": self.seconds,

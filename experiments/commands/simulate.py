@@ -27,6 +27,7 @@ from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
 from fedcal.experiments.simulation import simulate
 from fedcal.experiments.terminal import SHOWN, console, progress, shown
+from fedcal.strategies import participation
 from fedcal.units import UNITS
 
 _STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and the sites"}
@@ -81,6 +82,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
     rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
     dealt = f"on {c.data}, clients {c.clients}, {c.partition}"
     where = dealt if c.control is None else f"on {c.clients} real sites"
+    if result.sites is not None:
+        where = f"on {participation.in_short(result.sites)}"
     to.print(f"{c.method} {where}{rows}")
     for table in _tables(result):
         print_table(to, table, edge=True)
@@ -88,7 +91,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
         to.print(about)
     for sentence in result.judged.get("sets", {}).get("guarantee", ()):
         to.print(sentence)
-    for sentence in sentences(result.judged):
+    for sentence in [*sentences(result.judged), *participation.sentences(result.sites)]:
         to.print(sentence)
     to.print(
         f"{_protection(result.privacy)} Who sees what, and what is not protected: "

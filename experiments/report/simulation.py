@@ -38,6 +38,7 @@ from fedcal.experiments.show.tables import TextTable
 from fedcal.experiments.statement.sentences import adjacency, guarantee, meaning
 from fedcal.metrics import Reliability
 from fedcal.pages import Part, Table, from_json
+from fedcal.strategies import participation
 
 FILE = "report.html"
 MOST_GAPS = 2000  # points in the figure of all classes
@@ -71,6 +72,8 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
     with reading(folder, "result.json"):
         template, sheets, context = read(folder, result)
         context |= run_context(result, sheets, home or folder)
+        of_sites = [*sentences(result), *participation.sentences(result.get("sites"))]
+        context["verdict"] = " ".join([context["verdict"], *of_sites])
         save_sheets(sheets, folder)
         write_page(folder / FILE, template, **context)
     return folder / FILE
@@ -103,7 +106,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         "simulation.html.j2",
         sheets,
         {
-            "verdict": " ".join([words.verdict(result), *sentences(result)]),
+            "verdict": words.verdict(result),
             "tiles": [*_ece_tiles(result), *run_tiles(result)],
             "metrics": words.metric_table(result),
             "meanings": list(words.METRICS.values()),
@@ -137,9 +140,7 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
         "artifact.html.j2",
         sheets,
         {
-            "verdict": " ".join(
-                [f"{'; '.join([*said, guarantee(result['privacy'])])}.", *sentences(result)]
-            ),
+            "verdict": f"{'; '.join([*said, guarantee(result['privacy'])])}.",
             "tiles": [*numbers[:3], *run_tiles(result)],
             "sections": sections(parts, sheets=sheets.values()),
         },
@@ -261,6 +262,9 @@ def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
         measured = (sent[f"message_bytes_{way}_per_client"] for way in ("up", "down"))
         both = " sent, ".join(map(_bytes, measured))
         messages = [("Flower's messages, measured, a client", f"{both} received")]
+    took_part = []
+    if result.get("sites"):
+        took_part = [("took part", participation.in_short(result["sites"]))]
     where = "over gRPC" if result["config"]["engine"] == "grpc" else "all clients on one machine"
     return [
         ("rounds", f"{sent['rounds']}"),
@@ -268,6 +272,7 @@ def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
         ("received by a client, whole run", _bytes(down)),
         *messages,
         ("clients", f"{clients:,}"),
+        *took_part,
         ("sent by all clients together", _bytes(up * clients)),
         (f"time of the rounds, {where}", took),
     ]

@@ -23,6 +23,7 @@ from fedcal.conformal.release import Goal, Promise, SetRelease, thresholds_of
 from fedcal.conformal.reported import Reported
 from fedcal.errors import InputError
 from fedcal.pages import Part
+from fedcal.printable import listed
 from fedcal.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.types import Floats, Integers
 
@@ -313,6 +314,17 @@ class PredictionSets(Artifact):
     def under(self, statement: Sequence[str]) -> PredictionSets:
         """With the statement, which its file then holds."""
         return replace(self, privacy=tuple(statement))
+
+    def of_sites(self, sites: Mapping[str, Any]) -> PredictionSets:
+        """With a guarantee that names sites without a part in it."""
+        if not sites["absent"]:
+            return self
+        some = sites["enrolled"] - len(sites["absent"])
+        about = (
+            f"The rows are those of {some} of the {sites['enrolled']} enrolled sites: nothing is "
+            f"promised for rows of {listed(sites['absent'])}, which took no part."
+        )
+        return replace(self, guarantee=(*self.guarantee, about))
 
 
 def load(path: str | Path) -> PredictionSets:

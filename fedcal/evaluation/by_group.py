@@ -20,6 +20,7 @@ from fedcal.evaluation.intervals import FIRM, Estimate
 from fedcal.evaluation.monotone import monotone_counts
 from fedcal.metrics.gap_change import ERROR, LEAST, GapChange, gap_change
 from fedcal.pages import Part, Table
+from fedcal.printable import listed
 from fedcal.types import Floats
 
 MOST_CURVES = 12
@@ -27,9 +28,6 @@ MOST_CURVES = 12
 
 MOST_ROWS = 20
 """Groups in a table of changes: those that got worse most surely."""
-
-MOST_NAMED = 5
-"""Groups named in a sentence."""
 
 UNMEASURED = "could not be measured"
 
@@ -219,7 +217,7 @@ def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], k
         return f"{start}{none} of {of} groups is shown to be miscalibrated."
     is_are = "is" if len(bad) == 1 else "are"
     why = [name + _reason(result["groups"][name][key], result["score"]) for name in bad]
-    return f"{start}{len(bad)} of {of} groups {is_are} not calibrated: {_listed(why)}."
+    return f"{start}{len(bad)} of {of} groups {is_are} not calibrated: {listed(why)}."
 
 
 def _reason(metrics: Mapping[str, Any], score: str) -> str:
@@ -247,17 +245,12 @@ def _harm(change: Mapping[str, Any], of: int, noun: str) -> str:
             f"At none of {of} {noun}s did the gap of mean score and outcome grow by more than "
             f"chance{end}."
         )
-    listed = _listed(
+    named = listed(
         [f"{n}, {100 * sites[n]['before']:z.1f} to {100 * sites[n]['after']:z.1f}" for n in worse],
         "; ",
     )
     rest = shrank if better else "it shrank at none"
     return (
         f"The gap of mean score and outcome grew by more than chance at {len(worse)} of {of} "
-        f"{noun}s ({listed} points); {rest}."
+        f"{noun}s ({named} points); {rest}."
     )
-
-
-def _listed(names: Sequence[str], by: str = ", ") -> str:
-    more = len(names) - MOST_NAMED
-    return by.join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -25,6 +25,7 @@ from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.page import parts
 from fedcal.metrics.clients import by_client
 from fedcal.pages import Part
+from fedcal.printable import listed
 from fedcal.queries import ScoreCounts
 from fedcal.scores import KINDS, Kind
 from fedcal.shards import Shards
@@ -145,6 +146,13 @@ class ScoreRelease(Artifact):
     def under(self, statement: Sequence[str]) -> ScoreRelease:
         """With the statement, which its file then holds."""
         return replace(self, privacy=tuple(statement))
+
+    def of_sites(self, sites: Mapping[str, Any]) -> ScoreRelease:
+        """With intervals that say that they exclude sites without a part in it."""
+        if not sites["absent"]:
+            return self
+        away = f"the rows of {listed(sites['absent'])}, which took no part"
+        return replace(self, excluded=(*self.excluded, away))
 
     def findings(self, threshold: float | None = None) -> Findings:
         """All metrics; InputError for a threshold that is no edge of a bucket."""
