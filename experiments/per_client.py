@@ -14,7 +14,7 @@ NO_RELEASE = "Exact numbers of a simulation, for the researcher's eyes: no priva
 _SERIES = {"metrics": "model", "metrics_after": "after", "metrics_other": "other model"}
 _CHARTS = {
     "accuracy": ("Accuracy of each client, exact", {}),
-    "gap": ("Mean score less outcome of each client, exact", {"perfect": 0.0}),
+    "gap": ("Calibration in the large of each client, exact", {"perfect": 0.0}),
 }
 
 
@@ -24,9 +24,9 @@ def client_parts(result: Mapping[str, Any]) -> list[Part]:
     Parameters
     ----------
     result
-        `clients`, and of a calibrator `clients_change`, of `result.json`
+        `clients`, `score`, and of a calibrator `clients_change`, of `result.json`
     """
-    clients = result.get("clients", {})
+    clients, score = result.get("clients", {}), str(result.get("score", ""))
     if not clients:
         return []
     changed = result.get("clients_change", {})
@@ -37,8 +37,8 @@ def client_parts(result: Mapping[str, Any]) -> list[Part]:
     note = NO_RELEASE
     if len(kept) < len(clients):
         note = (
-            f"The {len(kept)} of {len(clients)} clients whose mean score is farthest from the "
-            f"outcome. {note}"
+            f"The {len(kept)} of {len(clients)} clients whose mean score is farthest from what "
+            f"came true. {note}"
         )
 
     def line(name: str, key: str, metric: str) -> tuple[str, float, float, float]:
@@ -48,7 +48,7 @@ def client_parts(result: Mapping[str, Any]) -> list[Part]:
     return tables + [
         Intervals(
             title,
-            heading(metric),
+            heading(metric, score),
             {_SERIES.get(key, key): tuple(line(n, key, metric) for n in kept) for key in keys},
             references,
             note,

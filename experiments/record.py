@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
+from fedcal.classes import names_in
 from fedcal.datasets import Dataset
 from fedcal.experiments.config import Config
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import of_plan
-from fedcal.experiments.statement.sentences import with_real_sites
+from fedcal.experiments.statement.sentences import sets_noise, with_real_sites
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
@@ -19,6 +20,11 @@ from fedcal.strategies.participation import sentences
 
 UNUSED_ROWS = (
     "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
+)
+UNTOLD_ROWS = (
+    "rows_per_client was taken as rows / clients of the simulated data. It sets no noise here, so "
+    "that nothing else tells it, and it is left out of the results: no epsilon covers the exact "
+    "number of fit rows. A deployment must choose it without looking."
 )
 PUBLIC_ROWS = (
     "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
@@ -29,7 +35,9 @@ def recorded(
     config: Config, job: Job, outcome: Outcome, tested: bool
 ) -> tuple[Config, dict[str, Any]]:
     """The resolved config of a federated run, and its privacy record."""
-    plan = job.plan
+    plan, name = job.plan, "rows_per_client"
+    looked = plan.private and name in job.settings and name not in config.set
+    untold = looked and plan.row_rate == 1 and not sets_noise(plan)
     known = replace(
         config,
         clients=plan.clients,
@@ -37,10 +45,10 @@ def recorded(
         trust=plan.trust,
         secure_aggregation=job.secure_aggregation,
         noise_source=job.federation.noise_source,
-        ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
-        set=job.settings,
+        ledger=str(path_of(config.ledger).resolve()) if config.ledger else None,
+        set={k: v for k, v in job.settings.items() if not (untold and k == name)},
     )
-    rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
+    rows: Any = None if untold else job.settings.get(name)  # checked by the strategy
     noun = outcome.artifact.noun
     real = config.control is not None
     simulated = None if real else rows  # a simulation's number may tell of its rows
@@ -54,7 +62,9 @@ def recorded(
         real=real,
     )
     needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
-    if "rows_per_client" in config.set and not needed:
+    if untold:
+        privacy["statement"].append(UNTOLD_ROWS)
+    elif name in config.set and not needed:
         privacy["statement"].append(UNUSED_ROWS.format(rows))
     elif rows is not None and plan.private and real:
         privacy["statement"].append(PUBLIC_ROWS.format(rows))
@@ -102,7 +112,12 @@ def result_of(
     data
         what the run was on; None with real sites
     """
+    names = None if data is None else data.class_names
+    if names is None and config.class_names is not None:
+        names = names_in(config.class_names)
     artifact = outcome.artifact.under(privacy["statement"])
+    for each in (artifact, *outcome.history):
+        each.of_classes(names)
     return SimulationResult(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test))},

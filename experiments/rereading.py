@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedcal import pages
+from fedcal.atomic import path_of
 from fedcal.calibrators.score_map import OfScore
+from fedcal.classes import called
 from fedcal.errors import InputError
 from fedcal.evaluation.by_group import change_table, changes_by, group_parts
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, parts, shown
+from fedcal.evaluation.page import heading, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -65,14 +67,16 @@ class Reading:
             told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
         if self.gaps:
             told["groups_change"] = gap_change.told(self.gaps, self.found.score)
+        names = self.release.class_names
+        told["class_names"] = None if names is None else list(names)
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
-        shown_parts = parts(self.found, release.histograms, release.confusion)
+        shown_parts = parts(self.found, release.histograms, release.confusion, release.class_names)
         shown_parts += group_parts(self.found, release.histograms)
-        first = ([_chosen(self.chosen)] if self.chosen else []) + (
+        first = ([_chosen(self.chosen, release.class_names)] if self.chosen else []) + (
             [_changes(self.changes)] if self.changes else []
         )
         if self.gaps:
@@ -94,8 +98,9 @@ class Reading:
         write_folder(out, write, stale=READING.files)
 
 
-def read_release(path: Path) -> ScoreRelease:
+def read_release(path: str | Path) -> ScoreRelease:
     """The release in a file; InputError if it is none."""
+    path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
         raise InputError(f"{path} holds no release of an evaluation")
@@ -105,13 +110,13 @@ def read_release(path: Path) -> ScoreRelease:
 
 
 def reread(
-    path: Path,
+    path: str | Path,
     *,
     threshold: float | None = None,
     goals: Mapping[Goal, float | None],
     confident: bool = False,
     calibrate: How | None = None,
-    since: Path | None = None,
+    since: str | Path | None = None,
 ) -> Reading:
     """Read a release again.
 
@@ -148,7 +153,8 @@ def reread(
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
     gaps = {} if made is None else changes_by(release.histograms, made)
-    return Reading(path, release, release.findings(threshold), chosen, made, changes, gaps)
+    read = release.findings(threshold)
+    return Reading(path_of(path), release, read, chosen, made, changes, gaps)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
@@ -170,7 +176,9 @@ def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
         raise InputError("a calibrator is made of the score 'positive' or 'confidence'")
     whole: Histogram = release.histograms[ALL]
     score: Any = asked.score
-    return calibrator_from(whole, score, how, asked.classes, release.input)
+    made = calibrator_from(whole, score, how, asked.classes, release.input)
+    made.of_classes(release.class_names)
+    return made
 
 
 _CHANGES = {
@@ -194,12 +202,9 @@ def _changes(changes: Mapping[str, Change]) -> Table:
     )
 
 
-def _chosen(threshold: Threshold) -> Table:
+def _chosen(threshold: Threshold, names: Sequence[str] | None) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
-    rows = [
-        (heading(name), shown(name, e.value), f"{shown(name, e.low)} to {shown(name, e.high)}")
-        for name, e in threshold.estimates.items()
-    ]
+    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in threshold.estimates.items()]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
         "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",
@@ -208,7 +213,7 @@ def _chosen(threshold: Threshold) -> Table:
         "negative",
     }[threshold.goal]
     return Table(
-        f"Threshold {threshold.value:.6g}",
+        f"Threshold {threshold.value:.6g} of the probability of {called(names, 1)}",
         ("metric", "value", "95 % interval"),
         tuple(rows),
         f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import path_of
 from fedcal.errors import InputError
-from fedcal.evaluation.by_group import sentences
 from fedcal.experiments.config import SIMULATED, parse_setting
 from fedcal.experiments.figures.curves import rounds_sheet
 from fedcal.experiments.figures.diagrams import (
@@ -24,6 +24,7 @@ from fedcal.experiments.figures.diagrams import (
 from fedcal.experiments.figures.drawing import Sheet, save_sheets
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.files import PAGE
+from fedcal.experiments.headline import headline
 from fedcal.experiments.per_client import client_parts
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import numbers_of, sections
@@ -35,12 +36,13 @@ from fedcal.experiments.report.page import (
     write_page,
 )
 from fedcal.experiments.show.tables import TextTable
-from fedcal.experiments.statement.sentences import adjacency, guarantee, meaning
+from fedcal.experiments.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
 from fedcal.pages import Part, Table, from_json
 from fedcal.strategies import participation
 
 FILE = "report.html"
+PARTS = ("before", "after")
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
@@ -66,14 +68,12 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
     FedcalError
         The folder cannot be written.
     """
-    folder = Path(folder)
+    folder = path_of(folder)
     result = read_json(folder / "result.json", "result")
     read = _artifact_page if (folder / PAGE).is_file() else _calibrator_page
     with reading(folder, "result.json"):
         template, sheets, context = read(folder, result)
         context |= run_context(result, sheets, home or folder)
-        of_sites = [*sentences(result), *participation.sentences(result.get("sites"))]
-        context["verdict"] = " ".join([context["verdict"], *of_sites])
         save_sheets(sheets, folder)
         write_page(folder / FILE, template, **context)
     return folder / FILE
@@ -93,7 +93,9 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     diagrams = {"before": before, "after": after}
     sheets = {
         "reliability": reliability_sheet(diagrams, title_of(result, "test rows")),
-        "classes": classes_sheet(before, after, title_of(result, "class by class")),
+        "classes": classes_sheet(
+            before, after, title_of(result, "class by class"), result.get("class_names")
+        ),
     }
     if curves is not None:
         sheets["rounds"] = curves
@@ -106,10 +108,10 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         "simulation.html.j2",
         sheets,
         {
-            "verdict": words.verdict(result),
+            "verdict": headline(result),
             "tiles": [*_ece_tiles(result), *run_tiles(result)],
             "metrics": words.metric_table(result),
-            "meanings": list(words.METRICS.values()),
+            "meanings": list(words.meanings(result).values()),
             "noise": words.noise_sentence(result),
             "few": words.few_rows(result, before.rows),
             "test_rows": before.rows,
@@ -134,14 +136,12 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
     parts = read_parts(folder / PAGE)
     sheets = sheets_of(parts, result)
     of = next((told for key, told in _TILES.items() if key in result), numbers_of)
-    numbers = of(result)
-    said = [" ".join(pair) for pair in numbers]
     return (
         "artifact.html.j2",
         sheets,
         {
-            "verdict": f"{'; '.join([*said, guarantee(result['privacy'])])}.",
-            "tiles": [*numbers[:3], *run_tiles(result)],
+            "verdict": headline(result),
+            "tiles": [*of(result)[:3], *run_tiles(result)],
             "sections": sections(parts, sheets=sheets.values()),
         },
     )
@@ -206,9 +206,10 @@ def _pairs(facts: list[tuple[str, str]]) -> TextTable:
 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     found = []
-    for metric, name in (("ece", "ECE"), ("classwise_ece", "classwise ECE")):
-        before, after = (words.percent(result[part][metric]) for part in ("before", "after"))
-        found.append((name, f"{before} → {after}"))
+    for metric in ("ece", "classwise_ece"):
+        name = words.meanings(result)[metric][0].removesuffix(", %")
+        before, after = (words.with_interval(result, part, metric)[0] for part in PARTS)
+        found.append((name, f"{before} → {after}\u00a0%"))
     return found
 
 

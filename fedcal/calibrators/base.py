@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
+from fedcal.atomic import path_of
 from fedcal.buckets import check_score
 from fedcal.checks import one_of, whole
 from fedcal.errors import FedcalError, InputError
@@ -153,7 +154,7 @@ class Calibrator(Artifact):
         """Write a versioned `.npz` (a JSON header and plain arrays), atomically."""
         self.need_fitted()
         header = {"kind": self.kind, "classes": self.classes, "input": self.input}
-        write_arrays(Path(path), {"format": FORMAT, **header}, self.arrays())
+        write_arrays(path_of(path), {"format": FORMAT, **header, **self.naming}, self.arrays())
 
     # -- as an artifact -------------------------------------------------------------------
 
@@ -190,15 +191,18 @@ class Calibrator(Artifact):
         """Metrics on the test rows `before` any calibration and `after` this one, as fractions.
 
         Also those of each client's, `clients`, where somebody says whose the rows are, and whose
-        gap grew or shrank, `clients_change` (of class 1 of two, else of the predicted class).
+        gap grew or shrank, `clients_change`. Their gaps are of the `score`: "positive" (class 1)
+        of two classes, else "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
         found: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
+        found["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             views = {}
             for key, p in both.items():
                 right = (p.argmax(axis=1) == test.labels).astype(np.float64)
-                views[key] = right, p.max(axis=1) - right
+                top = p.max(axis=1) - right
+                views[key] = right, top if p.shape[1] > 2 else p[:, 1] - test.labels
             found["clients"] = by_client(test.owner, test.names, views)
             scores = [_score_and_outcome(p, test.labels) for p in both.values()]
             changes = changes_by_client(test.owner, test.names, *scores)
@@ -263,7 +267,7 @@ def load(path: str | Path | IO[bytes]) -> Calibrator:
         calibrator.input = one_of("input", header["input"], KINDS)
         return calibrator
 
-    file = Path(path) if isinstance(path, str) else path
+    file = path_of(path) if isinstance(path, (str, Path)) else path
     return read_arrays(file, FORMAT, ("kind", "input"), made, "calibrator")
 
 

@@ -17,6 +17,7 @@ from fedcal.evaluation.goodness import (
     groups_test,
     hosmer_lemeshow,
     ks_test,
+    single_groups,
     together,
 )
 from fedcal.evaluation.histogram import Histogram
@@ -74,6 +75,8 @@ class Findings:
         what intervals are for
     excluded
         sources of error that no interval contains, in words
+    single
+        view -> group -> p-value that it is calibrated in the large, corrected for their number
     """
 
     score: str
@@ -87,6 +90,7 @@ class Findings:
     cox: Mapping[str, Mapping[str, CalibrationTest]] = field(default_factory=dict)
     estimand: Estimand = "rows"
     excluded: tuple[str, ...] = ()
+    single: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The keys that `result.json` gains."""
@@ -107,6 +111,8 @@ class Findings:
                 KEYS[view]: {name: _test(test) for name, test in tests.items()}
                 for view, tests in self.tests.items()
             }
+            for view, p_values in self.single.items():
+                found["tests"][KEYS[view]]["groups"]["by_group"] = dict(p_values)
         if self.difference:
             found["metrics_difference"] = _plain(self.difference)
         if self.groups:
@@ -228,7 +234,7 @@ def findings(
             shown = some[0] >= max(FEWEST, FIRM * some[1])
             groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
     difference: Metrics = {}
-    tests, cox_of = {}, {}
+    tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
         kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
@@ -238,8 +244,11 @@ def findings(
             }
         if groups:
             for view in views:
-                gaps = (metrics[view]["gap"] for metrics in groups.values() if metrics)
-                tests[view]["groups"] = groups_test(gaps)
+                gaps = {group: told[view]["gap"] for group, told in groups.items() if told}
+                tests[view]["groups"], single[view] = (
+                    groups_test(gaps.values()),
+                    single_groups(gaps),
+                )
                 cox_of[view] = {g: cox(histograms[view, g, ""]) for g, own in groups.items() if own}
                 tests[view]["groups_cox"] = together(cox_of[view].values())
         if len(views) == 2:
@@ -267,6 +276,7 @@ def findings(
         cox_of,
         estimand,
         excluded,
+        single,
     )
 
 

@@ -171,7 +171,9 @@ class ScoreRelease(Artifact):
             effect=effect,
             excluded=self.excluded,
         )
-        return found if self.known else replace(found, rows=(math.nan, math.nan), tests={})
+        return (
+            found if self.known else replace(found, rows=(math.nan, math.nan), tests={}, single={})
+        )
 
     def _spread(
         self, histograms: Mapping[Key, Histogram], threshold: float
@@ -216,7 +218,7 @@ class ScoreRelease(Artifact):
 
     def page(self) -> list[Part]:
         """Metrics, curves, groups."""
-        shown = parts(self.found, self.histograms, self.confusion)
+        shown = parts(self.found, self.histograms, self.confusion, self.class_names)
         return shown + group_parts(self.found, self.histograms)
 
     # -- what is read from it -------------------------------------------------------------

@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.artifact import Artifact
+from fedcal.classes import called
 from fedcal.evaluation.clusters import ESTIMANDS
 from fedcal.evaluation.intervals import Estimate, beyond
+from fedcal.evaluation.page import heading, texts
 from fedcal.pages import Table
 
 _NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
@@ -69,11 +71,9 @@ class SingleMetric(Artifact):
 
     def page(self) -> list[Any]:
         """A table of one line."""
-        found = self.estimate
-        shown: tuple[str | float, ...]
-        if found.drowned:
-            shown = ("drowned by noise", found.low, found.high)
-        else:
-            shown = (found.value, found.low, found.high)
-        note = f"Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
-        return [Table("Metric", ("metric", "value", "low", "high"), ((self.name, *shown),), note)]
+        row = (heading(self.name), *texts(self.name, self.estimate))
+        of = f"Of the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
+        note = (
+            f"{of}Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
+        )
+        return [Table("Metric", ("metric", "value", "95 % interval"), (row,), note)]

@@ -20,6 +20,7 @@ import fedcal
 from fedcal import calibrators, datasets
 from fedcal.experiments.cli import COMMANDS, _run, load_command
 from fedcal.experiments.config import METHODS, POOLED
+from fedcal.experiments.studies.registry import EXPERIMENTS
 from fedcal.mechanisms import PRIVATE
 from fedcal.metrics import summary
 from fedcal.strategies import STRATEGIES
@@ -357,7 +358,9 @@ def test_datasets_as_json(fedcal_says: Any) -> None:
 
 
 def test_version(fedcal_says: Any) -> None:
-    assert fedcal_says("--version") == (0, f"fedcal {fedcal.__version__}\n", "")
+    said = (0, f"fedcal {fedcal.__version__}\n", "")
+    asked = (("--version",), ("-V",), ("simulate", "-V"), ("site", "key", "--version"))
+    assert [fedcal_says(*words) for words in asked] == [said] * 4
 
 
 def test_help_names_every_command_that_is_built(fedcal_says: Any) -> None:
@@ -372,7 +375,7 @@ def test_help_of_simulate_names_the_contract_s_options(
     fedcal_says: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")  # long names are cut in a narrow terminal
-    code, out, _ = fedcal_says("simulate", "--help")
+    code, out, _ = fedcal_says("simulate", "-h")
     assert code == 0
     for option in (
         *("data", "method", "clients", "partition", "rounds", "sampling-rate", "epsilon", "delta"),
@@ -462,3 +465,19 @@ def test_the_console_script_s_exit_code(
     assert len(done.stderr.splitlines()) == (code != 0)
     assert done.stderr.startswith(begins)
     assert os.listdir(tmp_path) == []
+
+
+def test_the_help_of_reproduce_names_an_experiment(fedcal_says: Any) -> None:
+    _, out, _ = fedcal_says("reproduce", "--help")
+    named = re.findall(r"fedcal reproduce (\w\S*)", out)
+    assert named
+    assert set(named) <= set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("words", [("--version",), ("simulate", "--help"), ("datasets",)])
+def test_the_command_runs_where_warnings_are_errors(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """With the pinned versions: typer imports what click deprecates."""
+    strictly = [sys.executable, "-W", "error", "-m", "fedcal", *words]
+    done = subprocess.run(strictly, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout
