@@ -14,8 +14,10 @@ from typing import Any
 
 from fedcal.classes import called
 from fedcal.conformal.shortfalls import SHORT
+from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.goodness import holm
 from fedcal.evaluation.page import decimals, heading, shown
+from fedcal.strategies import participation
 
 Result = Mapping[str, Any]
 """The content of `result.json`, or of `reading.json`."""
@@ -219,6 +221,11 @@ def changed(result: Result) -> str:
     return f"Since the earlier release {_listed(names)} changed beyond chance."
 
 
+def at_sites(result: Result) -> str:
+    """Groups that are not calibrated, sites that a calibrator harmed, sites without a part."""
+    return " ".join([*of_groups(result), *participation.sentences(result.get("sites"))])
+
+
 CLAUSES: tuple[Callable[[Result], str], ...] = (
     changed,
     right,
@@ -228,6 +235,7 @@ CLAUSES: tuple[Callable[[Result], str], ...] = (
     after_calibration,
     trained,
     covered,
+    at_sites,
 )
 """Asked in this order."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.page import MOST_GROUPS, heading
 from fedcal.pages import Intervals, Part
 
@@ -17,18 +18,19 @@ _CHARTS = {
 }
 
 
-def client_parts(clients: Mapping[str, Any], score: str) -> list[Part]:
+def client_parts(result: Mapping[str, Any]) -> list[Part]:
     """Accuracy and calibration in the large of each client's rows, by what they are called.
 
     Parameters
     ----------
-    clients
-        as `result.json` has them
-    score
-        what the gap is of: "positive" (the positive class) or "confidence" (the top label)
+    result
+        `clients`, `score`, and of a calibrator `clients_change`, of `result.json`
     """
+    clients, score = result.get("clients", {}), str(result.get("score", ""))
     if not clients:
         return []
+    changed = result.get("clients_change", {})
+    tables: list[Part] = [change_table(changed, "client")] if changed.get("sites") else []
     first, *_ = keys = [key for key in next(iter(clients.values())) if key != "rows"]
     worst = sorted(clients, key=lambda name: -abs(clients[name][first]["gap"]))[:MOST_GROUPS]
     kept = {name: clients[name] for name in clients if name in set(worst)}
@@ -43,7 +45,7 @@ def client_parts(clients: Mapping[str, Any], score: str) -> list[Part]:
         value = 100 * kept[name][key][metric]
         return f"{name} ({kept[name]['rows']:,})", value, value, value
 
-    return [
+    return tables + [
         Intervals(
             title,
             heading(metric, score),

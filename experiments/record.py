@@ -16,6 +16,7 @@ from fedcal.experiments.statement.sentences import sets_noise, with_real_sites
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.participation import sentences
 
 UNUSED_ROWS = (
     "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
@@ -69,6 +70,7 @@ def recorded(
         privacy["statement"].append(PUBLIC_ROWS.format(rows))
     if real:
         with_real_sites(privacy)
+        privacy["statement"] += sentences(outcome.sites)
     return known, privacy
 
 
@@ -129,4 +131,5 @@ def result_of(
         test=test,
         data=data,
         history=outcome.history,
+        sites=outcome.sites,
     )

@@ -9,9 +9,10 @@ from typing import Any
 
 from fedcal import pages
 from fedcal.atomic import path_of
-from fedcal.calibrators import Calibrator
+from fedcal.calibrators.score_map import OfScore
 from fedcal.classes import called
 from fedcal.errors import InputError
+from fedcal.evaluation.by_group import change_table, changes_by, group_parts
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.figures import names_of
@@ -24,6 +25,8 @@ from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
 from fedcal.experiments.folders import READING
 from fedcal.experiments.result import versions
+from fedcal.metrics import gap_change
+from fedcal.metrics.gap_change import GapChange
 from fedcal.pages import Part, Table
 
 ALL = ("model", "", "")
@@ -53,6 +56,8 @@ class Reading:
         made of it, if one was asked for
     changes
         since an earlier release: tests by name; {} if none was given
+    gaps
+        of each site or group before and after the calibrator; {} without
     """
 
     path: Path
@@ -60,8 +65,9 @@ class Reading:
     found: Findings
     threshold: float | None
     chosen: Threshold | None
-    calibrator: Calibrator | None
+    calibrator: OfScore | None
     changes: Mapping[str, Change]
+    gaps: Mapping[str, GapChange]
 
     def to_json(self) -> dict[str, Any]:
         """As `result.json` has metrics, and what was chosen."""
@@ -70,6 +76,8 @@ class Reading:
             told["chosen"] = self.chosen.to_json()
         if self.changes:
             told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+        if self.gaps:
+            told["groups_change"] = gap_change.told(self.gaps, self.found.score)
         names = self.release.class_names
         told["class_names"] = None if names is None else list(names)
         return {**told, "statement": list(self.release.privacy)}
@@ -80,6 +88,7 @@ class Reading:
         return [
             *(self.asked or ()),
             *parts(self.found, release.histograms, release.confusion, release.class_names),
+            *group_parts(self.found, release.histograms),
         ]
 
     @property
@@ -97,6 +106,9 @@ class Reading:
                 tables.append(_estimates(title, at))
         if self.changes:
             tables.append(_changes(self.changes))
+        if self.gaps:
+            told = gap_change.told(self.gaps, self.found.score)
+            tables.append(change_table(told, "group"))
         return tables if tables or self.calibrator is not None else None
 
     def _at(self, threshold: float) -> str:
@@ -177,7 +189,8 @@ def reread(
     found = release.findings(threshold)
     if chosen is not None:
         found, chosen = _joined(found, chosen)
-    return Reading(path_of(path), release, found, given, chosen, made, changes)
+    gaps = {} if made is None else changes_by(release.histograms, made)
+    return Reading(path_of(path), release, found, given, chosen, made, changes, gaps)
 
 
 def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
@@ -204,7 +217,7 @@ def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
     return drift_between(earlier.histograms[ALL], later.histograms[ALL])
 
 
-def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
+def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
     if how is None:
         return None
     asked = release.question

@@ -62,6 +62,8 @@ class SimulationResult:
         what the run was on; None with real sites
     history
         the artifact after each release
+    sites
+        which real sites took part; None of a simulation
     """
 
     artifact: Artifact
@@ -76,6 +78,7 @@ class SimulationResult:
     test: Holdout | None
     data: Dataset | None
     history: list[Artifact]
+    sites: dict[str, Any] | None = None
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -172,6 +175,7 @@ class SimulationResult:
             "class_names": None if self.class_names is None else list(self.class_names),
             **self.judged,
             **self._intervals,
+            **({} if self.sites is None else {"sites": self.sites}),
             "privacy": self.privacy,
             "communication": self.communication,
             "seconds": self.seconds,
@@ -224,7 +228,7 @@ class SimulationResult:
         shown = self.artifact.page()
         if self.test is not None:
             shown += self.artifact.judged_page(self.test)
-        shown += client_parts(self.judged.get("clients", {}), self.judged.get("score", ""))
+        shown += client_parts(self.judged)
         if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
             return shown
         plain = [

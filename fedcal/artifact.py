@@ -176,6 +176,16 @@ class Artifact(ABC):
         """The same with what was promised for it, in sentences, for who reads its file later."""
         return self
 
+    def of_sites(self, sites: Mapping[str, Any]) -> Artifact:
+        """The same, where what it promises is about rows of those real sites that took part.
+
+        Parameters
+        ----------
+        sites
+            the key of `result.json`: `enrolled`, `answered`, names `absent`, rounds `missed`
+        """
+        return self
+
     def record(self) -> dict[str, Any]:
         """What a release's line of `rounds.jsonl` gains: plain values."""
         return {}

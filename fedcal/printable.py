@@ -1,9 +1,10 @@
-"""Text from elsewhere, made harmless for a terminal and for a log of one line an entry."""
+"""Text from elsewhere, made harmless for a terminal, a log of one line an entry, a sentence."""
 
 from __future__ import annotations
 
 import logging
 import unicodedata
+from collections.abc import Sequence
 
 _LONGEST = 2000
 """Characters of a log record; what comes after them is a stranger's."""
@@ -33,6 +34,12 @@ def printable(text: str, *, lines: bool = False) -> str:
         return text
     kept = _JOINERS + ("\n\t" if lines else "")
     return "".join(c if c in kept or _harmless(c) else _escaped(c) for c in text)
+
+
+def listed(names: Sequence[str], by: str = ", ", most: int = 5) -> str:
+    """Return names as a sentence has them: of many the first, and how many more there are."""
+    more = len(names) - most
+    return by.join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def _harmless(character: str) -> bool:

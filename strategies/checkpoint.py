@@ -25,6 +25,7 @@ from fedcal.atomic import whole_file
 from fedcal.errors import InputError
 from fedcal.release import Release
 from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.participation import Participation
 from fedcal.types import Floats
 
 CHECKPOINT = "checkpoint.json"
@@ -56,6 +57,8 @@ class Checkpoint:
         of a method whose releases are not kept, after the last of them
     sent
         payload bytes so far, up and down, of such a method
+    took_part
+        which sites did, so far
     """
 
     run: str
@@ -65,6 +68,7 @@ class Checkpoint:
     roster: dict[int, int] = field(default_factory=dict)
     state: Mapping[str, Floats] | None = None
     sent: tuple[float, float] = (0.0, 0.0)
+    took_part: Participation = field(default_factory=Participation)
 
     def save(self, folder: Path) -> None:
         """Write it, whole and on the disk; FedcalError or InputError if that fails: the run must
@@ -88,6 +92,7 @@ class Checkpoint:
             ],
             "seconds": self.seconds,
             "roster": {str(node): site for node, site in self.roster.items()},
+            "took_part": self.took_part.to_json(),
         }
         if self.state is not None:
             plain["state"] = {name: value.tolist() for name, value in self.state.items()}
@@ -116,6 +121,7 @@ class Checkpoint:
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
                 state=_state(plain.get("state")),
                 sent=_pair(plain.get("sent", (0.0, 0.0))),
+                took_part=Participation.from_json(plain.get("took_part", _NOBODY)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             if isinstance(e, InputError):
@@ -150,6 +156,7 @@ class Checkpoint:
         if resume:
             kept.check(job)
             strategy.roster.update(kept.roster)
+            strategy.took_part = kept.took_part
             if strategy.keeps_releases:
                 strategy.resume(kept.run, kept.releases)
             elif kept.state is None:
@@ -163,7 +170,7 @@ class Checkpoint:
             kept.releases = list(strategy.releases)
             kept.state = strategy.state()
             kept.sent = (strategy.bytes_up, strategy.bytes_down)
-            kept.roster = dict(strategy.roster)
+            kept.roster, kept.took_part = dict(strategy.roster), strategy.took_part
             if not strategy.plan.secret_sample:  # how long a round takes tells how many were asked
                 kept.seconds = before + time.perf_counter() - start
             if release.round % every == 0:
@@ -183,6 +190,10 @@ class Checkpoint:
                     f"the run was started with {key} = {self.job.get(key)!r:.80}, not "
                     f"{job.get(key)!r:.80}: a run goes on as it began"
                 )
+
+
+_NOBODY = Participation().to_json()
+"""Of a checkpoint of an earlier version."""
 
 
 def _state(plain: Mapping[str, Any] | None) -> dict[str, Floats] | None:

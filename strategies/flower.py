@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -13,12 +13,14 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.printable import listed
 from fedcal.privacy.plan import Plan
 from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.exchange import message
 from fedcal.strategies.method import Method
+from fedcal.strategies.participation import Participation
 from fedcal.strategies.readiness import ask_ready
 from fedcal.strategies.secure_rounds import Content, SecureRounds
 from fedcal.strategies.who import ABSENT, UNREADABLE, Who, ask_who, reason
@@ -70,6 +72,8 @@ class FlowerTransport(Strategy):
         theirs are numbered as they come
     secure
         the protocol of secure aggregation, where the run is under it
+    took_part
+        which sites did, so far
     """
 
     def __init__(self) -> None:
@@ -80,6 +84,7 @@ class FlowerTransport(Strategy):
         self._passed: set[int] = set()  # nodes that cannot take part
         self._unsure: set[int] = set()  # nodes of real sites that may be unable to
         self.secure: SecureRounds | None = None
+        self.took_part = Participation()
         self._asked: Asked | None = None
         self._grid: Grid | None = None
         self._timeout = 3600.0
@@ -150,6 +155,7 @@ class FlowerTransport(Strategy):
             "context": ConfigRecord(asked.request.context_fields()),
         }
         self._check_ready(grid, content, asked.round)
+        self.took_part.there |= set(self._sites)
         if self.secure is not None:
             self.secure.enrol(self._sites, self._ask)
             content |= _records(self.secure.content)
@@ -198,10 +204,12 @@ class FlowerTransport(Strategy):
         collector = secure.collector(asked.request)
         for site, said in self._said(replies).items():
             if not collector.add(site, said) and not self.tolerant:
-                raise RoundFailed(f"round {asked.round}: site {site} sent what cannot be used")
+                raise RoundFailed(
+                    f"round {asked.round}: {self._called(site)} sent what cannot be used"
+                )
         with self._discreet(asked.round):
             there = secure.settle(collector, asked.round)
-        self._tell_answered(asked, there)
+        self._tell_answered(asked, collector.contributions)
         self.method.charge_round(asked, there)
         return secure.total(collector, asked.round, self._sites, self._ask)
 
@@ -244,21 +252,25 @@ class FlowerTransport(Strategy):
         sent: dict[int, Words] = {}
         for site, reply in self._answers(replies):
             if site in sent or site not in asked.clients:
-                raise RoundFailed(f"round {asked.round}: site {site} answered out of turn")
+                raise RoundFailed(f"round {asked.round}: {self._called(site)} answered out of turn")
             try:
                 sent[site] = _contribution(reply, site, asked.request.bound.length)
             except RoundFailed:
                 if not self.tolerant:
                     raise
-        self._tell_answered(asked, len(sent))
+        self._tell_answered(asked, sent)
         return sent
 
-    def _tell_answered(self, asked: Asked, answered: int) -> None:
-        """Say how many answered, where that is no secret."""
-        if not self.method.plan.secret_sample and answered < len(asked.clients):
+    def _tell_answered(self, asked: Asked, answered: Collection[int]) -> None:
+        """Keep and say who answered, where that is no secret."""
+        if self.method.plan.secret_sample:
+            return
+        self.took_part.note(asked.round, asked.clients.tolist(), answered)
+        if missing := [k for k in asked.clients.tolist() if k not in answered]:
             log.warning(
-                "fedcal: round %d: %d of %d clients answered",
-                *(asked.round, answered, len(asked.clients)),
+                "fedcal: round %d: %d of %d clients answered%s",
+                *(asked.round, len(answered), len(asked.clients)),
+                f", not {listed([*map(self._called, missing)])}" if self.tolerant else "",
             )
 
     def configure_evaluate(
@@ -308,9 +320,13 @@ class FlowerTransport(Strategy):
 
     def _name(self, site: int) -> str:
         """Return what the operator calls a site: its name in the federation, or Flower's node."""
-        if self.secure is not None:
-            return self.secure.roster.sites[site].name
-        return f"site {site} (node {self._sites[site]})"
+        called = self._called(site)
+        return called if self.secure is not None else f"{called} (node {self._sites[site]})"
+
+    def _called(self, site: int) -> str:
+        """Return a site's name in the federation, or its number."""
+        known = self.secure is not None and 0 <= site < len(self.secure.roster.sites)
+        return self.secure.roster.sites[site].name if self.secure and known else f"site {site}"
 
     def meet(self, nodes: Iterable[Who]) -> None:
         """Number the sites that these nodes are, and refuse those that have other classes.
@@ -369,7 +385,7 @@ class FlowerTransport(Strategy):
         """Refuse a site that deals other data, or has other classes."""
         if who.clients not in (None, self.method.plan.clients):
             raise RoundFailed(
-                f"site {site} deals the data to {who.clients} clients, not "
+                f"{self._called(site)} deals the data to {who.clients} clients, not "
                 f"{self.method.plan.clients}"
             )
         if who.digest is None:
@@ -377,8 +393,8 @@ class FlowerTransport(Strategy):
         self.class_digest = self.class_digest or who.digest
         if who.digest != self.class_digest:
             raise InputError(
-                f"site {site} has other classes, or in another order, than the job or the sites "
-                "before it: all must be given the same --class-names"
+                f"{self._called(site)} has other classes, or in another order, than the job or the "
+                "sites before it: all must be given the same --class-names"
             )
         self._check_inputs(who, site)
 
@@ -386,12 +402,13 @@ class FlowerTransport(Strategy):
         reads, own = self.method.reads, who.inputs
         if reads is None and own is not None:
             raise InputError(
-                f"site {site} has rows to train on and no scores: {self.method.name} needs scores"
+                f"{self._called(site)} has rows to train on and no scores: {self.method.name} "
+                "needs scores"
             )
         if reads not in (None, own or (who.classes,)):
             has = "scores" if own is None else f"inputs of shape {text_of(own)}"
             raise InputError(
-                f"site {site} has {has}, and the network reads inputs of shape "
+                f"{self._called(site)} has {has}, and the network reads inputs of shape "
                 f"{text_of(reads or ())}: give --set shape, the same as at all sites"
             )
 
@@ -404,7 +421,7 @@ class FlowerTransport(Strategy):
             if not reply.has_error():
                 yield site, reply
             elif reply.error.code not in ABSENT and not self.tolerant:
-                raise RoundFailed(f"site {site} answered with an error: {reason(reply)}")
+                raise RoundFailed(f"{self._called(site)} answered with an error: {reason(reply)}")
 
     def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
         """Ask survivors for the round seeds that they share with dropouts, and take them off."""

@@ -47,6 +47,8 @@ class Outcome:
     job
         what was run, by Flower's dashed names: budget, unit, trust, ledger, ...; {} of a method
         that nobody was asked for
+    sites
+        which real sites took part (`Participation.told`); None of a simulation
     """
 
     artifact: Artifact
@@ -59,6 +61,7 @@ class Outcome:
     run: str = ""
     message_bytes: tuple[int, int] | None = None
     job: dict[str, Any] = field(default_factory=dict)
+    sites: dict[str, Any] | None = None
 
     @property
     def calibrator(self) -> Calibrator:
@@ -78,6 +81,7 @@ class Outcome:
             "kept": len(self.history),
             **{key: getattr(self, key) for key in _PLAIN},
             "job": self.job,
+            "sites": self.sites,
         }
         with whole_file(folder / OUTCOME) as file:
             file.write(json.dumps(plain).encode())
@@ -88,6 +92,7 @@ class Outcome:
         try:
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
             rest = {key: plain[key] for key in _PLAIN} | {"job": plain.get("job", {})}
+            rest["sites"] = plain.get("sites")  # a new key
             rest["message_bytes"] = rest["message_bytes"] and tuple(rest["message_bytes"])
             form = ARTIFACTS[plain.get("form", "calibrator")]
         except (OSError, ValueError, KeyError):

@@ -25,7 +25,7 @@ from fedcal.agreement import job_digest
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.fields import read
 from fedcal.partition import DEALT, deal
-from fedcal.printable import Printable
+from fedcal.printable import Printable, listed
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
@@ -33,6 +33,7 @@ from fedcal.strategies.exchange import PromptGrid, message
 from fedcal.strategies.flower import RESULT
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import RELEASED, Outcome
+from fedcal.strategies.participation import names_of
 from fedcal.strategies.run_folder import held, note_progress
 from fedcal.strategies.secure_rounds import SecureRounds
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
@@ -81,7 +82,11 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
 
         kept = out if job.tolerant else None
 
+        names = names_of(job.roster, job.plan.clients)
+        driven: list[CalibrationStrategy] = []
+
         def drive(strategy: CalibrationStrategy) -> None:
+            driven.append(strategy)
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
             strategy.without_unready = without_unready
@@ -100,6 +105,10 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         outcome = job.run(drive, moved, folder=kept, resume=resume)
         if job.tolerant and not job.plan.secret_sample:
             outcome = replace(outcome, message_bytes=(prompt.bytes_up, prompt.bytes_down))
+        if job.tolerant:
+            took_part = driven[0].took_part.told(names, secret=job.plan.secret_sample)
+            artifact = outcome.artifact.of_sites(took_part)
+            outcome = replace(outcome, sites=took_part, artifact=artifact)
         rows = {key: str(fields.get(key, "")) for key in ("data", "partition")}
         outcome = replace(outcome, job={**outcome.job, **rows})
         if out is None:
@@ -107,7 +116,8 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         else:
             outcome.save(out)
         if read(fields, "deliver", bool):
-            deliver(grid, job, outcome)
+            called = {node: names[site] for node, site in driven[0].roster.items()}
+            deliver(grid, job, outcome, called)
         return outcome
 
 
@@ -162,6 +172,11 @@ def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:
     if job.tolerant and clients:
         if not (met := ask_who(grid, nodes, job.timeout, tolerant=True)):
             raise RoundFailed("none of the sites that are there has answered; nothing was asked")
+        if job.roster:
+            there = {who.place for who in met}
+            names = names_of(job.roster, clients)
+            if away := [name for k, name in enumerate(names) if k not in there]:
+                log.warning("fedcal: not there: %s", listed(away))
         return clients, met
     met = ask_who(grid, nodes[:1], job.timeout)
     if not clients:
@@ -208,8 +223,14 @@ def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
     return nodes
 
 
-def deliver(grid: Grid, job: Job, outcome: Outcome) -> None:
-    """Give each site what was learned; one that is away goes without, and the log says how many."""
+def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -> None:
+    """Give each site what was learned; one that is away goes without, and the log names it.
+
+    Parameters
+    ----------
+    called
+        node -> what its site is called
+    """
     form = outcome.artifact.form
     with tempfile.TemporaryDirectory() as folder:
         names = outcome.artifact.write(Path(folder), form)
@@ -218,12 +239,17 @@ def deliver(grid: Grid, job: Job, outcome: Outcome) -> None:
     content = {"files": ConfigRecord({**files}), "run": run}
     nodes = list(grid.get_node_ids())
     sending = [message(content, node, RESULT, 0, job.timeout) for node in nodes]
-    kept = 0
+    kept: set[int] = set()
     with suppress(RoundFailed):  # Flower takes none: the run is done all the same
         replies = grid.send_and_receive(sending, timeout=job.timeout)
-        kept = sum(not reply.has_error() for reply in replies)
-    level = logging.INFO if kept == len(nodes) else logging.WARNING
-    log.log(level, "fedcal: %d of %d sites have the %s", kept, len(nodes), outcome.artifact.noun)
+        kept = {reply.metadata.src_node_id for reply in replies if not reply.has_error()}
+    without = [called.get(node, f"node {node}") for node in nodes if node not in kept]
+    log.log(
+        logging.WARNING if without else logging.INFO,
+        "fedcal: %d of %d sites have the %s%s",
+        *(len(nodes) - len(without), len(nodes), outcome.artifact.noun),
+        f", not {listed(sorted(without))}" if without else "",
+    )
 
 
 def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:

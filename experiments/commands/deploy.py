@@ -33,6 +33,7 @@ from fedcal.experiments.files import to_json
 from fedcal.experiments.options import SITES
 from fedcal.experiments.show.tables import TextTable, print_table
 from fedcal.experiments.terminal import console, progress
+from fedcal.printable import listed
 
 ACTIONS = ("run", "resume", "status", "stop", "register")
 
@@ -126,11 +127,16 @@ def _show_status(to: Console, superlink: Control, out: Path | None, json: bool) 
     """Which sites are there, and where the run stands; readiness is "online" of all sites."""
     nodes = superlink.nodes()
     found = None if out is None else standing(superlink, out)
+    if found is not None:
+        nodes = [node._replace(name=found.names.get(node.number, "")) for node in nodes]
     if json:
         run = None if found is None else found._asdict()
         print(to_json({"sites": [node._asdict() for node in nodes], "run": run}), end="")
         return
-    print_table(to, TextTable(("site", "status"), [tuple(node) for node in nodes]), edge=True)
+    rows = [(node.name or f"node {node.number}", node.status) for node in nodes]
+    print_table(to, TextTable(("site", "status"), rows), edge=True)
     if found is not None:
         planned = f" of {found.planned}" if found.planned else ""
         to.print(f"{found.status}; rounds done: {found.done}{planned}")
+        if found.names and found.absent:
+            to.print(f"not in the run so far: {listed(found.absent)}")

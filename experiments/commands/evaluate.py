@@ -162,7 +162,8 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
                 to.print(part.note)
     if asked is not None:
         to.print("All that it says: --release alone, --json, or a folder as --out.")
-    to.print(about_intervals(found.found.to_json()))
+    told = found.to_json()
+    to.print(about_intervals(told))
     for sentence in found.release.privacy[:1]:
         to.print(sentence)
     if out is not None:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fedcal import pages
 from fedcal.classes import listed
 from fedcal.errors import InputError
+from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.commands.parameters import (
     FILES,
     ConfigFile,
@@ -82,7 +83,7 @@ def run_and_show(
 def show(result: SimulationResult, out: Path | None) -> None:
     """The run, its metrics and what protects whom, on the terminal."""
     to = console()
-    to.print(title(result.config))
+    to.print(title(result.config, result.sites))
     if result.class_names is not None:
         to.print(listed(result.class_names))
     for table in _tables(result):
@@ -108,4 +109,7 @@ def _tables(result: SimulationResult) -> list[TextTable]:
     if result.artifact.form not in OWN_PAGES or result.test is None:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
     named = headings(result.judged.get("score", ""), result.class_names)
-    return [TextTable(("test rows", *named.values()), before_and_after(result))]
+    tables = [TextTable(("test rows", *named.values()), before_and_after(result))]
+    if (changed := result.judged.get("clients_change", {})).get("sites"):
+        tables.append(of_part(change_table(changed, "client")))
+    return tables

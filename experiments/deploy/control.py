@@ -40,10 +40,13 @@ class Node(NamedTuple):
         Flower's
     status
         in Flower's words: "online", "offline", "registered" (it was never here)
+    name
+        what its site is called in the run that was asked about; "" = it has not met that
     """
 
     number: str
     status: str
+    name: str = ""
 
 
 class Control:

@@ -30,6 +30,7 @@ from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.participation import names_of
 from fedcal.strategies.run_folder import (
     LOCK,
     alone,
@@ -360,12 +361,18 @@ class Standing(NamedTuple):
         in Flower's words
     kept
         whether it can be gone on with
+    names
+        Flower's number of a node -> what its site is called
+    absent
+        names of enrolled sites that the run has not met so far
     """
 
     done: int
     planned: int
     status: str
     kept: bool
+    names: dict[str, str]
+    absent: list[str]
 
 
 def standing(superlink: Control, out: Path) -> Standing:
@@ -373,4 +380,9 @@ def standing(superlink: Control, out: Path) -> Standing:
     work = out / SERVER
     done, planned = (read_progress(work) or [(0, 0)])[-1]
     status = superlink.flower.status(flower_run(out))
-    return Standing(done, planned, status, (work / CHECKPOINT).exists())
+    if not (work / CHECKPOINT).exists():
+        return Standing(done, planned, status, False, {}, [])
+    kept = Checkpoint.load(work)
+    names = names_of(str(kept.job.get("roster", "")), int(kept.job["clients"]))
+    met = {str(node): names[site] for node, site in kept.roster.items()}
+    return Standing(done, planned, status, True, met, sorted(set(names) - set(met.values())))

@@ -39,6 +39,7 @@ from fedcal.experiments.show.tables import TextTable
 from fedcal.experiments.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
 from fedcal.pages import Part, Table, from_json
+from fedcal.strategies import participation
 
 FILE = "report.html"
 PARTS = ("before", "after")
@@ -123,9 +124,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
-            "by_client": sections(
-                client_parts(result.get("clients", {}), result.get("score", "")), "client"
-            ),
+            "by_client": sections(client_parts(result), "client"),
         },
     )
 
@@ -266,6 +265,9 @@ def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
         measured = (sent[f"message_bytes_{way}_per_client"] for way in ("up", "down"))
         both = " sent, ".join(map(_bytes, measured))
         messages = [("Flower's messages, measured, a client", f"{both} received")]
+    took_part = []
+    if result.get("sites"):
+        took_part = [("took part", participation.in_short(result["sites"]))]
     where = "over gRPC" if result["config"]["engine"] == "grpc" else "all clients on one machine"
     return [
         ("rounds", f"{sent['rounds']}"),
@@ -273,6 +275,7 @@ def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
         ("received by a client, whole run", _bytes(down)),
         *messages,
         ("clients", f"{clients:,}"),
+        *took_part,
         ("sent by all clients together", _bytes(up * clients)),
         (f"time of the rounds, {where}", took),
     ]

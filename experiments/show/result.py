@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedcal.experiments.files import OWN_PAGES
 from fedcal.experiments.terminal import SHOWN, headings, shown
+from fedcal.strategies import participation
 from fedcal.units import UNITS
 
 if TYPE_CHECKING:
@@ -14,13 +15,15 @@ if TYPE_CHECKING:
     from fedcal.experiments.result import SimulationResult
 
 
-def title(config: Config) -> str:
+def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
     """The method, the data and the clients of a run."""
     rounds = config.rounds
     asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
     where = f"on {config.data}, clients {config.clients}, {config.partition}"
     if config.control is not None:
         where = f"on {config.clients} real sites"
+    if sites is not None:
+        where = f"on {participation.in_short(sites)}"
     return f"{config.method} {where}{asked}"
 
 
@@ -57,4 +60,6 @@ def in_short(result: SimulationResult) -> str:
             lines.append(f"{name}: {', '.join(f'{heading} {value}' for heading, value in told)}")
     else:
         lines = result.artifact.lines(result.test)
-    return "\n".join([title(result.config), *lines, protection(result.privacy), sent(result)])
+    return "\n".join(
+        [title(result.config, result.sites), *lines, protection(result.privacy), sent(result)]
+    )

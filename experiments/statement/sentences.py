@@ -260,8 +260,8 @@ def held_out(noun: str) -> str:
     """What test rows tell that were held out of the clients' rows."""
     what, files = (
         f"the {noun} is,",
-        "intervals (result.json), test (rounds.jsonl), reliability.json, test_probs.npy, "
-        "report.html and its figures",
+        "intervals, clients, clients_change (result.json), test (rounds.jsonl), reliability.json, "
+        "test_probs.npy, report.html and its figures",
     )
     if noun == _THRESHOLDS:
         what = f"the {noun} are,"

@@ -19,6 +19,7 @@ from fedcal.errors import FedcalError, InputError
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.clients import by_client
+from fedcal.metrics.gap_change import changes_by_client, told
 from fedcal.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
 from fedcal.types import Floats, Integers
 
@@ -189,8 +190,9 @@ class Calibrator(Artifact):
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Metrics on the test rows `before` any calibration and `after` this one, as fractions.
 
-        Also those of each client's, `clients`, where somebody says whose the rows are. Their gaps
-        are of the `score`: "positive" (class 1) of two classes, else "confidence".
+        Also those of each client's, `clients`, where somebody says whose the rows are, and whose
+        gap grew or shrank, `clients_change`. Their gaps are of the `score`: "positive" (class 1)
+        of two classes, else "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
         found: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
@@ -202,6 +204,9 @@ class Calibrator(Artifact):
                 top = p.max(axis=1) - right
                 views[key] = right, top if p.shape[1] > 2 else p[:, 1] - test.labels
             found["clients"] = by_client(test.owner, test.names, views)
+            scores = [_score_and_outcome(p, test.labels) for p in both.values()]
+            changes = changes_by_client(test.owner, test.names, *scores)
+            found["clients_change"] = told(changes, check_score("", test.probs.shape[1]))
         return found
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
@@ -279,3 +284,10 @@ def check_labels(labels: ArrayLike, rows: int, classes: int) -> Integers:
     if not np.issubdtype(y.dtype, np.integer) or y.min() < 0 or y.max() >= classes:
         raise InputError(f"labels must be whole numbers in [0, {classes})")
     return y.astype(np.int64)
+
+
+def _score_and_outcome(probs: Floats, labels: Integers) -> tuple[Floats, Floats]:
+    """Score and outcome of each row by the default score of so many classes, (n,) each."""
+    if check_score("", probs.shape[1]) == "positive":
+        return probs[:, 1], labels.astype(np.float64)
+    return probs.max(axis=1), (probs.argmax(axis=1) == labels).astype(np.float64)

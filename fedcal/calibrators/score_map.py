@@ -41,7 +41,7 @@ TABLES = {
 }
 
 
-class _OfScore(Calibrator):
+class OfScore(Calibrator):
     """What `ScoreMap` and `ScoreLogistic` share.
 
     Attributes
@@ -90,7 +90,7 @@ class _OfScore(Calibrator):
         return with_confidence(logits, probs, g)
 
 
-class ScoreMap(_OfScore):
+class ScoreMap(OfScore):
     """A value for each bucket of the score.
 
     Parameters
@@ -145,7 +145,7 @@ class ScoreMap(_OfScore):
         return np.asarray(self.values[bucket_of(np.round(scores, DIGITS), self.edges)])
 
 
-class ScoreLogistic(_OfScore):
+class ScoreLogistic(OfScore):
     """1 / (1 + exp(-(a log s - b log(1 - s) + c))) of the score s.
 
     Parameters

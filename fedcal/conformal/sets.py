@@ -27,6 +27,7 @@ from fedcal.conformal.reported import Reported
 from fedcal.conformal.shortfalls import shortfalls
 from fedcal.errors import InputError
 from fedcal.pages import Part
+from fedcal.printable import listed
 from fedcal.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.types import Floats, Integers
 
@@ -361,6 +362,17 @@ class PredictionSets(Artifact):
         found = replace(self, **changed)
         found.of_classes(self.class_names)
         return found
+
+    def of_sites(self, sites: Mapping[str, Any]) -> PredictionSets:
+        """With a guarantee that names sites without a part in it."""
+        if not sites["absent"]:
+            return self
+        some = sites["enrolled"] - len(sites["absent"])
+        about = (
+            f"The rows are those of {some} of the {sites['enrolled']} enrolled sites: nothing is "
+            f"promised for rows of {listed(sites['absent'])}, which took no part."
+        )
+        return replace(self, guarantee=(*self.guarantee, about))
 
 
 def load(path: str | Path) -> PredictionSets:

@@ -15,7 +15,13 @@ from fedcal.evaluation.curves import (
 )
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.estimates import METRICS, evaluate
-from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
+from fedcal.evaluation.goodness import (
+    CalibrationTest,
+    cox,
+    groups_test,
+    hosmer_lemeshow,
+    ks_test,
+)
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.monotone import monotone_counts
@@ -37,6 +43,7 @@ __all__ = [
     "calibrator_from",
     "choose_threshold",
     "compare",
+    "cox",
     "decision_curve",
     "drift_between",
     "evaluate",

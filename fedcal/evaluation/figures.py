@@ -71,21 +71,26 @@ def curve_parts(
                 {},
             ),
         ]
-    outcome = "share correct" if found.score == "confidence" else "share of the outcome"
-    score = "confidence" if found.score == "confidence" else "score"
-    parts.append(
-        _part(
-            "Reliability",
-            (f"mean {score}", outcome),
-            {name: _reliability(h, level) for name, h in series.items()},
-            {"perfect": ((0.0, 0.0), (1.0, 1.0))},
-            f"Bins of the {score}, each with its {100 * level:g} % interval. A bin whose interval "
-            f"is wider than {WIDEST:g} is left out.",
-        )
-    )
+    parts.append(reliability_part("Reliability", series, found.score, level))
     if found.score == "positive":
         parts.append(_decisions(series, level))
     return [part for part in parts if part is not None]
+
+
+def reliability_part(
+    title: str, series: Mapping[str, Histogram], score: str, level: float
+) -> Curve | None:
+    """Reliability diagrams, with intervals; None where every bin is too uncertain."""
+    outcome = "share correct" if score == "confidence" else "share of the outcome"
+    named = "confidence" if score == "confidence" else "score"
+    return _part(
+        title,
+        (f"mean {named}", outcome),
+        {name: _reliability(h, level) for name, h in series.items()},
+        {"perfect": ((0.0, 0.0), (1.0, 1.0))},
+        f"Bins of the {named}, each with its {100 * level:g} % interval. A bin whose interval "
+        f"is wider than {WIDEST:g} is left out.",
+    )
 
 
 def _part(

@@ -13,15 +13,18 @@ from fedcal.evaluation.clusters import ESTIMANDS, MEASURED, Estimand
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.goodness import (
     CalibrationTest,
+    cox,
     groups_test,
     hosmer_lemeshow,
     ks_test,
     single_groups,
+    together,
 )
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.paired import accuracies, compare
+from fedcal.metrics.gap_change import GapChange, gap_change, rejected, told
 from fedcal.types import Floats
 
 FEWEST = 20
@@ -30,6 +33,7 @@ FEWEST = 20
 IN_GROUPS = (
     *("accuracy", "precision", "recall", "specificity", "prevalence"),
     *("roc_auc", "confidence_auc", "gap", "brier"),
+    *("calibration_slope", "calibration_intercept", "ece"),
 )
 """Metrics of each group, of those that the score has."""
 
@@ -64,6 +68,9 @@ class Findings:
     tests
         view -> name of a test -> whether the view is calibrated; {} of the score `classes`, and
         for new clients: the tests take rows for independent
+    cox
+        view -> group of enough rows -> whether the view is calibrated there, in slope and in the
+        large; {} as `tests`
     estimand
         what intervals are for
     excluded
@@ -80,6 +87,7 @@ class Findings:
     difference: Metrics
     groups: Mapping[str, Mapping[str, Metrics]]
     tests: Mapping[str, Mapping[str, CalibrationTest]]
+    cox: Mapping[str, Mapping[str, CalibrationTest]] = field(default_factory=dict)
     estimand: Estimand = "rows"
     excluded: tuple[str, ...] = ()
     single: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -113,7 +121,40 @@ class Findings:
                 or {"suppressed": True}
                 for group, views in self.groups.items()
             }
+            found |= self._by_group()
         return found
+
+    def _by_group(self) -> dict[str, Any]:
+        """Groups that are surely not calibrated, and whose gap surely grew between two views."""
+        found: dict[str, Any] = {}
+        if self.cox:
+            found["groups_calibration"] = {
+                KEYS[view]: {
+                    "not_calibrated": list(rejected({g: t.p_value for g, t in tests.items()})),
+                    "p_values": {g: t.p_value for g, t in tests.items()},
+                }
+                for view, tests in self.cox.items()
+            }
+        if len(self.metrics) == 2:
+            one, other = self.metrics
+            gaps = {
+                g: (own[one]["gap"], own[other]["gap"])
+                for g, own in self.groups.items()
+                if own and "gap" in own[one]
+            }
+            found["groups_change"] = told(
+                {g: _gap_change(*pair) for g, pair in gaps.items()}, self.score
+            )
+        return found
+
+
+def _gap_change(before: Estimate, after: Estimate) -> GapChange:
+    """Compare two views of the same rows: nothing says how they go together, so at most half of
+    both standard deviations is that of their middle; the move is that of these rows."""
+    noise = math.hypot(before.noise, after.noise)
+    middle = math.hypot((before.sampling + after.sampling) / 2, noise / 2)
+    slack = before.binning + after.binning
+    return gap_change(before.value, after.value, middle, noise, slack / 2, slack)
 
 
 def _plain(metrics: Metrics) -> dict[str, Any]:
@@ -194,7 +235,7 @@ def findings(
             groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
     metrics = {view: of_all(view) for view in views}
     difference: Metrics = {}
-    tests, single = {}, dict[str, dict[str, float]]()
+    tests, single, cox_of = {}, dict[str, dict[str, float]](), {}
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
         kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
@@ -209,6 +250,8 @@ def findings(
                     groups_test(gaps.values()),
                     single_groups(gaps),
                 )
+                cox_of[view] = {g: cox(histograms[view, g, ""]) for g, own in groups.items() if own}
+                tests[view]["groups_cox"] = together(cox_of[view].values())
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
@@ -236,6 +279,7 @@ def findings(
         warned(difference, excluded),
         {g: {v: warned(own, excluded) for v, own in of.items()} for g, of in groups.items()},
         tests,
+        cox_of,
         estimand,
         excluded,
         single,

@@ -2,9 +2,9 @@
 
 P-values come from draws of what calibrated scores would show: rows (each outcome 1 with the
 probability that is its score), the noise of the release, and the test's own arithmetic; that of
-`groups_test` from a chi-squared distribution. That a score is read at the middle of its bucket
-could look like a gap; gaps are made smaller by as much as it can explain. So a p-value is right or
-too large.
+`groups_test` and `cox` from a chi-squared distribution. That a score is read at the middle of its
+bucket could look like a gap; gaps are made smaller by as much as it can explain. So a p-value is
+right or too large.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from fedcal.checks import whole
 from fedcal.evaluation.calibration import Ks, equal_mass, residuals, rows_of
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.recalibration import logit
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
 
@@ -79,6 +80,35 @@ def ks_test(h: Histogram, *, seed: int = 0) -> CalibrationTest:
     return _test(observed, np.abs(np.cumsum(rows + noise, axis=1)).max(axis=1) / total)
 
 
+def cox(h: Histogram) -> CalibrationTest:
+    """Score test of slope 1 and intercept 0 in the regression on the score's logit (Cox 1958).
+
+    Two weighted sums of the residuals, by 1 and by the logit less what goes with the 1, each
+    squared over its variance of calibrated rows and of noise: chi-squared of 2 degrees. It sees
+    scores that are too extreme (slope below 1) where their mean is right, at one group as well.
+    """
+    from scipy.special import chdtrc
+
+    rows, noise = rows_of(h), _noise_root(h)
+    spread = rows * h.middles * (1 - h.middles)
+
+    def product(a: Floats, b: Floats) -> float:
+        """Covariance of two weighted sums of residuals."""
+        through = [np.tensordot(w, noise, 1) for w in (a, b)]
+        return float((a * b * spread).sum() + (through[0] * through[1]).sum())
+
+    one, x = np.ones(h.buckets), logit(h.middles)
+    if product(one, one) <= 0 or h.counts.sum() <= 0:
+        return CalibrationTest(math.nan, 1.0)
+    steep = x - one * product(x, one) / product(one, one)
+    statistic = 0.0
+    for weights in (one, steep):
+        size = abs(float(weights @ residuals(h)))
+        slack = float(np.abs(weights) @ (rows * np.diff(h.edges))) / 2
+        statistic += max(size - slack, 0.0) ** 2 / max(product(weights, weights), 1e-300)
+    return CalibrationTest(statistic, float(chdtrc(2, statistic)))
+
+
 def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
     """Sum over groups of gap**2 / variance: chi-squared if each group is calibrated in the large.
 
@@ -124,6 +154,16 @@ def _size(gap: Estimate) -> float:
     """How many standard deviations a gap is from what buckets alone may make of 0."""
     excess, std = max(abs(gap.value) - gap.binning, 0.0), math.hypot(gap.sampling, gap.noise)
     return excess / std if std else (math.inf if excess else 0.0)
+
+
+def together(tests: Iterable[CalibrationTest]) -> CalibrationTest:
+    """All groups' `cox` at once: the sum of independent chi-squared statistics of 2 degrees."""
+    from scipy.special import chdtrc
+
+    known = [test.statistic for test in tests if math.isfinite(test.statistic)]
+    statistic = math.fsum(known)
+    p_value = float(chdtrc(2 * len(known), statistic)) if known else 1.0
+    return CalibrationTest(statistic, p_value)
 
 
 def _test(observed: float, drawn: Floats) -> CalibrationTest:

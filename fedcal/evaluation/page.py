@@ -283,6 +283,7 @@ _TESTS = {
     "hosmer_lemeshow": "Hosmer-Lemeshow",
     "ks": "Kolmogorov-Smirnov",
     "groups": "all groups at once",
+    "groups_cox": "all groups at once, slope too",
 }
 
 

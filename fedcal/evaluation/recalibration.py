@@ -40,7 +40,7 @@ class Recalibration(Metric):
         fit = regression(h)
         if fit is None:
             return np.full(h.counts.shape, math.nan)
-        x = _logit(h.middles)
+        x = logit(h.middles)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h, x, p))[self.which]
         lever = row[0] + row[1] * x
@@ -51,11 +51,11 @@ class Recalibration(Metric):
         fit = regression(h)
         if fit is None:
             return math.nan
-        x = _logit(h.middles)
+        x = logit(h.middles)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h, x, p))[self.which]
         slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * (row[0] + row[1] * x)
-        reach = np.maximum(_logit(h.edges[1:]) - x, x - _logit(h.edges[:-1]))
+        reach = np.maximum(logit(h.edges[1:]) - x, x - logit(h.edges[:-1]))
         return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
 
     def warning(self, h: Histogram) -> str:
@@ -85,7 +85,8 @@ class CalibrationIntercept(Recalibration):
     which = 0
 
 
-def _logit(scores: Floats) -> Floats:
+def logit(scores: Floats) -> Floats:
+    """Log odds of scores, which are cut to [LEAST, 1 - LEAST] first."""
     cut = np.clip(scores, LEAST, 1 - LEAST)
     return np.asarray(np.log(cut / (1 - cut)))
 
@@ -101,7 +102,7 @@ def regression(h: Histogram) -> Floats | None:
 
     Noisy counts may make the likelihood lose its maximum: who asks is then told so.
     """
-    x, rows = _logit(h.middles), h.counts.sum(axis=0)
+    x, rows = logit(h.middles), h.counts.sum(axis=0)
     scale = float(rows.sum())
     if scale <= 0:
         return None
@@ -142,7 +143,7 @@ def score_test_span(metric: Recalibration, h: Histogram, level: float, rows: str
     from scipy.optimize import brentq
 
     value = metric.value(h)
-    z, x, counts = normal_quantile(level), _logit(h.middles), monotone_counts(h)
+    z, x, counts = normal_quantile(level), logit(h.middles), monotone_counts(h)
     total, one = counts.sum(axis=0), np.ones(h.buckets)
     own, other = (x, one) if metric.which else (one, x)
     fit = regression(h)

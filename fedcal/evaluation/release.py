@@ -17,6 +17,7 @@ from fedcal.buckets import scored
 from fedcal.checks import one_of
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
+from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.clusters import AT_THRESHOLD, ESTIMANDS, Estimand, spread_of
 from fedcal.evaluation.counting import view_logits
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
@@ -24,6 +25,7 @@ from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.page import parts
 from fedcal.metrics.clients import by_client
 from fedcal.pages import Part
+from fedcal.printable import listed
 from fedcal.queries import ScoreCounts
 from fedcal.scores import KINDS, Kind
 from fedcal.shards import Shards
@@ -145,6 +147,13 @@ class ScoreRelease(Artifact):
         """With the statement, which its file then holds."""
         return replace(self, privacy=tuple(statement))
 
+    def of_sites(self, sites: Mapping[str, Any]) -> ScoreRelease:
+        """With intervals that say that they exclude sites without a part in it."""
+        if not sites["absent"]:
+            return self
+        away = f"the rows of {listed(sites['absent'])}, which took no part"
+        return replace(self, excluded=(*self.excluded, away))
+
     def findings(self, threshold: float | None = None) -> Findings:
         """All metrics; InputError for a threshold that is no edge of a bucket."""
         at = self.threshold if threshold is None else threshold
@@ -209,7 +218,8 @@ class ScoreRelease(Artifact):
 
     def page(self) -> list[Part]:
         """Metrics, curves, groups."""
-        return parts(self.found, self.histograms, self.confusion, self.class_names)
+        shown = parts(self.found, self.histograms, self.confusion, self.class_names)
+        return shown + group_parts(self.found, self.histograms)
 
     # -- what is read from it -------------------------------------------------------------
 

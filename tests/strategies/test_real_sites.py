@@ -31,6 +31,7 @@ from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job, terms_of_job
 from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.participation import sentences
 from fedcal.strategies.run_folder import read_error, read_notices, read_progress
 from fedcal.strategies.who import WHO, Who
 
@@ -146,8 +147,39 @@ def test_a_site_that_fails_is_a_dropout_and_that_is_told(how: str, tmp_path: Pat
     assert found.records == inline(job, alive=(0, 1, 3)).records
     notices = read_notices(tmp_path / "out")
     assert [n for n in notices if "of 4 clients answered" in n] == [
-        f"fedcal: round {number}: 3 of 4 clients answered" for number in (1, 2, 3)
+        f"fedcal: round {number}: 3 of 4 clients answered, not site 2" for number in (1, 2, 3)
     ]
+    absent = {"enrolled": 4, "answered": 3, "absent": ["site 2"], "missed": {}}
+    assert found.sites == absent
+
+
+def test_a_site_that_misses_a_round_took_part(tmp_path: Path) -> None:
+    def second(k: int, message: Message) -> bool:
+        return answers_of(1)(k, message) and message.metadata.group_id == "2"
+
+    found, _ = run(tmp_path, job_of(), unavailable=second)
+    assert found.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {"site 1": [2]}}
+    assert sentences(found.sites) == ["site 1 missed round 2."]
+
+
+def test_of_a_secret_sample_only_who_was_never_there_is_told(tmp_path: Path) -> None:
+    """A site that is there and fails whenever it is asked looks like one that nobody asked."""
+    sampled = replace(job_of().federation, sampling_rate=0.5, trust="central")
+    job = replace(job_of(), federation=sampled)
+    assert job.plan.secret_sample
+    secret: dict[str, Any] = {"enrolled": 4, "answered": None, "absent": [], "missed": {}}
+    found, _ = run(tmp_path / "all", job)
+    failing, sites = run(tmp_path / "failing", job, raises=answers_of(2))
+    assert found.sites == failing.sites == secret
+    assert 2 in sites.answered
+    away, _ = run(tmp_path / "away", job, sites=3)
+    assert away.sites == {**secret, "absent": ["site 3"]}
+    (said,) = sentences(away.sites)
+    assert "3 of the 4 enrolled sites were there (whom a round asked is a secret" in said
+    for name in ("all", "failing", "away"):
+        kept = json.loads((tmp_path / name / "out" / CHECKPOINT).read_text())["took_part"]
+        assert kept["asked"] == kept["answered"] == {}
+        assert not any("answered" in line for line in read_notices(tmp_path / name / "out"))
 
 
 def test_with_too_few_answers_nothing_is_released_or_charged(tmp_path: Path) -> None:
@@ -327,6 +359,8 @@ def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(
     want = inline(replace(job, ledger=None, cap=None))
     assert found.records == want.records
     assert (found.bytes_up, found.bytes_down) == (want.bytes_up, want.bytes_down)
+    assert found.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {}}
+    assert set(Checkpoint.load(tmp_path / "out").took_part.answered) == {1, 2, 3}
     with Ledger(file) as ledger:
         (entry,) = ledger.entries()
     assert (entry.run, entry.charged) == (found.run, (1, 2, 3))

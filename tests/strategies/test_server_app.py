@@ -107,6 +107,9 @@ def test_nothing_tells_how_many_were_sampled(
     assert (got.message_bytes is not None) == known
     assert (kept.seconds > 0) == known
     assert any("clients answered" in line for line in caplog.messages) == known
+    assert got.sites is not None
+    assert (got.sites["answered"] is not None) == known
+    assert bool(kept.took_part.asked or kept.took_part.answered) == known
 
 
 def test_nothing_is_sent_to_who_drops_out(shards: Shards) -> None:

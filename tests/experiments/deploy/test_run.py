@@ -8,16 +8,17 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
-from flwr.app import Message
+from flwr.app import Message, RecordDict
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.prepared import prepare
 from fedcal.clients.site_app import site_app
 from fedcal.errors import FedcalError, InputError, Interrupted
+from fedcal.experiments.commands.simulate import show
 from fedcal.experiments.config import Config
 from fedcal.experiments.deploy import run as deploy
 from fedcal.experiments.engines import superlink
@@ -27,7 +28,7 @@ from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.shards import Shards
 from fedcal.strategies import run_folder
-from fedcal.strategies.flower import RESULT
+from fedcal.strategies.flower import ANSWER, RESULT
 from fedcal.strategies.job import terms_of_job
 
 CLIENTS = 3
@@ -152,6 +153,52 @@ def test_a_result_that_no_site_is_there_for_is_a_result(link: SuperLink, tmp_pat
     with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
         deploy.deployed(config(tmp_path), out=tmp_path / "out")
     assert (tmp_path / "out" / "result.json").exists()
+
+
+def without_the_last(sites: Sites) -> None:
+    """Its answers cannot be read."""
+    deliver = sites._deliver
+
+    def fails(message: Message) -> Message:
+        last = message.metadata.dst_node_id == 70 + CLIENTS - 1
+        if last and message.metadata.message_type == ANSWER:
+            return Message(RecordDict(), reply_to=message)
+        return deliver(message)
+
+    sites._deliver = fails  # type: ignore[method-assign]
+
+
+NAMES = ("Aachen", "Basel", "Celle")
+
+
+@pytest.mark.parametrize("method", ["conformal", "evaluate"])
+def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
+    method: str,
+    link: SuperLink,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(server, "names_of", lambda roster, clients: NAMES)
+    monkeypatch.setattr(deploy, "names_of", lambda roster, clients: NAMES)
+    link.before, out = without_the_last, tmp_path / "out"
+    more = {"rows_per_client": 60} if method == "conformal" else {}
+    asked = config(tmp_path, method=method, rounds=None, set=more)
+    with pytest.warns(UserWarning, match=r"2 of 3 .*, not .*"):
+        result = deploy.deployed(asked, out=out)
+    told = json.loads((out / "result.json").read_text())
+    assert told["sites"]["absent"] == ["Celle"]
+    said = "2 of the 3 enrolled sites answered: Celle took no part."
+    assert any(said in sentence for sentence in told["privacy"]["statement"])
+    assert said in (out / "report.html").read_text().split("</h1>")[0]
+    promised = told["sets"]["guarantee"] if method == "conformal" else told["intervals_exclude"]
+    assert "rows of Celle, which took no part" in promised[-1]
+    show(result, out)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert f"{method} on 2 of 3 real sites (not Celle)" in shown
+    assert said in shown
+    stands = deploy.standing(cast(Any, link), out)
+    assert stands.names == {str(70 + k): name for k, name in enumerate(NAMES)}
 
 
 def test_a_run_that_goes_on_is_not_started_twice(link: SuperLink, tmp_path: Path) -> None:

@@ -185,8 +185,8 @@ def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated
             "third",
             [
                 spent,
-                "fedcal: warning: round 1: 2 of 3 clients answered",
-                "fedcal: warning: 2 of 3 sites have the calibrator",
+                "fedcal: warning: round 1: 2 of 3 clients answered, not c",
+                "fedcal: warning: 2 of 3 sites have the calibrator, not c",
             ],
         ),
     ):
@@ -195,6 +195,10 @@ def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated
         answered = log.read_text().count("answered: run")
         assert (code, answered) == (2 if out == "second" else 0, 1), lines
         assert [line for line in lines if line.startswith("fedcal: ")] == said
+    told = json.loads((there.folder / "third" / "result.json").read_text())["sites"]
+    assert told == {"enrolled": 3, "answered": 2, "absent": ["c"], "missed": {}}
+    code, lines = done(there.fedcal("deploy", "status", "--out", "third"))
+    assert code == 0, lines
     assert log.read_text().count("unit example: epsilon 1 of 1 is spent") == 2
     assert len(there.books("spent")) == 1
 
