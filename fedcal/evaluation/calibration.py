@@ -157,7 +157,8 @@ class EceEqualMass(GapMetric):
 
     def warning(self, h: Histogram) -> str:
         """Of rows that crowd in few buckets, whose bins follow the rows that were drawn."""
-        crowded = len(np.unique(equal_mass(h))) < BINS
+        rows = np.bincount(equal_mass(h), rows_of(h), BINS)
+        crowded = rows.max() > 1.5 * rows.sum() / BINS
         return "a bucket holds more rows than a bin should" if crowded else ""
 
     def gaps(self, h: Histogram) -> Floats:
