@@ -161,7 +161,7 @@ def subjects_read() -> str:
             f"it in {sum(p < 0.05 for p in overall)} of {SEEDS} seeds of the noise.",
             "* **All subjects at once** (the last of the tests above): "
             f"p = {p_values[0]:.2g}. It is below 0.05 in {sum(p < 0.05 for p in p_values)} of the "
-            f"{SEEDS} seeds; without noise its p is {exact_p}.",
+            f"{SEEDS} seeds; without noise p {exact_p}.",
             f"* **Which subjects.** This release says: {listed(here)}. The exact rows say: "
             f"{listed(known)}. Of {SEEDS} seeds so many find each of these: "
             f"{', '.join(f'{name(g)} {often[g]}' for g in known)}; another subject is named in "
