@@ -20,6 +20,7 @@ from fedcal.evaluation import groups_test, hosmer_lemeshow
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.page import p_shown
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.experiments.evaluation import evaluate
 from fedcal.experiments.figures.drawing import draw, save_figure
@@ -148,7 +149,7 @@ def subjects_read() -> str:
     here = [g for g in told.groups if apart(of(told, g, "gap"))]
     p_values = [groups_test(gaps.values()).p_value for gaps in each]
     overall = [hosmer_lemeshow(h["model", "", ""]).p_value for h in seeds]
-    exact_p = truth.tests["model"]["groups"].p_value
+    exact_p = p_shown(truth.tests["model"]["groups"])
     here_all = each[0].values()
     noise, sampling = (100 * fmean(getattr(e, p) for e in here_all) for p in ("noise", "sampling"))
     widths = ", ".join(f"{half_width(bins):.1f} with {bins}" for bins in (15, 30, 60, BUCKETS))
@@ -160,7 +161,7 @@ def subjects_read() -> str:
             f"it in {sum(p < 0.05 for p in overall)} of {SEEDS} seeds of the noise.",
             "* **All subjects at once** (the last of the tests above): "
             f"p = {p_values[0]:.2g}. It is below 0.05 in {sum(p < 0.05 for p in p_values)} of the "
-            f"{SEEDS} seeds; without noise it is {exact_p:.0e}.",
+            f"{SEEDS} seeds; without noise p {exact_p}.",
             f"* **Which subjects.** This release says: {listed(here)}. The exact rows say: "
             f"{listed(known)}. Of {SEEDS} seeds so many find each of these: "
             f"{', '.join(f'{name(g)} {often[g]}' for g in known)}; another subject is named in "

@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM
 from fedcal.evaluation.monotone import monotone_counts
+from fedcal.evaluation.ranking import MISPLACED, RocAuc
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.inversion import JOINS, Join
 from fedcal.registry import registry
@@ -156,9 +157,10 @@ class EceEqualMass(GapMetric):
     name = "ece_equal_mass"
 
     def warning(self, h: Histogram) -> str:
-        """Of rows that crowd in few buckets, whose bins follow the rows that were drawn."""
-        crowded = len(np.unique(equal_mass(h))) < BINS
-        return "a bucket holds more rows than a bin should" if crowded else ""
+        """Of scores that nearly separate the outcomes, whose gaps rest on few rows."""
+        least = float(h.counts.sum(axis=1).min())
+        separated = (1 - RocAuc().value(h)) * least < MISPLACED
+        return "few rows are misplaced" if separated else ""
 
     def gaps(self, h: Histogram) -> Floats:
         """Bins, over all rows."""

@@ -25,7 +25,7 @@ from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.types import Floats
 
-CLIPPED = "clipping may shift it, far where clients differ"
+CLIPPED = "clipping may shift it far"
 """Warning of an interval that does not contain the bias of clipping whole clients."""
 
 UNMEASURED = "how much clients differ in it was not measured"
