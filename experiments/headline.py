@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import Any
 
 from fedcal.classes import called
+from fedcal.conformal.shortfalls import SHORT
 from fedcal.evaluation.goodness import holm
 from fedcal.evaluation.page import decimals, heading, shown
 
@@ -76,13 +77,12 @@ def right(result: Result) -> str:
             return "How often the model is right could not be measured under this noise."
         at = result.get("threshold", 0.5)
         return f"Right in {text}{f' at threshold {at:g}' * (at != 0.5)}."
-    told = {name: measured(name, metrics[name]) for name in _ALONE if name in metrics}
-    return " ".join(
-        f"{heading(name).removesuffix(', %')} is {text}."
-        if text
-        else f"{heading(name).removesuffix(', %')} could not be measured under this noise."
-        for name, text in told.items()
-    )
+    said = []
+    for name in (m for m in _ALONE if m in metrics):
+        text = measured(name, metrics[name])
+        told = f": {text}." if text else " could not be measured under this noise."
+        said.append(_first(heading(name).removesuffix(", %")) + told)
+    return " ".join(said)
 
 
 def calibrated_on_average(result: Result) -> str:
@@ -193,7 +193,7 @@ def covered(result: Result) -> str:
     (whole,) = kept.values()
     found = measured("accuracy", {**whole, "value": coverage}, " of the test rows")
     beside = f"; {wanted} wanted"
-    if whole["low"] < whole["high"] < 1 - sets["alpha"]:
+    if any(told.startswith(SHORT) for told in result.get("coverage_warnings", ())):
         beside = f", fewer than the {wanted} wanted by more than chance"
     elif 1 - sets["alpha"] < whole["low"] < whole["high"]:
         beside = f", more than the {wanted} wanted"

@@ -72,6 +72,7 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
         group=rows.test_group,
         group_names=rows.group_names or (),
         class_names=rows.class_names,
+        fit_rows=len(rows.labels),
     )
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedcal import pages
 from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator
+from fedcal.classes import called
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
@@ -17,7 +18,7 @@ from fedcal.evaluation.figures import names_of
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
-from fedcal.evaluation.page import heading, parts, texts
+from fedcal.evaluation.page import heading, p_shown, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -86,11 +87,11 @@ class Reading:
         """Tables of what was asked for in particular; None = of all that the release says."""
         tables: list[Part] = []
         if self.chosen is not None:
-            tables.append(_chosen(self.chosen))
+            tables.append(_chosen(self.chosen, self.release.class_names))
         if self.threshold is not None:
             views = names_of([*self.found.metrics])
             for view, metrics in self.found.metrics.items():
-                title = f"Threshold {self.threshold:.6g}"
+                title = _title(self.threshold, self.release.class_names)
                 title += f", {views[view]}" if len(views) > 1 else ""
                 at = {name: metrics[name] for name in _AT_THRESHOLD if name in metrics}
                 tables.append(_estimates(title, at))
@@ -169,9 +170,23 @@ def reread(
     given = threshold if chosen is None else None
     changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(
-        path_of(path), release, release.findings(threshold), given, chosen, made, changes
-    )
+    found = release.findings(threshold)
+    if chosen is not None:
+        found, chosen = _joined(found, chosen)
+    return Reading(path_of(path), release, found, given, chosen, made, changes)
+
+
+def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
+    """Both with one interval of each metric: the wider one, as the best of many was chosen."""
+    first = next(iter(found.metrics))
+    own = dict(found.metrics[first])
+    for name, e in chosen.estimates.items():
+        if name in own:
+            low, high = min(own[name].low, e.low), max(own[name].high, e.high)
+            own[name] = replace(own[name], low=low, high=high)
+    both = {name: own.get(name, e) for name, e in chosen.estimates.items()}
+    metrics = {**found.metrics, first: own}
+    return replace(found, metrics=metrics), replace(chosen, estimates=both)
 
 
 def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
@@ -207,7 +222,7 @@ _CHANGES = {
 
 def _changes(changes: Mapping[str, Change]) -> Table:
     rows = [
-        (_CHANGES[name], f"{100 * test.change:.2f}", f"{test.p_value:.3f}")
+        (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
         for name, test in changes.items()
     ]
     return Table(
@@ -219,7 +234,7 @@ def _changes(changes: Mapping[str, Change]) -> Table:
     )
 
 
-def _chosen(threshold: Threshold) -> Table:
+def _chosen(threshold: Threshold, names: Sequence[str] | None) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
@@ -229,7 +244,7 @@ def _chosen(threshold: Threshold) -> Table:
         "negative",
     }[threshold.goal]
     return _estimates(
-        f"Threshold {threshold.value:.6g}",
+        _title(threshold.value, names),
         threshold.estimates,
         f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "
         "was taken.",
@@ -240,3 +255,7 @@ def _estimates(title: str, estimates: Mapping[str, Estimate], note: str = "") ->
     """Metrics with their intervals."""
     rows = [(heading(name, "positive"), *texts(name, e)) for name, e in estimates.items()]
     return Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)
+
+
+def _title(threshold: float, names: Sequence[str] | None) -> str:
+    return f"Threshold {threshold:.6g} of the probability of {called(names, 1)}"

@@ -58,6 +58,8 @@ class Holdout:
         (n,) the group of each row by its place among the names; None = nobody says
     class_names
         what the columns are called; None = they have numbers
+    fit_rows
+        how many rows the run was on, for what chance may do and never told; None = nobody says
     inputs
         (n, ...), what a model reads of each row; None = nobody says
     kept
@@ -74,6 +76,7 @@ class Holdout:
     group: Integers | None = None
     group_names: tuple[str, ...] = ()
     class_names: tuple[str, ...] | None = None
+    fit_rows: int | None = None
     inputs: NDArray[Any] | None = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 

@@ -231,6 +231,7 @@ class FedConformal(CalibrationStrategy):
             aim=self._aim,
             release=self._rule.release,
             reported=self._rule.reported,
+            basis=self._rule.basis(self._thresholds),
         )
 
     @property

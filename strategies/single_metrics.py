@@ -19,7 +19,7 @@ from fedcal.checks import positive
 from fedcal.encodings import column_norm, decoder_of
 from fedcal.errors import InputError
 from fedcal.evaluation.estimates import METRICS
-from fedcal.evaluation.intervals import Estimate, Span, estimate, normal_quantile
+from fedcal.evaluation.intervals import Estimate, Span, estimate, normal_quantile, warned
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.privacy.choice import order_of
@@ -69,7 +69,7 @@ class SingleMetricStrategy(CalibrationStrategy):
         beyond = excluded(self.plan)
         if self.by_nominal and self.plan.private:
             beyond += ("what rows_per_client is off by",)
-        return SingleMetric(name, estimate, beyond)
+        return SingleMetric(name, warned({name: estimate}, beyond)[name], beyond)
 
     def public(
         self, federation: Federation, rounds: int, rows_per_client: float | None

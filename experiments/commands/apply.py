@@ -6,7 +6,7 @@ import csv
 import gzip
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -24,11 +24,13 @@ from fedcal.checks import unused
 from fedcal.classes import class_names
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
+from fedcal.conformal.page import FEW_CLASSES, class_table
 from fedcal.datasets import IDS, Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.files import to_json
 from fedcal.experiments.folders import claim_file
+from fedcal.experiments.show.tables import TextTable, of_part, print_table
 from fedcal.experiments.terminal import SHOWN, console, headings, shown
 from fedcal.metrics import summary
 from fedcal.optional import need
@@ -68,8 +70,7 @@ def apply_command(
     if alpha is not None:
         if not isinstance(fitted, PredictionSets):
             raise InputError("--alpha is of prediction sets, and this is a calibrator")
-        names, fitted = fitted.class_names, fitted.at(alpha)
-        fitted.of_classes(names)
+        fitted = fitted.at(alpha)
     loaded = datasets.load(data, labels_required=False, classes=fitted.class_names)
     if loaded.input != fitted.input:
         raise InputError(
@@ -103,7 +104,7 @@ def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: boo
         parts = f" (metrics: the {test} of its test part)" if test else ""
         to.print(f"{rows} rows{parts} {verb}, written to {out}")
         for line in lines:
-            to.print(line)
+            print_table(to, line) if isinstance(line, TextTable) else to.print(line)
 
 
 def fitted_in(path: Path) -> Calibrator | PredictionSets:
@@ -194,8 +195,8 @@ def _named(rows: Dataset) -> dict[str, NDArray[Any]]:
     return found
 
 
-Told = tuple[str, dict[str, Any], list[str]]
-"""What was done, numbers for `--json`, and lines to show."""
+Told = tuple[str, dict[str, Any], Sequence[str | TextTable]]
+"""What was done, numbers for `--json`, and lines and tables to show."""
 
 
 def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, Told]:
@@ -265,12 +266,17 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
         f"mean labels in a set {whole.set_size:.4g}; the most probable label alone covers "
         f"{100 * found.correct:.2f} %"
     )
-    after, lines = found.after, [line]
+    after, lines = found.after, list[str | TextTable]([line])
+    if found.classes <= FEW_CLASSES:
+        lines.append(of_part(class_table(found, fitted.class_names)))
+    warnings = fitted.warnings(found)
+    lines += [f"Warning: {warning}" for warning in warnings]
     if fitted.aim is not None:
         after |= (aim := fitted.aim.judged(~found.hit, labels[part]))
         name, bound, share = fitted.aim.wanted(fitted.alpha)
         lines += [f"{name} {100 * v:.2f} %, wanted {bound} {100 * share:g} %" for v in aim.values()]
-    return verb, {"before": found.before, "after": after}, lines
+    told = {"coverage_by": found.coverage_by, "coverage_warnings": warnings}
+    return verb, {"before": found.before, "after": after, **told}, lines
 
 
 def _write(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal import pages
+from fedcal.classes import listed
 from fedcal.errors import InputError
 from fedcal.evaluation.thresholds import Goal
 from fedcal.experiments.commands.parameters import (
@@ -151,6 +152,8 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
         return
     to = console()
     to.print(f"{release} read again: no run, and no further charge")
+    if found.release.class_names is not None:
+        to.print(listed(found.release.class_names))
     asked = found.asked
     for part in found.page() if asked is None else asked:
         if isinstance(part, pages.Table):

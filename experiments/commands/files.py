@@ -10,6 +10,7 @@ import typer
 
 from fedcal import datasets, export
 from fedcal.artifact import form_of
+from fedcal.conformal import PredictionSets
 from fedcal.errors import InputError
 from fedcal.experiments.commands.apply import fitted_in
 from fedcal.experiments.commands.parameters import Json, Overwrite, Quiet
@@ -17,6 +18,13 @@ from fedcal.experiments.files import to_json
 from fedcal.experiments.folders import claim_file
 from fedcal.experiments.terminal import console
 from fedcal.training.model import TrainedModel, load_model
+
+OF_FLOAT32 = (
+    "It takes float32, and gives the sets of float32 scores. Where many scores tie with the "
+    "threshold, those that lose digits in float32 may get other sets: "
+    "fedcal.export.save(sets, path, dtype='float64') takes all digits"
+)
+"""What to know of exported prediction sets."""
 
 
 def report_command(
@@ -65,11 +73,13 @@ def export_command(
 ) -> None:
     """Write it."""
     claim_file(out, overwrite=overwrite)
-    if form_of(calibrator) == TrainedModel.form:
+    if (form := form_of(calibrator)) == TrainedModel.form:
         export.save_model(load_model(calibrator), out)
     else:
         export.save(fitted_in(calibrator), out)
     _show_written(out, quiet=quiet, as_json=json)
+    if form == PredictionSets.form and not (quiet or json):
+        console().print(OF_FLOAT32)
 
 
 def flower_app_command(

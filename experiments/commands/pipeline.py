@@ -27,7 +27,12 @@ def pipeline_command(
 ) -> None:
     """Run and show it."""
     from fedcal.experiments.pipeline.config import load_pipeline
-    from fedcal.experiments.pipeline.report import budget_tables, results_of, tested
+    from fedcal.experiments.pipeline.report import (
+        budget_tables,
+        results_of,
+        tested,
+        warnings_of,
+    )
     from fedcal.experiments.pipeline.run import run
     from fedcal.experiments.pipeline.settle import settle
 
@@ -52,6 +57,6 @@ def pipeline_command(
         rows = [(name, *(shown(key, one[key]) for key in SHOWN)) for name, one in looks.items()]
         named = headings(results_of(record, "recalibrate").get("score", ""))
         print_table(to, TextTable(("test rows", *named.values()), rows), edge=True)
-    for sentence in record["statement"]:
+    for sentence in (*warnings_of(record), *record["statement"]):
         to.print(sentence)
     to.print(f"written to {folder}: {folder / 'report.html'}")

@@ -89,6 +89,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
         print_table(to, table, edge=True)
     if about := about_intervals(result.judged):
         to.print(about)
+    for warning in result.judged.get("coverage_warnings", ()):
+        to.print(f"Warning: {warning}")
     for sentence in result.judged.get("sets", {}).get("guarantee", ()):
         to.print(sentence)
     to.print(

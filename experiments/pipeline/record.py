@@ -12,7 +12,10 @@ from fedcal.units import UNITS
 
 FILE = "pipeline.json"
 
-_TOLD = ("before", "after", "metrics", "sets")
+_TOLD = (
+    *("before", "after", "metrics", "sets"),
+    *("coverage_by", "coverage_warnings", "class_names"),
+)
 """Keys of a stage's `result.json` that are kept."""
 
 

@@ -13,7 +13,7 @@ from fedcal.experiments.pipeline.record import FILE
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.page import read_json, reading, write_page
 from fedcal.experiments.report.simulation import read_parts
-from fedcal.experiments.report.words import percent
+from fedcal.experiments.report.words import percent, set_tiles
 from fedcal.pages import Part, Table
 
 PAGE = "report.html"
@@ -76,6 +76,11 @@ def tested(record: Mapping[str, Any]) -> dict[str, Mapping[str, float]]:
     return found
 
 
+def warnings_of(record: Mapping[str, Any]) -> list[str]:
+    """Where prediction sets cover test rows less than they should."""
+    return [f"Warning: {told}" for told in results_of(record, "sets").get("coverage_warnings", ())]
+
+
 def _tiles(record: Mapping[str, Any]) -> list[tuple[str, str]]:
     looks, tiles = tested(record), []
     for key, name in _TESTED.items():
@@ -136,14 +141,9 @@ def _sets(record: Mapping[str, Any]) -> list[Part]:
     """What the prediction sets promise, and what they are worth on test rows."""
     found: list[Part] = []
     if sets := results_of(record, "sets"):
-        after, wanted = sets["after"], 1 - sets["sets"]["alpha"]
-        facts = (
-            ("wanted", percent(wanted)),
-            ("coverage of test rows", percent(after["coverage"])),
-            ("mean labels in a set", f"{after['set_size']:.4g}"),
-            ("sets of one label", percent(after["singletons"])),
-        )
-        found.append(Table("Prediction sets", ("", ""), facts, " ".join(sets["sets"]["guarantee"])))
+        said = (*warnings_of(record), *sets["sets"]["guarantee"])
+        facts = tuple(set_tiles(sets))
+        found.append(Table("Prediction sets", ("test rows", ""), facts, " ".join(said)))
     return found
 
 

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.classes import called
+from fedcal.conformal.page import FEW_CLASSES
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
+from fedcal.evaluation.intervals import from_json
 from fedcal.experiments.figures.curves import NAMES
-from fedcal.experiments.headline import HIGHER_IS_BETTER, measured
+from fedcal.experiments.headline import HIGHER_IS_BETTER
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.metrics.bootstrap import FEWEST
 
@@ -139,22 +141,43 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     for name in _TILES:
         if name not in metrics:
             continue
-        called = page.heading(name, str(result.get("score", ""))).removesuffix(", %")
-        found.append((called, measured(name, metrics[name]) or "unknown"))
+        heading = page.heading(name, str(result.get("score", "")))
+        told, unit = page.whole(name, from_json(metrics[name])), heading.partition(", ")[2]
+        found.append((heading.removesuffix(", %"), told + (f"\u00a0{unit}" if unit else "")))
     return found
 
 
 def set_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Coverage and size of prediction sets; what is wanted alone, where nobody has test rows."""
-    wanted = f"{100 * (1 - result['sets']['alpha']):.4g}\u00a0%"
-    after = result["after"]
+    """Coverage and size of prediction sets; what was released alone, where nobody has test rows."""
+    wanted, after = _share(1 - result["sets"]["alpha"]), result["after"]
     if after is None:
-        return [("coverage wanted", wanted)]
+        groups = result["sets"].get("coverage_by_group", {})
+        known = {name: told["coverage"] for name, told in groups.items() if told["coverage"]}
+        return [("coverage wanted", wanted), *_range("coverage by group, as released", known)]
+    by, alone = result["coverage_by"], _share(after["singletons"])
+    if "1" in by["size"]:
+        alone += f", {_share(by['size']['1']['coverage'])} of them right"
+    names = result.get("class_names")
+    classes = {called(names, int(k)): told["coverage"] for k, told in by["class"].items()}
+    few = classes if len(classes) <= FEW_CLASSES else {}
     return [
-        ("coverage", f"{100 * after['coverage']:.4g}\u00a0% ({wanted} wanted)"),
+        ("coverage", f"{_share(after['coverage'])} ({wanted} wanted)"),
+        *_range("coverage by class", few),
+        ("sets of one label", alone),
         ("labels in a set", f"{after['set_size']:.4g}"),
-        ("sets of one label", f"{100 * after['singletons']:.4g}\u00a0%"),
     ]
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.4g}\u00a0%"
+
+
+def _range(title: str, coverage: Mapping[str, float]) -> list[tuple[str, str]]:
+    """The least and the largest of several shares; nothing for fewer than two."""
+    if len(coverage) < 2:
+        return []
+    ends = (pick(coverage, key=coverage.__getitem__) for pick in (min, max))
+    return [(title, " to ".join(f"{_share(coverage[k])} ({k})" for k in ends))]
 
 
 def handed_over(*names: str) -> list[str]:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from fedcal.calibrators import Calibrator
 from fedcal.calibrators.as_text import of_text
 from fedcal.checks import one_of, unused, whole
-from fedcal.conformal.scores import SCORES, Score, rounded
+from fedcal.conformal.scores import SCORES, Score, rounded, settled
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
 from fedcal.parallel import by_rows
@@ -138,8 +138,8 @@ class Conformity:
         return found
 
     def _seen(self, logits: Floats) -> tuple[Floats, Floats | None]:
-        """Probabilities of the rows, and the parts that are left out."""
-        return self.probs(logits), self._parts(logits)
+        """Probabilities of the rows as scores see them, and the parts that are left out."""
+        return settled(self.probs(logits)), self._parts(logits)
 
     def _parts(self, logits: Floats) -> Floats | None:
         return uniform_of(logits, self.seed) if self.randomised else None

@@ -16,6 +16,9 @@ LEVEL = 0.95
 
 ALL = "all rows"
 
+FEWEST_CLIENTS = 20
+"""Of test rows, to tell whether rows of a client are alike."""
+
 
 @dataclass(frozen=True)
 class Covered:
@@ -55,7 +58,10 @@ class Judged:
     correct
         share of rows whose most probable label is right: what sets of that label alone cover
     by
-        "whole", "class", "size", and "site" and "group" where known -> name -> coverage
+        "whole", "class", "size", and "site" and "group" where known -> name -> coverage; "alone" ->
+        label -> of rows whose set is this label alone: how often it is right
+    alike
+        test rows that count as one, because those of a client are alike; 1 = all are independent
     """
 
     sizes: Integers
@@ -63,6 +69,7 @@ class Judged:
     classes: int
     correct: float
     by: Mapping[str, Mapping[str, Covered]]
+    alike: float = 1.0
 
     @property
     def before(self) -> dict[str, float]:
@@ -119,13 +126,24 @@ def judged(
         "size": (sizes, list(map(str, range(c + 1)))),
         **(parts or {}),
     }
-    return Judged(
-        sizes,
-        hit,
-        c,
-        float((predicted == labels).mean()),
-        {kind: _covered(hit, sizes, *way) for kind, way in ways.items()},
-    )
+    by = {kind: _covered(hit, sizes, *way) for kind, way in ways.items()}
+    one = sizes == 1
+    by["alone"] = _covered(hit[one], sizes[one], sets[one].argmax(axis=1), ways["class"][1])
+    alike = _alike(hit, ways["site"][0]) if "site" in ways else 1.0
+    return Judged(sizes, hit, c, float((predicted == labels).mean()), by, alike)
+
+
+def _alike(hit: NDArray[np.bool_], owner: Integers) -> float:
+    """Design effect of clients: by how much their rows' coverage varies more than independent rows.
+
+    At least 1, and 1 for fewer than `FEWEST_CLIENTS`, whose variance is not known well enough.
+    """
+    off = hit - hit.mean()
+    clients = np.count_nonzero(np.bincount(owner))
+    if clients < FEWEST_CLIENTS or not off.any():
+        return 1.0
+    between = (np.bincount(owner, off) ** 2).sum() * clients / (clients - 1)
+    return max(1.0, float(between / (off**2).sum()))
 
 
 def _covered(

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.classes import called, class_names
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.judged import ALL, Covered, Judged
 from fedcal.conformal.reported import Reported
@@ -18,6 +19,9 @@ MOST_LINES = 40
 
 EXAMPLES = 8
 """Test rows whose sets are shown."""
+
+FEW_CLASSES = 10
+"""Up to so many classes each has a line of its own, also on the terminal."""
 
 _MOST_LABELS = 8  # of an example
 
@@ -34,13 +38,30 @@ def promise(
     thresholds: Mapping[str, float],
     guarantee: Sequence[str],
     aim: Aim | None = None,
+    why_all: Mapping[str, str] | None = None,
+    by_class: bool = False,
 ) -> Table:
-    """The thresholds, and what is proven of them."""
+    """The thresholds, and what is proven of them.
+
+    Parameters
+    ----------
+    why_all
+        name -> why its threshold lets all labels in
+    by_class
+        whether each label has its own
+    """
+
+    def held(name: str, t: float) -> str:
+        if t >= 1:
+            why = (why_all or {}).get(name, "")
+            every = f"{name} is in every set" if by_class else "all labels"
+            return f"{every}: {why}" if why else every
+        if by_class:
+            return f"{name} is in a set if its score is at most {t:.4g}"
+        return f"labels whose score is at most {t:.4g}"
+
     shown = list(thresholds.items())[:MOST_LINES]
-    rows = tuple(
-        (name, f"{t:.6g}", "all labels" if t >= 1 else f"labels whose score is at most {t:.4g}")
-        for name, t in shown
-    )
+    rows = tuple((name, f"{t:.6g}", held(name, t)) for name, t in shown)
     note = " ".join(guarantee)
     if len(shown) < len(thresholds):
         note = f"The first {len(shown)} of {len(thresholds)}. {note}"
@@ -49,7 +70,8 @@ def promise(
         name, bound, share = aim.wanted(alpha)
         goal = f"{name} {bound} {percent(share)}"
     title = f"Prediction sets for {goal} by the score '{score}'"
-    return Table(title, ("of", "threshold", "a set holds"), rows, note.strip())
+    meaning = "in words" if by_class else "a set holds"
+    return Table(title, ("of", "threshold", meaning), rows, note.strip())
 
 
 def reported_parts(reported: Reported, alpha: float) -> list[Part]:
@@ -89,6 +111,7 @@ def judged_parts(
     probs: Floats,
     promised: Collection[str] = (),
     aim: Aim | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Part]:
     """What test rows tell, from top to bottom.
 
@@ -106,17 +129,49 @@ def judged_parts(
         the parts ("class", "site", "group") that coverage was promised to each of
     aim
         what is promised where rows count by their label
+    names
+        of the classes
     """
     return [
         _summary(found, alpha, aim, labels),
+        *([class_table(found, names)] if found.classes <= FEW_CLASSES else []),
         *(
-            _forest(found.by[by], by, alpha, by in promised)
+            _forest(found.by[by], by, alpha, by in promised, names)
             for by in _BY
             if len(found.by.get(by, ())) > 1
         ),
         _sizes(found),
-        _examples(found, sets, labels, probs),
+        _examples(found, sets, labels, probs, names),
     ]
+
+
+def class_table(found: Judged, names: Sequence[str] | None = None) -> Table:
+    """Coverage of each class, and how often a set of its label alone is right."""
+    rows, total = [], found.by["whole"][ALL].rows
+    for j in range(found.classes):
+        own, alone = (found.by[kind].get(str(j)) for kind in ("class", "alone"))
+        coverage = ("", "") if own is None else (percent(own.coverage), interval(own))
+        right = ("0 %", "") if alone is None else (percent(alone.rows / total), _right(alone))
+        rows.append((called(names, j), own.rows if own else 0, *coverage, *right))
+    heads = (
+        "label",
+        "test rows",
+        "coverage",
+        "95 % interval",
+        "sets of it alone",
+        "of these right",
+    )
+    note = f"Shares of all test rows, and of the rows whose set is the label alone. {_EXACT}"
+    return Table("Class by class", heads, tuple(rows), note)
+
+
+def interval(part: Covered) -> str:
+    """Its ends as people read them."""
+    return f"{percent(part.low)} to {percent(part.high)}"
+
+
+def _right(alone: Covered) -> str:
+    return f"{percent(alone.coverage)} ({interval(alone)})"
 
 
 def percent(share: float) -> str:
@@ -126,17 +181,18 @@ def percent(share: float) -> str:
 
 def _summary(found: Judged, alpha: float, aim: Aim | None, labels: Integers) -> Table:
     after, whole = found.after, found.by["whole"][ALL]
-    interval = f"{percent(whole.low)} to {percent(whole.high)}"
+    one = found.by["size"].get("1")
     wanted = [("wanted at least", percent(1 - alpha), "")]
     if aim is not None:
         name, bound, share = aim.wanted(alpha)
         told = [(name, percent(v), "") for v in aim.judged(~found.hit, labels).values()]
         wanted = [*told, (f"wanted {bound}", percent(share), "")]
     rows = (
-        ("coverage", percent(after["coverage"]), interval),
+        ("coverage", percent(after["coverage"]), interval(whole)),
         *wanted,
         ("mean labels in a set", f"{after['set_size']:.4g} of {found.classes}", ""),
         ("sets of one label", percent(after["singletons"]), ""),
+        *([("of these right", percent(one.coverage), interval(one))] if one else []),
         ("empty sets", percent(after["empty"]), ""),
         ("sets of all labels", percent(after["all_labels"]), ""),
         ("coverage of the most probable label alone", percent(found.correct), ""),
@@ -145,7 +201,13 @@ def _summary(found: Judged, alpha: float, aim: Aim | None, labels: Integers) -> 
     return Table("Coverage", ("test rows", "value", "95 % interval"), rows, f"{note} {_EXACT}")
 
 
-def _forest(parts: Mapping[str, Covered], by: str, alpha: float, promised: bool) -> Intervals:
+def _forest(
+    parts: Mapping[str, Covered],
+    by: str,
+    alpha: float,
+    promised: bool,
+    names: Sequence[str] | None,
+) -> Intervals:
     """Coverage of each part; of many those that are covered worst."""
     worst = sorted(parts, key=lambda name: parts[name].coverage)[:MOST_LINES]
     kept = [name for name in parts if name in set(worst)]
@@ -155,9 +217,14 @@ def _forest(parts: Mapping[str, Covered], by: str, alpha: float, promised: bool)
         note += " Coverage was not promised to each of these by itself."
     if len(kept) < len(parts):
         note = f"The {len(kept)} of {len(parts)} that are covered worst. {note}"
-    prefix = "" if by in ("site", "group") else f"{_BY[by]} "
+
+    def label(name: str) -> str:
+        if by == "class":
+            return called(names, int(name))
+        return f"{_BY[by]} {name}" if by == "size" else name
+
     lines = tuple(
-        (f"{prefix}{name} ({p.rows:,})", 100 * p.coverage, 100 * p.low, 100 * p.high)
+        (f"{label(name)} ({p.rows:,})", 100 * p.coverage, 100 * p.low, 100 * p.high)
         for name in kept
         for p in (parts[name],)
     )
@@ -172,25 +239,37 @@ def _sizes(found: Judged) -> Curve:
     return Curve("Set sizes", "labels in a set", "test rows, %", {"sets": points})
 
 
-def _examples(found: Judged, sets: NDArray[np.bool_], labels: Integers, probs: Floats) -> Table:
+def _examples(
+    found: Judged,
+    sets: NDArray[np.bool_],
+    labels: Integers,
+    probs: Floats,
+    names: Sequence[str] | None,
+) -> Table:
     """Rows from the smallest set to the largest, evenly spaced."""
     order = np.argsort(found.sizes, kind="stable")
     chosen = order[np.unique(np.linspace(0, len(order) - 1, EXAMPLES).round().astype(int))]
+    names = class_names(names, found.classes)
     rows = tuple(
-        (str(k), str(labels[k]), "yes" if found.hit[k] else "no", _words(sets[k], probs[k]))
+        (
+            str(k),
+            names[labels[k]],
+            "yes" if found.hit[k] else "no",
+            _words(sets[k], probs[k], names),
+        )
         for k in chosen.tolist()
     )
     return Table(
         "Examples of sets",
         ("test row", "label", "in its set", "set, the most probable first"),
         rows,
-        "From the smallest set to the largest, evenly spaced; rows and labels from 0.",
+        "From the smallest set to the largest, evenly spaced; numbers are from 0.",
     )
 
 
-def _words(members: NDArray[np.bool_], probs: Floats) -> str:
+def _words(members: NDArray[np.bool_], probs: Floats, names: Sequence[str]) -> str:
     order = np.argsort(-probs, kind="stable")
-    there = [str(k) for k in order.tolist() if members[k]]
+    there = [names[k] for k in order.tolist() if members[k]]
     if not there:
         return "none"
     if len(there) == len(members):

@@ -253,6 +253,11 @@ class SetRelease:
         """Noisy numbers of rows of each part, (parts,)."""
         return np.asarray(self.below[:, -1])
 
+    @property
+    def total_std(self) -> float:
+        """Standard deviation of the noise of each of these."""
+        return self.noise.std * float(np.linalg.norm(self._prefix[-1]))
+
 
 def thresholds_of(release: SetRelease, goal: Goal, aim: Aim | None = None) -> Floats:
     """A threshold of each part, or the one of an aim, (parts,)."""

@@ -14,7 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.atomic import path_of
 from fedcal.checks import one_of
+from fedcal.classes import called
 from fedcal.conformal.aims import Aim
+from fedcal.conformal.basis import Basis
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
 from fedcal.conformal.page import judged_parts, promise, reported_parts
@@ -22,6 +24,7 @@ from fedcal.conformal.parts import BY
 from fedcal.conformal.promises import of_release
 from fedcal.conformal.release import Goal, Promise, SetRelease, thresholds_of
 from fedcal.conformal.reported import Reported
+from fedcal.conformal.shortfalls import shortfalls
 from fedcal.errors import InputError
 from fedcal.pages import Part
 from fedcal.scores import KINDS, Kind, check_scores, logits_of
@@ -64,6 +67,8 @@ class PredictionSets(Artifact):
         counts from which `at` reads other thresholds; None = there are none
     reported
         coverage of groups of the clients' rows, as released
+    basis
+        how many rows the thresholds were made of; None = nobody knows
     """
 
     form = "sets"
@@ -81,6 +86,7 @@ class PredictionSets(Artifact):
     aim: Aim | None = None
     release: SetRelease | None = None
     reported: Reported | None = None
+    basis: Basis | None = None
 
     def __post_init__(self) -> None:
         one_of("by", self.by, BY)
@@ -187,18 +193,27 @@ class PredictionSets(Artifact):
             raise InputError(f"{aim.kind} goes with guarantee 'marginal'")
         found = thresholds_of(release, goal, aim)
         told = of_release(release, goal, self.by, aim)
-        changed = {"thresholds": found, "alpha": alpha, "guarantee": told, "reported": None}
-        return replace(self, **changed)  # type: ignore[arg-type]
+        basis = self.basis and replace(self.basis, fewest=None)  # that was of the other alpha
+        return self._with(thresholds=found, alpha=alpha, guarantee=told, reported=None, basis=basis)
 
     # -- what is told of it ---------------------------------------------------------------
 
     @property
     def _named(self) -> dict[str, float]:
         """Name of a part -> its threshold."""
-        classes = (f"class {k}" for k in range(self.classes))
+        classes = (called(self.class_names, k) for k in range(self.classes))
         groups = (*self.names, OTHERS)
         names = {"none": ("all rows",), "class": classes, "group": groups}[self.by]
         return dict(zip(names, self.thresholds.tolist(), strict=True))
+
+    @property
+    def _why_all(self) -> dict[str, str]:
+        """Name of a part whose threshold lets all labels in -> why, as far as is known."""
+        basis = self.basis
+        if basis is None:
+            return {}
+        named = enumerate(self._named.items())
+        return {name: basis.why_all(k) for k, (name, t) in named if t >= ALL_LABELS}
 
     def results(self) -> dict[str, Any]:
         """What was released; coverage is known of test rows alone."""
@@ -209,6 +224,7 @@ class PredictionSets(Artifact):
             "thresholds": self._named,
             "all_labels": bool((self.thresholds >= ALL_LABELS).all()),
             "all_labels_of": [name for name, t in self._named.items() if t >= ALL_LABELS],
+            "all_labels_why": self._why_all,
             "guarantee": list(self.guarantee),
         }
         if self.aim is not None:
@@ -224,8 +240,24 @@ class PredictionSets(Artifact):
         """
         found, _ = self._judged(test)
         aim = {} if self.aim is None else self.aim.judged(~found.hit, test.labels)
-        after = {**found.after, **aim}
-        return {"before": found.before, "after": after, "coverage_by": found.coverage_by}
+        return {
+            "before": found.before,
+            "after": {**found.after, **aim},
+            "coverage_by": found.coverage_by,
+            "coverage_warnings": self.warnings(found, test.fit_rows),
+        }
+
+    def warnings(self, found: Judged, fit_rows: int | None = None) -> list[str]:
+        """Where test rows are covered less than they should be: see `shortfalls`."""
+        promised, names = self._promised(found), self.class_names
+        return shortfalls(found, self.alpha, promised, self.basis, names, self.aim, fit_rows)
+
+    def _promised(self, found: Judged) -> dict[str, Sequence[str]]:
+        """What thresholds of their own are of, as the test rows are parted."""
+        if self.by == "class":
+            return {"class": [str(k) for k in range(self.classes)]}
+        kinds = ("site", "group") if self.by == "group" else ()
+        return {k: self.names for k in kinds if set(found.by.get(k, ())) & set(self.names)}
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Coverage and mean set size."""
@@ -236,7 +268,15 @@ class PredictionSets(Artifact):
     def page(self) -> list[Part]:
         """The thresholds, and what is proven."""
         found: list[Part] = [
-            promise(self.alpha, self.conformity.name, self._named, self.guarantee, self.aim)
+            promise(
+                self.alpha,
+                self.conformity.name,
+                self._named,
+                self.guarantee,
+                self.aim,
+                self._why_all,
+                self.by == "class",
+            )
         ]
         if self.reported is not None:
             found += reported_parts(self.reported, self.alpha)
@@ -245,11 +285,10 @@ class PredictionSets(Artifact):
     def judged_page(self, test: Holdout) -> list[Part]:
         """Coverage of all and by class, site, group and size; sizes; examples."""
         found, sets = self._judged(test)
-        known = {"site": test.names, "group": test.group_names}
-        promised = [part for part, names in known.items() if set(names) & set(self.names)]
-        if self.by == "class":
-            promised = ["class"]
-        return judged_parts(found, self.alpha, sets, test.labels, test.probs, promised, self.aim)
+        promised = self._promised(found)
+        return judged_parts(
+            found, self.alpha, sets, test.labels, test.probs, promised, self.aim, self.class_names
+        )
 
     def _judged(self, test: Holdout) -> tuple[Judged, NDArray[np.bool_]]:
         """What test rows tell, and their sets; computed once."""
@@ -287,6 +326,7 @@ class PredictionSets(Artifact):
             "input": self.input,
             "aim": self.aim and self.aim.to_json(),
             "reported": self.reported and self.reported.to_json(),
+            "basis": self.basis and self.basis.to_json(),
             "guarantee": self.guarantee,
             "privacy": self.privacy,
         }
@@ -301,6 +341,7 @@ class PredictionSets(Artifact):
         aim, reported = rest.pop("aim", None), rest.pop("reported", None)
         rest["aim"] = aim and Aim.of_json(aim, int(rest["classes"]))
         rest["reported"] = reported and Reported.of_json(reported)
+        rest["basis"] = rest.get("basis") and Basis.of_json(rest["basis"])
         rest["release"] = SetRelease.of_arrays(arrays)
         rest["input"] = one_of("input", rest["input"], KINDS)
         for name in ("names", "guarantee", "privacy"):
@@ -313,7 +354,13 @@ class PredictionSets(Artifact):
 
     def under(self, statement: Sequence[str]) -> PredictionSets:
         """With the statement, which its file then holds."""
-        return replace(self, privacy=tuple(statement))
+        return self._with(privacy=tuple(statement))
+
+    def _with(self, **changed: Any) -> PredictionSets:
+        """The same, with other values; classes are called as before."""
+        found = replace(self, **changed)
+        found.of_classes(self.class_names)
+        return found
 
 
 def load(path: str | Path) -> PredictionSets:

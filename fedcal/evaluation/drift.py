@@ -26,6 +26,7 @@ import numpy as np
 
 from fedcal.checks import whole
 from fedcal.errors import InputError
+from fedcal.evaluation.goodness import FAR_TAIL
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM
 from fedcal.streams import Purpose, stream
@@ -48,10 +49,13 @@ class Change:
         its statistic, a difference of shares; with a sign (later minus earlier) for `prevalence`
     p_value
         chance of so large a statistic if nothing has changed
+    floor
+        the smallest p-value that the test can tell
     """
 
     change: float
     p_value: float
+    floor: float
 
     def to_json(self) -> dict[str, float]:
         """Plain numbers."""
@@ -184,7 +188,7 @@ def _tested(
         for h, mean in zip((a, b), expected, strict=True)
     ]
     above = int((statistic(null[0], null[1]) >= seen).sum())
-    return Change(seen, (1 + above) / (1 + draws))
+    return Change(seen, (1 + above) / (1 + draws), 1 / (1 + draws))
 
 
 def _prevalence(a: Histogram, b: Histogram) -> Change:
@@ -200,5 +204,6 @@ def _prevalence(a: Histogram, b: Histogram) -> Change:
     )
     change = shares[1] - shares[0]
     if variance == 0:
-        return Change(change, 1.0)
-    return Change(change, math.erfc(abs(change) / math.sqrt(2 * variance)))
+        return Change(change, 1.0, FAR_TAIL)
+    p_value = math.erfc(abs(change) / math.sqrt(2 * variance))
+    return Change(change, max(p_value, FAR_TAIL), FAR_TAIL)

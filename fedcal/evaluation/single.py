@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.artifact import Artifact
+from fedcal.classes import called
 from fedcal.evaluation.clusters import ESTIMANDS
 from fedcal.evaluation.intervals import Estimate, beyond
 from fedcal.evaluation.page import heading, texts
@@ -49,6 +50,7 @@ class SingleMetric(Artifact):
             "name": np.array(self.name),
             "numbers": np.array([getattr(self.estimate, n) for n in _NUMBERS]),
             "drowned": np.array(self.estimate.drowned),
+            "warning": np.array(self.estimate.warning),
             "excluded": np.array(json.dumps(self.excluded)),
         }
 
@@ -56,7 +58,8 @@ class SingleMetric(Artifact):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """What `arrays` gave."""
         numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
-        estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]))
+        warning = str(arrays.get("warning", ""))  # files of earlier versions have none
+        estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]), warning=warning)
         excluded = json.loads(str(arrays["excluded"])) if "excluded" in arrays else ()
         return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)))
 
@@ -71,5 +74,8 @@ class SingleMetric(Artifact):
     def page(self) -> list[Any]:
         """A table of one line."""
         row = (heading(self.name), *texts(self.name, self.estimate))
-        note = f"Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
+        of = f"Of the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
+        note = (
+            f"{of}Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
+        )
         return [Table("Metric", ("metric", "value", "95 % interval"), (row,), note)]

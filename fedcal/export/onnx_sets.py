@@ -10,6 +10,7 @@ from fedcal.buckets import DIGITS
 from fedcal.calibrators import Identity
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.scores import APS, LAC, RAPS, Margin, Score
+from fedcal.conformal.scores.base import SPLIT
 from fedcal.export.onnx_builders import BUILDERS
 from fedcal.export.onnx_graph import Graph
 
@@ -18,6 +19,8 @@ def prediction_sets(g: Graph, z: str, sets: PredictionSets) -> str:
     """Whether each label's rounded score is at most its threshold; of double logits."""
     calibrator = sets.conformity.read_calibrator() or Identity(sets.classes)
     probs = BUILDERS[type(calibrator)](g, z, calibrator)
+    scaled = g.op("Mul", probs, g.number(SPLIT))
+    probs = g.op("Sub", scaled, g.op("Sub", scaled, probs))  # as `scores.settled`
     score = SCORES[sets.conformity.score](g, probs, sets.conformity, sets.classes)
     return g.op("LessOrEqual", _rounded(g, score), g.constant(sets.thresholds, np.float64))
 

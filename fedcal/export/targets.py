@@ -42,9 +42,8 @@ def to_torch(
     Unlike `predict_proba` it does not look at values: a row with a NaN gives NaN.
 
     Prediction sets become a module from the model's scores (..., c) to bool (..., c), which labels
-    are in the set of each row; all is computed in float64. A label whose score is within a
-    rounding error of the threshold may be in one of the two and not in the other; so may two
-    classes whose probabilities differ by a rounding error, where scores go by their order.
+    are in the set of each row; all is computed in float64. They are those of `predict_set`, ties
+    included, for scores of the same bits (see `to_onnx`).
 
     Parameters
     ----------
@@ -56,8 +55,8 @@ def to_torch(
     Returns
     -------
     torch.nn.Module
-        Equal to `predict_proba` or `predict_set` up to rounding. A probability within a rounding
-        error of a bin's edge may be counted in the neighbouring bin.
+        Equal to `predict_proba` up to rounding. A probability within a rounding error of a bin's
+        edge may be counted in the neighbouring bin.
 
     Raises
     ------
@@ -95,7 +94,12 @@ def to_onnx(
     gives NaN. The metadata hold the fedcal version, the calibrator's kind, its number of classes
     and its input.
 
-    The output of prediction sets is called `sets`, bool (rows, c); all is computed in float64.
+    The output of prediction sets is called `sets`, bool (rows, c); all is computed in float64. They
+    are those of `predict_set` for scores of the same bits: what a label's score is made of is cut
+    to 40 bits before it is compared, so that the last bits of a runtime decide nothing, unless
+    they cross a cut (about one value in 4,000) and the label's score is within 1e-12 of the
+    threshold. Scores that lose digits in float32 are other scores: where many rows have exactly
+    the score of the threshold, these may be in one set and not in the other.
 
     Parameters
     ----------

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedcal.buckets import DIGITS
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.scores import APS, LAC, RAPS, Margin, Score
+from fedcal.conformal.scores.base import SPLIT
 from fedcal.errors import InputError
 from fedcal.export.torch_modules import MODULES, CalibrationModule, Softmax
 from fedcal.numerics import FLOOR
@@ -45,7 +46,9 @@ class SetModule(CalibrationModule):
             )
         z = scores.double()
         logits = torch.log(z.clamp_min(FLOOR)) if self.input == "probs" else z
-        return torch.round(self.score(self.calibrated(logits)), decimals=DIGITS) <= self.thresholds
+        probs = self.calibrated(logits)
+        probs = probs * SPLIT - (probs * SPLIT - probs)  # as `scores.settled`
+        return torch.round(self.score(probs), decimals=DIGITS) <= self.thresholds
 
     def calibrated(self, logits: Tensor) -> Tensor:
         """Probabilities of float64 logits."""

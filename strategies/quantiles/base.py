@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -11,12 +12,14 @@ import numpy as np
 
 from fedcal.bounding import Bound
 from fedcal.conformal.aims import Aim
+from fedcal.conformal.basis import Basis
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.crossing import sure_coverage
 from fedcal.conformal.grids import thresholds
 from fedcal.conformal.promises import if_not_clipped
 from fedcal.conformal.release import Goal, SetRelease
 from fedcal.conformal.reported import Reported
+from fedcal.conformal.sets import ALL_LABELS
 from fedcal.errors import InputError
 from fedcal.mechanisms import Mechanism
 from fedcal.privacy.federation import Federation
@@ -26,6 +29,9 @@ from fedcal.queries.declared import Question
 from fedcal.release import Release
 from fedcal.types import Floats
 from fedcal.units import UNITS
+
+MOST_ROWS = 10**7
+"""Of a threshold, where the fewest that it needs are looked for."""
 
 
 @dataclass(frozen=True)
@@ -144,8 +150,12 @@ class QuantileRule(ABC):
     @property
     def expected(self) -> float:
         """Rows of all clients that are asked, as is publicly taken."""
-        asked = self.federation.clients * self.federation.sampling_rate
-        return (self.wanted.rows or 0.0) * asked
+        return (self.wanted.rows or 0.0) * self.asked
+
+    @property
+    def asked(self) -> float:
+        """Clients that are asked."""
+        return self.federation.clients * self.federation.sampling_rate
 
     @property
     def whole_client(self) -> bool:
@@ -194,6 +204,43 @@ class QuantileRule(ABC):
             in all; None = nobody said
         """
         return True
+
+    def basis(self, thresholds: Floats) -> Basis | None:
+        """How many rows these thresholds were made of; None = nobody knows."""
+        rows, std = self.counted()
+        if self.wanted.aim is not None or len(rows) != len(thresholds):
+            return None
+        fewest = None
+        if self.noun != "clients" and (thresholds >= ALL_LABELS).any():
+            fewest = self._fewest(len(rows))
+        return Basis(rows, std, not self.federation.private, fewest, self.noun)
+
+    def counted(self) -> tuple[tuple[float, ...], float]:
+        """Rows of each threshold, and the std of their noise; () = nobody knows.
+
+        They are public, or as released. Where single rows are protected the nominal number is
+        nobody's: a simulation may have taken it from the rows.
+        """
+        rows = self.asked if self.noun == "clients" else self.expected
+        told = self.whole_client and not self.wanted.apart
+        return (rows,) if rows and told else (), 0.0
+
+    @property
+    def noun(self) -> str:
+        """What is counted once each."""
+        if self.wanted.average or (self.whole_client and self.opening.once):
+            return "clients"
+        return "subjects" if self.one_row_each else "rows"
+
+    def _fewest(self, parts: int) -> int | None:
+        """The least rows of a part with which a threshold is possible; None = no number is."""
+
+        def enough(rows: int) -> bool:
+            return self.reaches(float(rows * parts))
+
+        if enough(0) or not enough(MOST_ROWS):  # it does not depend on them
+            return None
+        return 1 + bisect_left(range(1, MOST_ROWS), True, key=enough)
 
     @property
     def reported(self) -> Reported | None:

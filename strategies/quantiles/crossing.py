@@ -113,6 +113,10 @@ class Crossing(QuantileRule):
         one = (self.wanted.rows or 1.0) if self.wanted.average else 1.0
         return self.slack <= self.wanted.goal.alpha * ((rows or 0.0) + one)
 
+    def _fewest(self, parts: int) -> int:
+        """As the guarantee says."""
+        return math.ceil(self.slack / self.wanted.goal.alpha)
+
     @property
     def guarantee(self) -> tuple[str, ...]:
         """By unit, what is proven and what is assumed."""

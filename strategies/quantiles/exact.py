@@ -48,6 +48,7 @@ class Exact(QuantileRule):
         )
         parts = 1 if wanted.aim else self._asked.parts
         self._low, self._high = np.full(parts, -1.0), np.ones(parts)
+        self._rows: tuple[float, ...] = ()
         self._ask()
         self._reported: Reported | None = None
         if wanted.report:
@@ -116,6 +117,7 @@ class Exact(QuantileRule):
         thresholds = self._asked.thresholds
         sums = release.values.reshape(self._asked.parts, -1)
         rows = np.round(sums[:, -1])  # at 1 all are in
+        self._rows = tuple(rows.tolist())
         levels = [self._level(int(n)) for n in rows]
         if aim := self.wanted.aim:
             hit, need, level = exact_terms(aim, self.wanted.goal.alpha, rows)
@@ -138,6 +140,10 @@ class Exact(QuantileRule):
             return (rows + 1) * (1.0 - goal.alpha)
         # a level is just above the last rank that is too low
         return float(np.floor(pac_level(rows, goal.alpha, Nothing(), goal.confidence)) + 1.0)
+
+    def counted(self) -> tuple[tuple[float, ...], float]:
+        """All of them."""
+        return self._rows, 0.0
 
     def reaches(self, rows: float | None) -> bool:
         """By the rank, of a part with as many rows as the others."""

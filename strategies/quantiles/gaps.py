@@ -54,6 +54,7 @@ class NoisyGaps(QuantileRule):
         rows = (wanted.rows or 1.0) / self._query.parts
         self._clip = client_clip(rows, alpha) * float(hit.max())
         self.bound = self._query.bound("client", (self._clip,))
+        self._rows = super().counted()
         self.prefers = (Gaussian, Laplace)
 
     @classmethod
@@ -87,6 +88,9 @@ class NoisyGaps(QuantileRule):
         std = float(release.std.max(initial=0.0))
         noise, law = self._noise(std)
         found = []
+        if asked.parts > 1:  # at 1 each row counts alpha, unless it is clipped
+            last = release.values.reshape(asked.parts, -1)[:, -1]
+            self._rows = tuple((last / self._alpha).tolist()), std / self._alpha
         for sums in release.values.reshape(asked.parts, -1):
             off = noise.bound(np.ones(1), 1.0 - FAILS * goal.alpha)
             if self.wanted.aim is not None:
@@ -108,6 +112,10 @@ class NoisyGaps(QuantileRule):
         if goal.promise == "marginal":
             return centred_level(fewest, self._alpha, law)
         return centred_pac_level(1.0, self.expected, goal.alpha, law, goal.confidence)
+
+    def counted(self) -> tuple[tuple[float, ...], float]:
+        """The public number; of several parts as released."""
+        return self._rows
 
     def reaches(self, rows: float | None) -> bool:
         """Whether the level is at most what all rows of a part come to."""

@@ -169,6 +169,12 @@ class PrefixCounts(QuantileRule):
         """The counts."""
         return self._release
 
+    def counted(self) -> tuple[tuple[float, ...], float]:
+        """As released."""
+        if (found := self._release) is None:
+            return (), 0.0
+        return tuple(found.total.tolist()), found.total_std
+
     @property
     def _whose(self) -> str:
         whose = ANY_ROW

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from itertools import pairwise
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from fedcal import datasets
 from fedcal.experiments import compare, demo
+from fedcal.experiments.cli import app
 from fedcal.experiments.comparison.table import Cells
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
@@ -47,6 +49,20 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "calibrator.npz").exists()
     result = names["result"]
     assert result.after["ece"] < result.before["ece"] / 2
+
+
+def test_the_example_of_prediction_sets_covers_what_it_says(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (line,) = re.findall(
+        r"^\$ fedcal (simulate .*--method conformal .*?) --out", README, re.MULTILINE
+    )
+    with pytest.raises(SystemExit) as done:
+        app([*line.split(), "--out", str(tmp_path / "sets")])
+    assert not done.value.code
+    assert "Warning" not in capsys.readouterr().out
+    told = json.loads((tmp_path / "sets" / "result.json").read_text())
+    assert told["after"]["coverage"] >= 1 - told["sets"]["alpha"]
 
 
 def test_there_is_no_other_python_in_it() -> None:

@@ -66,6 +66,9 @@ def test_coverage_where_there_are_labels(
     out = capsys.readouterr().out
     assert "60 rows (metrics: the 20 of its test part) given sets for 90 % coverage" in out
     assert "the most probable label alone covers" in out
+    assert "Class by class" in out
+    assert out.count("Warning") == len(told["coverage_warnings"]) == 2  # labels are guesses here
+    assert told["coverage_by"]["class"]["0"]["rows"] == (LABELS[40:] == 0).sum()
     applied(tmp_path, SETS, "s.npy", {"logits": LOGITS}, quiet=False, json=True)
     assert json.loads(capsys.readouterr().out)["set_size"] == pytest.approx(
         SETS.sizes(LOGITS).mean()
@@ -92,8 +95,9 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         )
 
 
-def test_export(tmp_path: Path) -> None:
+def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("onnx")
     SETS.write(tmp_path, "sets")
-    export_command(tmp_path / "sets.npz", tmp_path / "sets.onnx", quiet=True)
+    export_command(tmp_path / "sets.npz", tmp_path / "sets.onnx", quiet=False, json=False)
     assert (tmp_path / "sets.onnx").stat().st_size > 0
+    assert "those that lose digits in float32 may get other sets" in capsys.readouterr().out

@@ -195,6 +195,8 @@ def test_a_release_is_read_again_at_another_threshold(
     chosen = json.loads(again(capsys, release, "--recall", "0.95", "--confident", "--json")[0])
     assert chosen["chosen"]["estimates"]["recall"]["low"] >= 0.94
     assert chosen["threshold"] == chosen["chosen"]["value"]
+    for name in ("precision", "recall", "accuracy", "f1"):  # one interval in one output
+        assert chosen["chosen"]["estimates"][name] == chosen["metrics"][name], name
     said, _ = again(capsys, release, "--threshold", "0.75")
     assert said.index("Threshold 0.75") < said.index("precision, %")
     assert "ROC AUC" not in said  # nobody asked

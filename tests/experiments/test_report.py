@@ -276,6 +276,26 @@ def test_a_folder_that_cannot_be_written(copy: Path) -> None:
 # --- words --------------------------------------------------------------------------------------
 
 
+def test_a_class_that_sets_hide_is_seen_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    options = "--data adult-income --method conformal --unit example --epsilon 1"
+    assert not _run(["simulate", *options.split(), "--out", str(out)])
+    (warning,) = result_of(out)["coverage_warnings"]
+    assert "class 1 71" in warning
+    said = capsys.readouterr().out
+    assert f"Warning: {warning}" in said
+    assert "Class by class" in said
+    head = page_of(out / "report.html").text.split("Prediction sets for")[0].replace("\u00a0", " ")
+    assert warning in head
+    by_class = result_of(out)["coverage_by"]["class"]
+    low, high = (f"{100 * by_class[k]['coverage']:.4g}" for k in "10")
+    assert f"coverage by class {low} % (class 1) to {high} % (class 0)" in " ".join(head.split())
+    right = result_of(out)["coverage_by"]["size"]["1"]["coverage"]
+    assert f"{100 * right:.4g} % of them right" in head
+
+
 def test_the_title_is_the_headline_of_the_result(made: Path) -> None:
     result = result_of(made)
     title = re.search("<h1>(.*)</h1>", (made / "report.html").read_text("utf-8"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -169,3 +170,41 @@ def test_sites_are_groups_in_processes_of_their_own() -> None:
             for engine in ("inline", "ray")
         )
         assert [r["values"] for r in here.rounds] == [r["values"] for r in there.rounds]
+
+
+def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([np.full(12, 2), rng.integers(0, 2, 988)])
+    logits = rng.normal(size=(1000, 3)) + 2 * np.eye(3)[labels]
+    data = from_arrays(logits=logits, labels=labels, test_logits=logits, test_labels=labels)
+    exact = run(data, {"clients": 20}, by="class", alpha=0.05).judged["sets"]
+    told = "its rows, 12, are too few for a threshold, which takes 19"
+    assert exact["all_labels_why"] == {"class 2": told}
+    private = run(data, {"clients": 20, **PRIVATE}, by="class", alpha=0.05).judged["sets"]
+    assert "by a noisy count, are too few" in private["all_labels_why"]["class 2"]
+    assert "12," not in private["all_labels_why"]["class 2"]
+
+
+@pytest.mark.parametrize(
+    ("options", "settings", "rows", "noun"),
+    [
+        ({"epsilon": math.inf}, {}, 8141, "rows"),
+        ({"epsilon": math.inf}, {"weigh": "clients"}, 25, "clients"),
+        ({"epsilon": 4.0}, {"rows_per_client": 300}, 7500, "rows"),
+        ({"epsilon": 4.0, "trust": "local"}, {"rows_per_client": 300}, 25, "clients"),
+    ],
+)
+def test_what_thresholds_are_made_of(
+    options: dict[str, Any], settings: dict[str, Any], rows: int, noun: str
+) -> None:
+    basis = run(
+        "adult-income", {**options, "clients": 25, "partition": "iid"}, **settings
+    ).sets.basis
+    assert (basis.rows, basis.std, basis.noun) == ((rows,), 0.0, noun)
+    assert basis.exact == math.isinf(options["epsilon"])
+
+
+def test_no_number_of_rows_is_kept_where_none_is_told() -> None:
+    made = run("adult-income", PRIVATE)  # its nominal number of rows is that of the rows
+    assert made.sets.basis is None
+    assert "8141" not in str(made.sets.arrays()["sets"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedcal.conformal.scores.aps import APS
-from fedcal.conformal.scores.base import Score, rounded
+from fedcal.conformal.scores.base import Score, rounded, settled
 from fedcal.conformal.scores.lac import LAC
 from fedcal.conformal.scores.margin import Margin
 from fedcal.conformal.scores.ranked import Ranked
@@ -13,4 +13,4 @@ from fedcal.registry import registry
 SCORES: dict[str, type[Score]] = registry(LAC, APS, RAPS, Margin)
 """Name on the command line and in files -> score."""
 
-__all__ = ["APS", "LAC", "RAPS", "SCORES", "Margin", "Ranked", "Score", "rounded"]
+__all__ = ["APS", "LAC", "RAPS", "SCORES", "Margin", "Ranked", "Score", "rounded", "settled"]

@@ -69,6 +69,7 @@ def test_stages_share_a_budget_and_a_ledger(logits: str, tmp_path: Path) -> None
     record = run(settled(of_logits(logits)), out)
     assert record == json.loads((out / "pipeline.json").read_text())
     assert [one["name"] for one in record["stages"]] == ["recalibrate", "sets", "evaluate"]
+    assert record["stages"][1]["results"].keys() >= {"coverage_by", "coverage_warnings"}
     # calibration rows compose, test rows are others
     assert record["epsilon"] == max(record["by_part"].values()) <= 2.0
     assert record["by_part"].keys() == {"calibration", "test"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,10 @@ from scipy.stats import binom
 from fedcal import pages
 from fedcal.artifact import Holdout
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.conformal.judged import binomial_interval
+from fedcal.conformal.basis import Basis, fewer_than_chance
+from fedcal.conformal.judged import Judged, binomial_interval, judged
+from fedcal.conformal.page import class_table
+from fedcal.conformal.shortfalls import shortfalls
 from fedcal.errors import InputError
 from fedcal.pages import Curve, Intervals, Table
 
@@ -145,6 +149,7 @@ def test_the_page() -> None:
     kinds = [(type(part), part.title) for part in rest]
     assert kinds == [
         (Table, "Coverage"),
+        (Table, "Class by class"),
         (Intervals, "Coverage by class"),
         (Intervals, "Coverage by site"),
         (Intervals, "Coverage by group"),
@@ -173,3 +178,90 @@ def test_the_page_says_what_coverage_was_promised_to() -> None:
     assert promised(lac(0.5, 0.5, 0.5, 0.5, by="class")) == {"Coverage by class"}
     by_site = lac(0.5, 0.6, 1.0, by="group", names=("x", "y"))
     assert promised(by_site) == {"Coverage by site"}
+
+
+# -- classes, and what falls short --------------------------------------------------------
+
+
+def judged_classes(covered: list[int], rows: int) -> Judged:
+    """Rows of two classes, of which so many of each are covered, by sets of one label."""
+    labels = np.repeat([0, 1], rows)
+    hit = np.concatenate([np.arange(rows) < k for k in covered])
+    chosen = np.where(hit, labels, 1 - labels)
+    return judged(np.eye(2, dtype=bool)[chosen], labels, labels)
+
+
+def test_a_line_for_each_class() -> None:
+    found = judged_classes([9, 4], 10)
+    table = class_table(found, ("well", "ill"))
+    assert [(line[0], line[1], line[2], line[4]) for line in table.rows] == [
+        ("well", 10, "90 %", "75 %"),
+        ("ill", 10, "40 %", "25 %"),
+    ]
+    # "well" alone: 9 of the well and 6 of the ill; "ill" alone: 4 of the ill and 1 of the well
+    assert [str(line[5]).split(" (")[0] for line in table.rows] == ["60 %", "80 %"]
+    assert found.by["alone"]["1"].rows == 5
+    nobody = class_table(judged_classes([10, 0], 10))
+    assert nobody.rows[1][4:] == ("0 %", "")
+
+
+def test_a_class_that_falls_short_is_named_with_what_helps() -> None:
+    def short(covered: list[int], promised: dict[str, list[str]], rows: int = 1000) -> list[str]:
+        return shortfalls(judged_classes(covered, rows), 0.1, promised, None, ("well", "ill"))
+
+    (told,) = short([995, 805], {})
+    assert "ill 80.5 %" in told
+    assert "well" not in told
+    assert "--set by=class" in told
+    assert short([910, 890], {}) == []  # chance
+    (told,) = short([995, 805], {"class": ["0", "1"]})
+    assert "promised to each by itself" in told
+    assert "--set" not in told
+    both = short([850, 850], {})
+    assert both[0].startswith("Sets cover 85 %")
+    assert "ill 85 %" in both[1]
+    assert "well 85 %" in both[1]
+
+
+def test_the_rows_of_the_threshold_vary_too() -> None:
+    found = judged_classes([4400, 4400], 5000)  # 88 % of 10,000: 6.7 binomial standard errors
+    assert shortfalls(found, 0.1, {}, None)[0].startswith("Sets cover 88 %")
+    assert shortfalls(found, 0.1, {}, Basis((10_000,)))[0].startswith("Sets cover 88 %")
+    of_few = shortfalls(found, 0.1, {}, Basis((300,)))  # such thresholds vary by 1.7 points
+    assert not any(told.startswith("Sets cover") for told in of_few)
+    rng = np.random.default_rng(0)
+    short, runs = 0, 400
+    for _ in range(runs):  # 200 scores make a threshold; coverage of 5,000 rows like them
+        threshold = np.sort(rng.random(200))[math.ceil(201 * 0.9) - 1]
+        hits = rng.binomial(5000, threshold)
+        short += fewer_than_chance(hits, 5000, 0.1, 200) < 0.025
+    assert binom.cdf(short, runs, 0.025) > 1e-3
+    assert binom.sf(short - 1, runs, 0.025) > 1e-3
+
+
+def test_rows_of_alike_clients_count_as_fewer() -> None:
+    owner = np.repeat(np.arange(40), 50)
+    hit = owner % 10 != 0  # four clients miss all their rows, 36 none
+    sets = np.eye(2, dtype=bool)[np.where(hit, 0, 1)]
+    parts = {"site": (owner, [str(k) for k in range(40)])}
+    found = judged(sets, np.zeros(2000, int), np.zeros(2000, int), parts)
+    assert found.alike == pytest.approx(50 * 40 / 39)
+    assert shortfalls(found, 0.05, {}, None) == []  # 90 % of 39 rows' worth
+    assert shortfalls(replace(found, alike=1.0), 0.05, {}, None)
+
+
+def test_why_a_label_is_in_every_set() -> None:
+    told = "its rows, 12, are too few for a threshold, which takes 19"
+    assert Basis((12,), exact=True, fewest=19).why_all(0) == told
+    assert "too many of its 50 rows" in Basis((50,), exact=True, fewest=19).why_all(0)
+    noisy = Basis((14, 3), std=10.0, fewest=40)
+    assert "0 to 34 by a noisy count, are too few for a threshold" in noisy.why_all(0)
+    sets = replace(lac(0.3, 1.0, 0.5, 0.5, by="class"), basis=Basis((30, 12, 30, 30), 0, True, 19))
+    sets.of_classes(("a", "b", "c", "d"))
+    table = sets.page()[0]
+    assert isinstance(table, Table)
+    assert table.rows[1][2] == f"b is in every set: {told}"
+    assert sets.results()["sets"]["all_labels_why"] == {"b": told}
+    kept = PredictionSets.from_arrays(sets.arrays())
+    assert kept.basis == sets.basis
+    assert sets.under(["private"]).class_names == ("a", "b", "c", "d")

@@ -17,6 +17,7 @@ from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.numerics import FLOOR
 from fedcal.types import Floats
 
 CONFORMITIES = [
@@ -73,6 +74,33 @@ def test_the_sets_are_those_of_predict_set(name: str, conformity: Conformity, by
     assert_array_equal(run_onnx(export.to_onnx(sets, dtype="float64"), scores), expected)
     single = scores.astype(np.float32)
     assert_array_equal(run_onnx(export.to_onnx(sets), single), sets.predict_set(single))
+
+
+def tenths(rows: int) -> Floats:
+    """Probabilities of one decimal, (rows, 10): many are equal, and many are 0."""
+    counts = np.random.default_rng(0).multinomial(10, np.full(10, 0.1), rows)
+    return np.asarray(counts / 10)
+
+
+@pytest.mark.parametrize("conformity", CONFORMITIES, ids=lambda c: c.name)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ties_are_decided_alike(conformity: Conformity, dtype: str, tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    scores = tenths(1000)
+    labels = np.random.default_rng(1).integers(0, 10, len(scores))
+    own = conformity.of_labels(np.log(np.maximum(scores, FLOOR)), labels)
+    given = scores.astype(dtype)
+    for level in (0.2, 0.5, 0.9):  # each threshold is the score of many labels
+        threshold = np.quantile(own, level, method="higher", keepdims=True)
+        sets = PredictionSets(conformity, threshold, 10, 0.1, input="probs")
+        expected = sets.predict_set(given)
+        assert_array_equal(run_torch(sets, given), expected)
+        export.save(sets, tmp_path / "sets.pt2", dtype=dtype)  # type: ignore[arg-type]
+        program = torch.export.load(tmp_path / "sets.pt2").module()
+        assert_array_equal(program(torch.from_numpy(given)), expected)
+        pytest.importorskip("onnx")
+        model = export.to_onnx(sets, dtype=dtype)  # type: ignore[arg-type]
+        assert_array_equal(run_onnx(model, given), expected)
 
 
 @pytest.mark.parametrize("calibrator", [TemperatureScaling(), BBQ(), TopLabelBinning()])
