@@ -23,6 +23,7 @@ def evaluate(
     score: str | None = None,
     bins: int | None = None,
     estimand: str | None = None,
+    rows_per_subject: int | None = None,
     config: Config | None = None,
     out: str | Path | None = None,
     progress: Progress | None = None,
@@ -50,6 +51,9 @@ def evaluate(
     estimand
         what intervals are for: "rows" (new rows like these; the default), "these" rows, or new
         "clients" like these, which takes one more round
+    rows_per_subject
+        of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
+        rows of a subject, for R times the noise
     config
         instead of options
     out
@@ -70,6 +74,6 @@ def evaluate(
         Anything the user gave that is not allowed; nothing was released.
     """
     if config is None:
-        asked = settings(calibrator, by, threshold, score, bins, estimand)
+        asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
         options = {**options, "set": {**asked, **options.get("set", {})}, "method": METHOD}
     return simulate(data, config=config, out=out, progress=progress, **options)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.artifact import Holdout
-from fedcal.datasets import Dataset
+from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.config import Config
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import of_plan
@@ -21,6 +21,10 @@ UNUSED_ROWS = (
 )
 PUBLIC_ROWS = (
     "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
+)
+SUBJECT_ROWS = (
+    "rows_per_subject = {0}: rows count, all rows of one subject as {0} at most, and the noise is "
+    "{0} times that of counting each subject once."
 )
 
 
@@ -57,6 +61,8 @@ def recorded(
         privacy["statement"].append(UNUSED_ROWS.format(rows))
     elif rows is not None and plan.private and real:
         privacy["statement"].append(PUBLIC_ROWS.format(rows))
+    if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
+        privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
     if real:
         with_real_sites(privacy)
     return known, privacy
@@ -101,6 +107,9 @@ def result_of(
         what the run was on; None with real sites
     """
     artifact = outcome.artifact.under(privacy["statement"])
+    shipped = is_shipped(config.data)
+    named = config.data if shipped else Path(config.data).name  # the name tells no path
+    artifact.of_data("" if config.control is not None else named)
     return SimulationResult(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test))},

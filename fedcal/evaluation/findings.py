@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation.clusters import ESTIMANDS, Estimand
+from fedcal.evaluation.clusters import Estimand
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.paired import compare
+from fedcal.evaluation.weighting import ROWS, Weighting
 from fedcal.types import Floats
 
 FEWEST = 20
@@ -48,7 +49,7 @@ class Findings:
     threshold, level
         of predictions, and of each interval
     rows
-        how many rows there are, with noise, and the noise's std; NaN = unknown
+        how many there are of what counts once, with noise, and the noise's std; NaN = unknown
     metrics
         view -> metrics of all rows; the first view is the model itself
     difference
@@ -62,6 +63,8 @@ class Findings:
         what intervals are for
     excluded
         sources of error that no interval contains, in words
+    weighting
+        what counts once
     """
 
     score: str
@@ -74,19 +77,24 @@ class Findings:
     tests: Mapping[str, Mapping[str, CalibrationTest]]
     estimand: Estimand = "rows"
     excluded: tuple[str, ...] = ()
+    weighting: Weighting = ROWS
 
     def to_json(self) -> dict[str, Any]:
         """The keys that `result.json` gains."""
+        counted = {
+            name: number if math.isfinite(number) else None
+            for name, number in zip(("value", "noise"), self.rows, strict=True)
+        }
+        of_rows = self.weighting.noun == "rows"
         found: dict[str, Any] = {
             "score": self.score,
             "threshold": self.threshold,
             "level": self.level,
-            "estimand": ESTIMANDS[self.estimand],
+            "weighting": self.weighting.words,
+            "estimand": self.weighting.intervals(self.estimand),
             "intervals_exclude": list(self.excluded),
-            "rows": {
-                name: number if math.isfinite(number) else None
-                for name, number in zip(("value", "noise"), self.rows, strict=True)
-            },
+            "rows": counted if of_rows else dict.fromkeys(counted),
+            "counted": {"of": self.weighting.noun, **counted},
         }
         found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         if self.tests:
@@ -127,6 +135,7 @@ def findings(
     spread: Mapping[str, float] | None = None,
     effect: float = 1.0,
     excluded: tuple[str, ...] = (),
+    weighting: Weighting = ROWS,
     seed: int = 0,
 ) -> Findings:
     """Read all metrics of a release.
@@ -149,6 +158,8 @@ def findings(
         what intervals are for; see `fedcal.evaluation.clusters`
     excluded
         what no interval contains, in words
+    weighting
+        what counts once
     level, spread, effect, seed
         as `evaluate` takes them
 
@@ -218,6 +229,7 @@ def findings(
         tests,
         estimand,
         excluded,
+        weighting,
     )
 
 

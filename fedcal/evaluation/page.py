@@ -8,7 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
+from fedcal.evaluation.clusters import MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
@@ -131,18 +131,22 @@ def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
         told = (shown(metric, half) if half == half else "" for half in halves)
         rows.append((heading(metric), _value(metric, estimate), _interval(metric, estimate), *told))
     of_rows, noise = found.rows
-    about = f"Intervals are for {ESTIMANDS[found.estimand]}. "
+    counted = found.weighting
+    about = f"{counted.words.capitalize()}. "
+    about += f"Intervals are for {counted.intervals(found.estimand)}. "
     if math.isnan(of_rows):
         about += "Nobody was asked in a round, so nothing is known"
     else:
-        about += f"{of_rows:,.0f} rows" + (f" (noise of std {noise:,.1f})" if noise else "")
+        about += f"{of_rows:,.0f} {counted.noun}" + (
+            f" (noise of std {noise:,.1f})" if noise else ""
+        )
     note = (
-        f"{about}. Half-widths of an interval by cause: which rows there were, the noise of the "
-        "release, and buckets of the score; the first two add up as squares, the last in full."
-        + _beyond(found)
+        f"{about}. Half-widths of an interval by cause: which {counted.noun} there were, the noise "
+        "of the release, and buckets of the score; the first two add up as squares, the last in "
+        "full." + _beyond(found)
     )
     return Table(
-        f"Metrics{_of(view, views)}",
+        f"Metrics{_of(view, views)}: {counted.head}",
         (
             "metric",
             "value",
@@ -248,7 +252,7 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
             for group, own in found.groups.items()
         ]
         columns = [heading(m) + _of(view, views) for m, view in pairs]
-        return Table(title, ("group", "rows", *columns), tuple(lines), note)
+        return Table(title, ("group", found.weighting.noun, *columns), tuple(lines), note)
 
     tables = [table("Groups", named)]
     if set(_RATES) <= there:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.artifact import Artifact
-from fedcal.evaluation.clusters import ESTIMANDS
+from fedcal.checks import one_of
 from fedcal.evaluation.intervals import Estimate, beyond
+from fedcal.evaluation.weighting import Counted, Weighting
 from fedcal.pages import Table
 
 _NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
@@ -33,6 +34,8 @@ class SingleMetric(Artifact):
         what is known of it
     excluded
         sources of error that the interval does not contain, in words
+    counted
+        see `Weighting`
     """
 
     form = "metric"
@@ -41,6 +44,7 @@ class SingleMetric(Artifact):
     name: str
     estimate: Estimate
     excluded: tuple[str, ...] = ()
+    counted: Counted = ""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Name, numbers, and whether the noise drowns it."""
@@ -49,6 +53,7 @@ class SingleMetric(Artifact):
             "numbers": np.array([getattr(self.estimate, n) for n in _NUMBERS]),
             "drowned": np.array(self.estimate.drowned),
             "excluded": np.array(json.dumps(self.excluded)),
+            "counted": np.array(self.counted),
         }
 
     @classmethod
@@ -57,12 +62,14 @@ class SingleMetric(Artifact):
         numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
         estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]))
         excluded = json.loads(str(arrays["excluded"])) if "excluded" in arrays else ()
-        return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)))
+        counted = one_of("counted", str(arrays.get("counted", "")), get_args(Counted))
+        return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)), counted)
 
     def results(self) -> dict[str, Any]:
         """The metric, what its interval is for and what that does not contain."""
         return {
-            "estimand": ESTIMANDS["rows"],
+            "weighting": Weighting(self.counted).words,
+            "estimand": Weighting(self.counted).intervals("rows"),
             "intervals_exclude": list(self.excluded),
             "metrics": {self.name: self.estimate.to_json()},
         }
@@ -75,5 +82,14 @@ class SingleMetric(Artifact):
             shown = ("drowned by noise", found.low, found.high)
         else:
             shown = (found.value, found.low, found.high)
-        note = f"Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
-        return [Table("Metric", ("metric", "value", "low", "high"), ((self.name, *shown),), note)]
+        of = Weighting(self.counted)
+        note = f"Interval: the noise of the release and the choice of {of.noun}."
+        note += beyond(self.excluded)
+        return [
+            Table(
+                f"Metric: {of.head}",
+                ("metric", "value", "low", "high"),
+                ((self.name, *shown),),
+                note,
+            )
+        ]

@@ -76,7 +76,13 @@ def test_a_result_holds_metrics_and_groups(tmp_path: Path) -> None:
     assert result.privacy["epsilon"] == 1
     assert "clients" not in told  # exact numbers of rows that epsilon is for
     page = (tmp_path / "report.html").read_text("utf-8")
-    for title in ("Metrics", "ROC", "Reliability", "Decision curve", "Accuracy by group"):
+    for title in (
+        "Metrics: each row counts once",
+        "ROC",
+        "Reliability",
+        "Decision curve",
+        "Accuracy by group",
+    ):
         assert f"<h2>{title}</h2>" in page
     assert "Too few rows to say anything of: ward 5." in page
 

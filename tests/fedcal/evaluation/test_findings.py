@@ -72,7 +72,7 @@ def test_drowned_is_said_in_words() -> None:
     told = found.to_json()["metrics"]["roc_auc"]
     assert told["value"] is None
     assert told["drowned"]
-    table = named(parts(found, histograms), "Metrics")
+    table = named(parts(found, histograms), "Metrics: each row counts once")
     (row,) = (row for row in table.rows if row[0] == "ROC AUC")
     assert row[1] == "drowned by noise"
 
