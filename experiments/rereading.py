@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from fedcal import pages
 from fedcal.calibrators import Calibrator
+from fedcal.datasets import is_shipped
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
-from fedcal.evaluation.drift import Change, drift_between
+from fedcal.evaluation.clusters import ESTIMANDS
+from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_edges
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.page import heading, parts, shown
@@ -41,6 +43,10 @@ class Reading:
         made of it, if one was asked for
     changes
         since an earlier release: tests by name; {} if none was given
+    by_site
+        the same of each site (or group) that both releases have, corrected for their number
+    unknown
+        what a file of an earlier version does not say, and so was not compared
     """
 
     path: Path
@@ -49,6 +55,8 @@ class Reading:
     chosen: Threshold | None
     calibrator: Calibrator | None
     changes: Mapping[str, Change]
+    by_site: Mapping[str, Mapping[str, Change]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As `result.json` has metrics, and what was chosen."""
@@ -56,17 +64,39 @@ class Reading:
         if self.chosen is not None:
             told["chosen"] = self.chosen.to_json()
         if self.changes:
-            told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+            told["changes"] = _plain(self.changes)
+            told["not_compared"] = list(self.unknown)
+        if self.by_site:
+            told["changes_by_site"] = {s: _plain(tests) for s, tests in self.by_site.items()}
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
         shown_parts = parts(self.found, release.histograms, release.confusion)
-        first = ([_chosen(self.chosen)] if self.chosen else []) + (
-            [_changes(self.changes)] if self.changes else []
-        )
+        first = [_chosen(self.chosen)] if self.chosen else []
+        first += [_changes(self.changes, self.not_compared)] if self.changes else []
+        first += [_by_site(self.by_site, self.changed)] if self.by_site else []
         return first + shown_parts
+
+    @property
+    def not_compared(self) -> str:
+        """A sentence; "" = all that must be equal was."""
+        if not self.unknown:
+            return ""
+        return f"Not compared, because a file does not say: {', '.join(self.unknown)}."
+
+    @property
+    def changed(self) -> str:
+        """Which sites have changed, a sentence; "" = they were not compared."""
+        if not self.by_site:
+            return ""
+        sure = {
+            site: [_CHANGES[name] for name, test in tests.items() if test.p_value <= FIRM]
+            for site, tests in self.by_site.items()
+        }
+        named = [f"{site} ({', '.join(what)})" for site, what in sure.items() if what]
+        return f"Changed: {'; '.join(named)}." if named else "No site is shown to have changed."
 
     def save(self, out: Path) -> None:
         """Write `reading.json`, the page and its figures into a folder; all of them or none."""
@@ -134,20 +164,77 @@ def reread(
             raise InputError(f"the score '{release.question.score}' has no threshold")
         chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
         threshold = chosen.value
-    changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
-    return Reading(path, release, release.findings(threshold), chosen, made, changes)
+    read = Reading(path, release, release.findings(threshold), chosen, made, {})
+    return read if since is None else _compared(read, read_release(since))
 
 
-def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
-    one, other = earlier.question, later.question
-    if (one.score, one.classes) != (other.score, other.classes) or one.score == "classes":
+def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
+    """The reading with what has changed since; InputError if two questions were asked."""
+    unknown = comparable(earlier, read.release)
+    before, now = earlier.histograms, read.release.histograms
+    changes = drift_between(before[ALL], now[ALL])
+    sites = drift_by_site(
+        *({g: h for (v, g, _), h in of.items() if v == "model" and g} for of in (before, now))
+    )
+    return replace(read, changes=changes, by_site=sites, unknown=unknown)
+
+
+def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
+    """Return what is not known of one of two releases, and so cannot be compared.
+
+    Raises
+    ------
+    InputError
+        They answer two questions, or are of other data: how they differ.
+    """
+    facts = [_facts(release) for release in (earlier, later)]
+    unknown, found = list[str](), list[str]()
+    for name in facts[0]:
+        before, now = (of[name] for of in facts)
+        if before is None or now is None:
+            unknown += [name] * (before is not now)
+        elif before != now:
+            found.append(f"{name} ({before}, now {now})")
+    one, other = (release.question for release in (earlier, later))
+    if not same_edges(one.bucket_edges, other.bucket_edges):
+        found.append(f"buckets ({one.buckets}, now {other.buckets} with other edges)")
+    if one.calibrator != other.calibrator and bool(one.calibrator) == bool(other.calibrator):
+        found.append("calibrator (two different ones)")
+    if earlier.unit and later.unit and earlier.unit != later.unit:  # "" = no noise hides anything
+        found.append(f"unit ({earlier.unit}, now {later.unit})")
+    names = earlier.data, later.data
+    if None in names:
+        unknown.append("data set")
+    elif names[0] != names[1] and any(is_shipped(str(name)) for name in names):  # else two quarters
+        told = [name or "rows of real sites" for name in names]
+        found.append(f"data set ({told[0]}, now {told[1]})")
+    if found:
+        raise InputError(f"these releases cannot be compared, they differ in: {'; '.join(found)}")
+    if one.score == "classes":
         raise InputError(
-            "two releases are compared by the same score, 'positive' or 'confidence', and as many "
-            f"classes; these are of '{one.score}' and {one.classes}, '{other.score}' and "
-            f"{other.classes}"
+            "two releases are compared by the score 'positive' or 'confidence', not by 'classes'"
         )
-    return drift_between(earlier.histograms[ALL], later.histograms[ALL])
+    return tuple(unknown)
+
+
+def _facts(release: ScoreRelease) -> dict[str, str | None]:
+    """What must be equal of two releases, in words; None = not known."""
+    asked, names = release.question, release.class_names
+    return {
+        "score": asked.score,
+        "number of classes": str(asked.classes),
+        "class names": None if names is None else ", ".join(names),
+        "scores": "logits" if release.input == "logits" else "probabilities",
+        "calibrator": "with one" if asked.calibrator else "without",
+        "weighting": release.weighting.words if release.counted else None,
+        "estimand": ESTIMANDS[release.estimand],
+        "unit": None if release.unit is None else "",
+    }
+
+
+def _plain(changes: Mapping[str, Change]) -> dict[str, Any]:
+    return {name: change.to_json() for name, change in changes.items()}
 
 
 def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
@@ -168,9 +255,35 @@ _CHANGES = {
 }
 
 
-def _changes(changes: Mapping[str, Change]) -> Table:
+FIRM = 0.05
+"""p-value up to which a site is said to have changed."""
+
+
+def _p_value(p: float) -> str:
+    return "≤ 0.001" if p <= 0.001 else f"{p:.3f}"
+
+
+def _by_site(sites: Mapping[str, Mapping[str, Change]], changed: str) -> Table:
+    """The tests of each site."""
+
+    def cell(test: Change | None) -> str:
+        if test is None:
+            return "too few"
+        return f"{100 * test.change:.2f} (p {_p_value(test.p_value)})"
+
+    rows = [(site, *(cell(tests.get(name)) for name in _CHANGES)) for site, tests in sites.items()]
+    return Table(
+        "Since the earlier release, by site",
+        ("site", *(f"{name}, %" for name in _CHANGES.values())),
+        tuple(rows),
+        f"{changed} p-values are corrected for all tests of this table (Holm): if nothing had "
+        f"changed anywhere, one of {FIRM:g} or less would stand in it with a chance of {FIRM:g}.",
+    )
+
+
+def _changes(changes: Mapping[str, Change], missing: str) -> Table:
     rows = [
-        (_CHANGES[name], f"{100 * test.change:.2f}", f"{test.p_value:.3f}")
+        (_CHANGES[name], f"{100 * test.change:.2f}", _p_value(test.p_value))
         for name, test in changes.items()
     ]
     return Table(
@@ -178,7 +291,7 @@ def _changes(changes: Mapping[str, Change]) -> Table:
         ("what", "change, %", "p-value"),
         tuple(rows),
         "A p-value says how often rows and noise alone would show as large a change if nothing had "
-        "changed; each stands alone.",
+        f"changed; each stands alone. {missing}".rstrip(),
     )
 
 

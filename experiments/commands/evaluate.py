@@ -158,7 +158,9 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     for part in found.page():
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
-    to.print(about_intervals(found.found.to_json()))
+    for sentence in (found.changed, found.not_compared, about_intervals(found.found.to_json())):
+        if sentence:
+            to.print(sentence)
     for sentence in found.release.privacy[:1]:
         to.print(sentence)
     if out is not None:
