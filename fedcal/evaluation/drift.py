@@ -39,7 +39,7 @@ GROUPS = 20
 _STDS = 5.0  # of its noise that a group's rows exceed
 _CHUNK = 999  # draws at once
 _ENOUGH = 10  # draws as large as the statistic, after which more would change no verdict
-_DRAWS = 50  # for each of several tests: the least p-value times their number is 0.02
+_DRAWS = 30  # for each of several tests: the least p-value times their number is 0.03
 
 
 @dataclass(frozen=True)

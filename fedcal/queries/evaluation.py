@@ -120,7 +120,6 @@ class ScoreCounts(Query):
         {"classes": 3, "edges": np.array([6.0]), "encoding": "tree", "height": 2, "gain": 0.5},
         {"classes": 3, "edges": np.array([3.0]), "score": "classes", "confusion": True},
         {"classes": 3, "edges": np.array([2.0]), "reference": np.array([0.25, 0.25, 0.25, 0.25])},
-        {"classes": 3, "edges": np.array([4.0]), "encoding": "prefix", "subject_rows": 2},
     )
 
     classes: int
