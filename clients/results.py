@@ -122,7 +122,8 @@ def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
     test = Holdout(logits, softmax(logits), labels, inputs=inputs)
     judged = Judged(rows, artifact.judge(test) if len(labels) else {})
     with whole_file(site.folder / RESULTS / run / METRICS) as file:
-        file.write(json.dumps({"run": run, "rows": rows, **judged.judged}, indent=2).encode())
+        told = {"run": run, "rows": rows, "class_names": list(site.names), **judged.judged}
+        file.write(json.dumps(told, indent=2).encode())
     return judged
 
 

@@ -139,20 +139,31 @@ EXAMPLES = {
 }
 """Name -> command lines, as `--help` shows them."""
 
+_HELP = {"help_option_names": ["--help", "-h"]}
+
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
 def load_command(name: str) -> click.Command:
     """A command with its options; only now its module is imported."""
-    one_of("command", name, COMMANDS)
+    one_of("command", name, COMMANDS, "fedcal --help")
     module = import_module(f"fedcal.experiments.commands.{_MODULES[name]}")
     examples = [f"    {escape(example)}" for example in EXAMPLES[name]]
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
     command = getattr(module, f"{re.sub('[ -]', '_', name)}_command")
     epilog = "\n\n".join(["For example:", *examples])
-    alone.command(name, help=COMMANDS[name], epilog=epilog)(command)
-    return typer.main.get_command(alone)
+    alone.command(name, help=COMMANDS[name], epilog=epilog, context_settings=_HELP)(command)
+    return _versioned(typer.main.get_command(alone), hidden=True)
+
+
+def _versioned(command: click.Command, *, hidden: bool = False) -> click.Command:
+    """Add the options --version and -V."""
+    said = "fedcal %(version)s"
+    option = click.version_option(
+        __version__, "--version", "-V", message=said, help="Show the version.", hidden=hidden
+    )
+    return option(command)
 
 
 class Commands(TyperGroup):
@@ -174,8 +185,9 @@ app = Commands(
     help="Private, federated calibration of classifiers.",
     commands={name: TyperCommand(name, help=text) for name, text in COMMANDS.items()},
     no_args_is_help=True,
+    context_settings=_HELP,
 )
-click.version_option(__version__, message="fedcal %(version)s", help="Show the version.")(app)
+_versioned(app)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from pathlib import Path
 
+from fedcal.atomic import path_of
 from fedcal.errors import InputError
 from fedcal.secure_aggregation.committee import (
     EVERYBODY_UP_TO,
@@ -47,7 +47,7 @@ def committee_facts(
         None = as many as the committee bears, as long as two others are left in a sum
     """
     if federation is not None:
-        named = Roster.read(Path(federation)).committee
+        named = Roster.read(path_of(federation)).committee
         size, threshold = len(named.members), named.threshold
     elif committee is not None:
         size, threshold = read_committee(committee)

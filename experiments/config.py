@@ -12,6 +12,7 @@ from typing import Any
 
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
+from fedcal.atomic import path_of
 from fedcal.checks import one_of, positive, unused
 from fedcal.classes import digest_of, names_in
 from fedcal.errors import InputError
@@ -90,6 +91,19 @@ class Config(Options):
     """What to run. `None` stands for "the method's (or the data's) own default"."""
 
     data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
+    class_names: str | None = option(
+        None,
+        DATA,
+        "Names of the classes by comma, in the order of the columns; real sites with others are "
+        "refused",
+        unset="those of the columns, if they have any",
+    )
+    positive: str | None = option(
+        None,
+        DATA,
+        "Of two classes the one that recall, AUC and thresholds are about",
+        unset="the second",
+    )
     method: str = option(
         "fednewton",
         DATA,
@@ -172,13 +186,6 @@ class Config(Options):
     root_certificates: str | None = option(
         None, SITES, "PEM file that its certificate is verified by", elsewhere=_OF_SITES
     )
-    class_names: str | None = option(
-        None,
-        SITES,
-        "Names of the classes, in order: sites with others are refused",
-        unset="what the sites agree on",
-        elsewhere=_OF_SITES,
-    )
     federation: str | None = option(
         None,
         SITES,
@@ -212,7 +219,7 @@ class Config(Options):
     set: Mapping[str, Setting] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO))
+        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO), "fedcal simulate --help")
         one_of("engine", self.engine, ENGINES)
         if self.secure_aggregation is not None:
             one_of("secure aggregation", self.secure_aggregation, SECURE_AGGREGATION)
@@ -284,8 +291,10 @@ class Config(Options):
         for name in ("timeout", "grace"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
+        if self.class_names is not None:
+            names_in(self.class_names)
         if self.control is None:
-            for name in ("root_certificates", "class_names", "federation"):
+            for name in ("root_certificates", "federation"):
                 if getattr(self, name) is not None:
                     raise InputError(f"{name} needs real sites: give --control HOST:PORT")
             return
@@ -298,6 +307,10 @@ class Config(Options):
                 f"method '{self.method}' reads rows, and real sites keep theirs: give a federated "
                 "method (`fedcal plan --engine grpc` recommends one)"
             )
+        unused(
+            "at real sites the second of class_names is positive, and theirs must be the same",
+            positive=self.positive,
+        )
         if self.dropout or self.partition not in (Config.partition, "natural"):
             raise InputError(
                 "dropout and partition are of a simulation: real sites are as they are"
@@ -317,11 +330,11 @@ class Config(Options):
 
 SIMULATED = (
     *("engine", "ray_address", "partition", "dropout", "noise_source"),
-    *("secure_aggregation", "committee"),
+    *("secure_aggregation", "committee", "positive"),
 )
 """Options that `fedcal deploy` has no use for."""
 
-_SITES = ("control", "root_certificates", "class_names", "federation", "timeout", "grace")
+_SITES = ("control", "root_certificates", "federation", "timeout", "grace")
 _OPTIONS = options_of(Config)
 
 
@@ -336,7 +349,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     Files of fedcal 0.1 hold resolved values, too. Where these may follow from what is overridden
     they go as well.
     """
-    base, given = _read(read_toml(Path(path))), _read(overrides)
+    base, given = _read(read_toml(path_of(path))), _read(overrides)
     changed = {key for key in base.keys() & given if base[key] != given[key]}
     stale = {"rounds"} if "method" in changed else set[str]()
     if "trust" in changed:
@@ -472,10 +485,10 @@ def waiting(config: Config) -> dict[str, Any]:
     """How the job of real processes waits for its sites, and for which classes."""
     if config.engine != "grpc":
         return {}
-    names = None if config.class_names is None else names_in(config.class_names)
+    named = config.control is not None and config.class_names is not None
     return {
         "tolerant": True,
         "timeout": config.timeout or TIMEOUT,
         "grace": config.grace or GRACE,
-        "class_digest": "" if names is None else digest_of(names),
+        "class_digest": digest_of(names_in(str(config.class_names))) if named else "",
     }

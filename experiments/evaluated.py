@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
 from fedcal.checks import one_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
@@ -44,7 +45,7 @@ def settings(
 ) -> dict[str, Any]:
     """The method's settings from the options of `evaluate`; what is not given is left out."""
     one_of("by", by, BY)
-    path = None if calibrator is None else str(Path(calibrator).expanduser().resolve())
+    path = None if calibrator is None else str(path_of(calibrator).resolve())
     groups = None if by == "none" else by
     found = {
         "calibrator": path,
@@ -128,8 +129,12 @@ def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]
     return tuple(f"client {k:0{width}d}" for k in range(clients))
 
 
-def holdout(shards: Shards, names: tuple[str, ...], seed: int) -> Holdout:
+def holdout(
+    shards: Shards, names: tuple[str, ...], seed: int, class_names: tuple[str, ...] | None = None
+) -> Holdout:
     """The evaluated rows, for exact numbers that a researcher sees beside the release."""
     probs = np.asarray(softmax(shards.logits))
     rows = (shards.logits, probs, shards.labels)
-    return Holdout(*rows, seed, owner=shards.owner, names=names, shards=shards)
+    return Holdout(
+        *rows, seed, owner=shards.owner, names=names, shards=shards, class_names=class_names
+    )

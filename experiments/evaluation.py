@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from fedcal.datasets import Dataset
 from fedcal.experiments.config import Config
 from fedcal.experiments.evaluated import METHOD, settings
 from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.signatures import EvaluateOptions, spelt_out
 from fedcal.experiments.simulation import simulate
 from fedcal.strategies.outcome import Progress
 
 
+@spelt_out(EvaluateOptions, Config)
 def evaluate(
     data: str | Path | Dataset | Mapping[str, Any] | None = None,
     *,
@@ -26,8 +28,10 @@ def evaluate(
     rows_per_subject: int | None = None,
     config: Config | None = None,
     out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[EvaluateOptions],
 ) -> SimulationResult:
     """Evaluate a model on rows that stay with simulated clients: one release, all metrics.
 
@@ -58,6 +62,8 @@ def evaluate(
         instead of options
     out
         folder for result files; None = write nothing
+    resume, overwrite
+        as `simulate` has them
     progress
         called after each round
     **options
@@ -73,7 +79,16 @@ def evaluate(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
+    run: dict[str, Any] = {**options}
     if config is None:
         asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
-        options = {**options, "set": {**asked, **options.get("set", {})}, "method": METHOD}
-    return simulate(data, config=config, out=out, progress=progress, **options)
+        run |= {"set": {**asked, **options.get("set", {})}, "method": METHOD}
+    return simulate(
+        data,
+        config=config,
+        out=out,
+        resume=resume,
+        overwrite=overwrite,
+        progress=progress,
+        **run,
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,20 +10,33 @@ from typing import Any
 
 from fedcal import datasets
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
+from fedcal.classes import names_in
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.plausible_rows import check_rows
 
 
-def load_any(data: Any) -> Dataset:
-    """A `Dataset` from whatever `simulate` takes as `data`; InputError for anything else."""
+def load_any(data: Any, class_names: str | None = None, positive: str | None = None) -> Dataset:
+    """A `Dataset` from whatever `simulate` takes as `data`; InputError for anything else.
+
+    Parameters
+    ----------
+    data
+        see `simulate`
+    class_names, positive
+        as the options are: names by comma, and which of two classes is column 1
+    """
+    names = None if class_names is None else names_in(class_names)
+    named: Any = {"classes": names, "positive": positive}
     if isinstance(data, Dataset):
-        return data
+        return data.in_order(names, positive)
     if isinstance(data, (str, Path)):
-        return datasets.load(data)
+        return datasets.load(data, **named)
     if type(data).__module__.partition(".")[0] == "datasets":  # Hugging Face's, not imported here
-        return datasets.from_huggingface(data)
+        return datasets.from_huggingface(data, **named)
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
-        return datasets.from_frame(data)
+        return datasets.from_frame(data, **named)
     if not isinstance(data, Mapping):
         raise InputError(
             "data must be a name, a path, a Dataset, a data frame, or arrays as "
@@ -33,13 +47,13 @@ def load_any(data: Any) -> Dataset:
             f"arrays need logits or probs, and labels; allowed are {', '.join(datasets.KEYS)}; "
             f"got {', '.join(map(str, data))}"
         )
-    return datasets.from_arrays(**data)
+    return datasets.from_arrays(**data, **named)
 
 
 def name_of(data: Any, loaded: Dataset) -> str:
     """What a config calls the data: a file by its whole path, to be found from elsewhere."""
     if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
-        return str(Path(data).expanduser().resolve())
+        return str(path_of(data).resolve())
     return loaded.name
 
 
@@ -57,7 +71,14 @@ def test_part(rows: Dataset, seed: int) -> Holdout:
         names=rows.client_names or (),
         group=rows.test_group,
         group_names=rows.group_names or (),
+        class_names=rows.class_names,
     )
+
+
+def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
+    """Warn of test rows that are probably not what they are taken for (`check_rows`)."""
+    for finding in check_rows(rows.logits, rows.labels, rows.class_names).findings:
+        warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
 
 
 def rows_to_evaluate(data: Dataset) -> Dataset:

@@ -144,7 +144,7 @@ def layered(
         for raw, value in layer.items():
             key = raw.replace("-", "_")
             if key not in known and key not in tables:
-                one_of("option", raw, (*known, *tables))
+                one_of("option", raw, (*known, *tables), "--help")
             if value is None:
                 continue
             if key in known:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
+from fedcal.classes import names_in
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.config import Config
 from fedcal.experiments.result import SimulationResult, versions
@@ -40,7 +41,7 @@ def recorded(
         trust=plan.trust,
         secure_aggregation=job.secure_aggregation,
         noise_source=job.federation.noise_source,
-        ledger=str(Path(config.ledger).resolve()) if config.ledger else None,
+        ledger=str(path_of(config.ledger).resolve()) if config.ledger else None,
         set=job.settings,
     )
     rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
@@ -106,10 +107,15 @@ def result_of(
     data
         what the run was on; None with real sites
     """
+    names = None if data is None else data.class_names
+    if names is None and config.class_names is not None:
+        names = names_in(config.class_names)
     artifact = outcome.artifact.under(privacy["statement"])
     shipped = is_shipped(config.data)
     named = config.data if shipped else Path(config.data).name  # the name tells no path
     artifact.of_data("" if config.control is not None else named)
+    for each in (artifact, *outcome.history):
+        each.of_classes(names)
     return SimulationResult(
         artifact=artifact,
         judged={**artifact.results(), **({} if test is None else artifact.judge(test))},

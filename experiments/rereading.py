@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import pages
+from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator
 from fedcal.datasets import is_shipped
 from fedcal.errors import InputError
@@ -113,8 +114,9 @@ class Reading:
         write_folder(out, write, stale=READING.files)
 
 
-def read_release(path: Path) -> ScoreRelease:
+def read_release(path: str | Path) -> ScoreRelease:
     """The release in a file; InputError if it is none."""
+    path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
         raise InputError(f"{path} holds no release of an evaluation")
@@ -124,13 +126,13 @@ def read_release(path: Path) -> ScoreRelease:
 
 
 def reread(
-    path: Path,
+    path: str | Path,
     *,
     threshold: float | None = None,
     goals: Mapping[Goal, float | None],
     confident: bool = False,
     calibrate: How | None = None,
-    since: Path | None = None,
+    since: str | Path | None = None,
 ) -> Reading:
     """Read a release again.
 
@@ -165,7 +167,7 @@ def reread(
         chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
         threshold = chosen.value
     made = _calibrator(release, calibrate)
-    read = Reading(path, release, release.findings(threshold), chosen, made, {})
+    read = Reading(path_of(path), release, release.findings(threshold), chosen, made, {})
     return read if since is None else _compared(read, read_release(since))
 
 
@@ -245,7 +247,9 @@ def _calibrator(release: ScoreRelease, how: How | None) -> Calibrator | None:
         raise InputError("a calibrator is made of the score 'positive' or 'confidence'")
     whole: Histogram = release.histograms[ALL]
     score: Any = asked.score
-    return calibrator_from(whole, score, how, asked.classes, release.input)
+    made = calibrator_from(whole, score, how, asked.classes, release.input)
+    made.of_classes(release.class_names)
+    return made
 
 
 _CHANGES = {

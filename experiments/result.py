@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -16,6 +16,7 @@ import numpy as np
 import fedcal
 from fedcal import pages
 from fedcal.artifact import Artifact, Holdout
+from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.conformal import PredictionSets
 from fedcal.datasets import Dataset
@@ -31,7 +32,7 @@ _MOST_JUDGED = 24
 _JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SimulationResult:
     """What a run yields, what it is worth on test rows, and what it cost.
 
@@ -71,10 +72,10 @@ class SimulationResult:
     given: Config
     seconds: float | None
     versions: dict[str, str]
-    rounds: list[dict[str, Any]] = field(repr=False)
-    test: Holdout | None = field(repr=False)
-    data: Dataset | None = field(repr=False)
-    history: list[Artifact] = field(repr=False)
+    rounds: list[dict[str, Any]]
+    test: Holdout | None
+    data: Dataset | None
+    history: list[Artifact]
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -86,6 +87,11 @@ class SimulationResult:
         if "metrics" not in self.judged:
             raise FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
         return dict(self.judged["metrics"])
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """What the classes are called, in the order of all columns; None = they have numbers."""
+        return self.artifact.class_names
 
     # -- of a method that calibrates, or gives sets; FedcalError of another one -----------
 
@@ -163,6 +169,7 @@ class SimulationResult:
             "schema": 1,
             "method": self.config.method,
             "config": config,
+            "class_names": None if self.class_names is None else list(self.class_names),
             **self.judged,
             **self._intervals,
             "privacy": self.privacy,
@@ -189,6 +196,14 @@ class SimulationResult:
                 record = {**record, "test": told} if told else record
             records.append(record)
         return records
+
+    def __repr__(self) -> str:
+        return f"<result: {self.config.method} on {self.config.data}; print() says more>"
+
+    def __str__(self) -> str:
+        from fedcal.experiments.show.result import in_short
+
+        return in_short(self)
 
     def _repr_html_(self) -> str:
         from fedcal.experiments.report import artifact_card, result_card
@@ -229,7 +244,7 @@ class SimulationResult:
         """
         from fedcal.experiments.folders import RUN
 
-        write_folder(Path(out), partial(self._write, home=Path(out)), stale=RUN.files)
+        write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=RUN.files)
 
     def _write(self, folder: Path, home: Path) -> None:
         def text(name: str, content: str) -> None:

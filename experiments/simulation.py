@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
+from fedcal.atomic import path_of
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
@@ -23,10 +24,11 @@ from fedcal.experiments.config import AUTO, POOLED, Config, federation_of, job_o
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.engines.ray import NamedData, run_ray
 from fedcal.experiments.folders import RUN, claim, exports_in
-from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part
+from fedcal.experiments.load import load_any, name_of, rows_to_evaluate, test_part, warn_of_rows
 from fedcal.experiments.paid import Paid
 from fedcal.experiments.record import recorded, result_of
 from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.signatures import SimulateOptions, spelt_out
 from fedcal.experiments.statement import about_subjects, without_privacy
 from fedcal.experiments.statement.sentences import held_out as held_out_of
 from fedcal.experiments.statement.sentences import large_delta
@@ -53,6 +55,7 @@ _BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
 """Method of `POOLED` -> its calibrator, and what the record says of trust and of its rows."""
 
 
+@spelt_out(SimulateOptions, Config)
 def simulate(
     data: str | Path | Dataset | Mapping[str, Any] | None = None,
     *,
@@ -61,7 +64,7 @@ def simulate(
     resume: bool = False,
     overwrite: bool = False,
     progress: Progress | None = None,
-    **options: Any,
+    **options: Unpack[SimulateOptions],
 ) -> SimulationResult:
     """Run a method over simulated clients: calibrate a model, or what else the method is for.
 
@@ -105,28 +108,30 @@ def simulate(
         return deployed(asked, test=data, out=out, overwrite=overwrite, progress=progress)
     if resume and out is None:
         raise InputError("resume needs the folder of the run: give out")
-    folder = None if out is None else Path(out)
+    folder = None if out is None else path_of(out)
     if folder is not None:
         claim(folder, RUN, overwrite=overwrite, resume=resume)
     if data is None:
         data = Config.data if config is None else config.data
-    loaded = load_any(data)
-    named, by_name = name_of(data, loaded), isinstance(data, (str, Path))
-    config = merge({"data": named}, options) if config is None else replace(config, data=named)
+    config = merge(options) if config is None else config
+    loaded = load_any(data, config.class_names, config.positive)
+    by_name = isinstance(data, (str, Path)) and config.class_names is config.positive is None
+    config = replace(config, data=name_of(data, loaded))
     evaluates = evaluated.evaluates(config.method)
     held_out = loaded.test_scores is None and not evaluates
     loaded = rows_to_evaluate(loaded) if evaluates else loaded.split(config.seed)
     shards = deal(loaded, config.partition, config.clients, config.seed)
     given = config
     if config.ledger is not None:  # found again from another folder
-        given = replace(config, ledger=str(Path(config.ledger).resolve()))
+        given = replace(config, ledger=str(path_of(config.ledger).resolve()))
     names = evaluated.client_names(loaded, config.partition, shards.clients)
     dealt = shards
     config, shards = evaluated.resolved(config, dealt, names)
     if evaluates:
-        test = evaluated.holdout(shards, names, config.seed)
+        test = evaluated.holdout(shards, names, config.seed, loaded.class_names)
     else:
         test = test_part(loaded, config.seed)
+    warn_of_rows(test, "evaluated rows" if evaluates else "test rows")
     paid = Paid(folder, RUN, given.to_toml(), resume)
     with paid.reporting():
         fitted = fit(

@@ -17,9 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.atomic import whole_file
+from fedcal.classes import class_names
 from fedcal.errors import InputError
 from fedcal.npz import read_npz
-from fedcal.pages import Part
+from fedcal.pages import Part, Table
 from fedcal.scores import Kind
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
@@ -27,6 +28,8 @@ from fedcal.types import Floats, Integers
 FORMAT = "fedcal-artifact"
 VERSION = 1
 """Of all files that `write_arrays` makes."""
+
+_LINES = 6
 
 Header = dict[str, Any]
 Arrays = dict[str, NDArray[Any]]
@@ -53,6 +56,8 @@ class Holdout:
         the same rows in the same order, where the run itself is about them
     group, group_names
         (n,) the group of each row by its place among the names; None = nobody says
+    class_names
+        what the columns are called; None = they have numbers
     inputs
         (n, ...), what a model reads of each row; None = nobody says
     kept
@@ -68,6 +73,7 @@ class Holdout:
     shards: Shards | None = None
     group: Integers | None = None
     group_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] | None = None
     inputs: NDArray[Any] | None = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
@@ -129,7 +135,7 @@ class Artifact(ABC):
             the names of the files
         """
         path = folder / f"{stem}.npz"
-        write_arrays(path, {"format": FORMAT, "form": self.form}, self.arrays())
+        write_arrays(path, {"format": FORMAT, "form": self.form, **self.naming}, self.arrays())
         return [path.name]
 
     @classmethod
@@ -148,6 +154,11 @@ class Artifact(ABC):
             return cls.from_arrays(arrays)
 
         return read_arrays(folder / f"{stem}.npz", FORMAT, ("form",), made, cls.form)
+
+    @property
+    def naming(self) -> Header:
+        """What the header of its file says of the classes' names, which `read_arrays` reads."""
+        return {} if self.class_names is None else {"class_names": list(self.class_names)}
 
     # -- what is told of it ---------------------------------------------------------------
 
@@ -188,6 +199,15 @@ class Artifact(ABC):
     def page(self) -> list[Part]:
         """Its part of a report, from top to bottom."""
         return []
+
+    def lines(self, test: Holdout | None = None) -> list[str]:
+        """It in a few lines, for a terminal or a log: the head of its first table, or its name.
+
+        With test rows those of `judged_page` come first.
+        """
+        parts = [*([] if test is None else self.judged_page(test)), *self.page()]
+        table = next((part for part in parts if isinstance(part, Table)), None)
+        return [repr(self)] if table is None else table.head(_LINES)
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """Further parts below, which test rows tell of it."""
@@ -243,7 +263,10 @@ def read_arrays(
                 f"has version {found['version']!r}; this fedcal reads version {VERSION}"
             )
         try:
-            return make(found, arrays)
+            made = make(found, arrays)
+            if isinstance(made, Artifact):
+                made.of_classes(_names(header))
+            return made
         except KeyError as e:
             raise InputError(f"has no array {e}") from None
         except (TypeError, ValueError) as e:
@@ -251,6 +274,15 @@ def read_arrays(
     except InputError as e:
         where = f" {str(path)!r}" if isinstance(path, Path) else ""
         raise InputError(f"{noun}{where}: {e}") from None
+
+
+def _names(header: Header) -> tuple[str, ...] | None:
+    names = header.get("class_names")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError("class_names must be a list of text")
+    return class_names(names, len(names))
 
 
 def form_of(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Paths as people give them, and files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import IO
 
 from fedcal.errors import FedcalError, InputError
+
+
+def path_of(path: str | Path) -> Path:
+    """The path that somebody gave, with `~` as the home folder where that is known."""
+    return Path(os.path.expanduser(path))
 
 
 def reason(error: OSError) -> str:

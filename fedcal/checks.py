@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -42,11 +42,31 @@ def unused(why: str, **given: Any) -> None:
             raise NoEffect(f"{name} has no effect here: {why}", name)
 
 
-def one_of(name: str, value: Any, allowed: Iterable[Name]) -> Name:
-    """`value` if it is among `allowed`, or InputError that lists them."""
+_FEW, _NEAREST = 8, 3
+"""Names that a message lists, and those that it names of more."""
+
+_ALIKE, _LONGEST = 0.75, 200
+"""Likeness of what was meant, and characters that are compared."""
+
+
+def one_of(name: str, value: Any, allowed: Iterable[Name], listed: str = "") -> Name:
+    """`value` if it is among `allowed`, or InputError that lists them.
+
+    Of many that a command or page lists, `listed`, it names the nearest and that place.
+    """
     names = list(allowed)
     if value not in names:
-        near = get_close_matches(str(value).lower(), names, 1, 0.75)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise InputError(f"unknown {name} {value!r}; {hint}allowed: {', '.join(names)}")
+        raise InputError(f"unknown {name} {value!r}; {near(value, names, listed)}")
     return names[names.index(value)]
+
+
+def near(value: Any, names: Sequence[str], listed: str = "") -> str:
+    """The end of a message about a name that is none of `names`; see `one_of`."""
+    text = str(value)[:_LONGEST].lower()
+    begun = [name for name in names if text and name.startswith(text)]
+    alike = get_close_matches(text, names, 1, _ALIKE) or (begun if len(begun) == 1 else [])
+    hint = f"did you mean {alike[0]!r}? " if alike else ""
+    if not listed or len(names) <= _FEW:
+        return f"{hint}allowed: {', '.join(names)}"
+    nearest = ", ".join(get_close_matches(text, names, _NEAREST, 0))
+    return f"{hint}nearest of {len(names)}: {nearest}; {listed} lists all"

@@ -45,3 +45,9 @@ def called(names: Sequence[str] | None, j: int) -> str:
     """What class j is called in a sentence: its name, or "class 3" where it has a number alone."""
     name = str(j) if names is None else names[j]
     return f"class {name}" if name.isdecimal() else name
+
+
+def listed(names: Sequence[str]) -> str:
+    """The classes in a line, in the order of all columns; of two also which is positive."""
+    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+    return f"classes: {shown}" + (f" (positive: {names[1]})" if len(names) == 2 else "")

@@ -44,6 +44,23 @@ class Table:
             raise InputError(f"table {self.title!r}: a row has not {len(self.columns)} entries")
         _finite(self.title, [n for row in self.rows for n in row if not isinstance(n, str)])
 
+    def head(self, rows: int, columns: int = 3) -> list[str]:
+        """The first rows and columns in plain lines, "name: heading entry, ..."."""
+        found = []
+        for name, *entries in self.rows[:rows]:
+            told = zip(self.columns[1:columns], entries, strict=False)
+            cells = (f"{heading} {number(entry)}" for heading, entry in told if entry != "")
+            found.append(f"{number(name)}: {', '.join(cells)}")
+        left = len(self.rows) - rows
+        return found + ([f"and {left} more"] if left > 0 else [])
+
+
+def number(value: Entry) -> str:
+    """A plain number as people read it: 12,345 or 0.123457."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
 
 @dataclass(frozen=True)
 class Curve:

@@ -42,6 +42,10 @@ _DOUBT = (
     "{}: rows lie in [0, 1] and sum to 1, as probabilities do; declare them as probs (the "
     "key or argument probs, columns prob_0.., or input='probs')"
 )
+_PERCENT = (
+    "{}: rows lie in [0, 100] and sum to 100, as percentages do; divide them by 100 and declare "
+    "them as probs"
+)
 
 
 def logits_of(kind: Kind, scores: Floats) -> Floats:
@@ -59,10 +63,10 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     kind
         what they were declared to be. Probabilities lie in [0, 1] up to 1e-3 and each row sums
         to 1 up to 1e-2; they are kept as given, but for negative rounding, which becomes 0.
-        Logits lie within +-1e100, and are no probabilities, rounded ones neither: of fewer than 5
-        rows, which may be so by chance, that is only warned of
+        Logits lie within +-1e100, and are neither percentages nor probabilities, rounded ones
+        neither: of fewer than 5 rows, which may be so by chance, that is only warned of
     value
-        (n, c), c >= 2, of any numeric type
+        (n, c), c >= 2, of any numeric type; or (n,) or (n, 1) probabilities of class 1 of two
     least
         rows that are needed
 
@@ -71,7 +75,7 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     InputError
         One line that names the scores and the first offending row; rows and columns from 0.
     """
-    x = finite(name, value, least=least)
+    x = finite(name, of_both(name, value) if kind == "probs" else value, least=least)
     if not x.size:
         return x
     if kind == "logits":
@@ -82,7 +86,9 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     low, high = float(x.min()), float(x.max())
     if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
         bad = (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE)
-        raise InputError(f"{name}: {_first(x, bad)}; probabilities must lie in [0, 1]")
+        raise InputError(
+            f"{name}: {_first(x, bad)}; probabilities must lie in [0, 1]{percent_hint(low, high)}"
+        )
     totals = x.sum(axis=1)
     off = np.abs(totals - 1) > SUM_TOLERANCE + 1e-9  # 0.99 is within 0.01
     if off.any():
@@ -93,10 +99,38 @@ def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats
     return np.maximum(x, 0.0) if low < 0 else x
 
 
+def of_both(name: str, value: Any) -> NDArray[Any]:
+    """Probabilities as they are, (n, c); those of class 1 of two, (n,) or (n, 1), as (n, 2)."""
+    array = numbers(name, value)
+    if array.ndim != 1 and array.shape[1:] != (1,):
+        return array
+    if array.shape == (2,) and abs(float(array.sum()) - 1) <= SUM_TOLERANCE:
+        raise InputError(
+            f"{name}: two numbers that sum to 1 may be one row or two; give a row of both classes "
+            "as [[p0, p1]], two rows as (2, 1) or (2, 2)"
+        )
+    positive = array.ravel().astype(np.float64)
+    bad = ~((positive >= -RANGE_TOLERANCE) & (positive <= 1 + RANGE_TOLERANCE))  # nan, too
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{name}: {positive[row]:g} at row {row}; the probability of class 1 must lie in [0, 1]"
+        )
+    return np.stack([1 - positive, positive], axis=1)
+
+
 def refuse_probs(name: str, logits: Floats) -> None:
-    """Refuse five or more rows of "logits", (n, c), that could be (rounded) probabilities."""
+    """Refuse five or more rows of "logits", (n, c), that could be (rounded) probabilities, or
+    percentages."""
     if len(logits) >= SURE and _could_be_probs(logits, _ROUNDED, _MOST):
         raise InputError(_DOUBT.format(name))
+    if len(logits) >= SURE and logits.min() >= 0 and _could_be_probs(logits / 100, _ROUNDED, _MOST):
+        raise InputError(_PERCENT.format(name))
+
+
+def percent_hint(low: float, high: float) -> str:
+    """What to do where numbers of that range, said to be probabilities, are percentages; or ""."""
+    return " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
 
 
 def finite(name: str, value: Any, *, least: int = 0) -> Floats:

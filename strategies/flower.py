@@ -13,6 +13,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
 
 from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.privacy.plan import Plan
 from fedcal.release import Asked
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.secure_aggregation.messages import SAID
@@ -29,6 +30,25 @@ ANSWER, REVEAL, RESULT = "query.answer", "query.reveal", "query.result"
 site to keep."""
 
 log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
+
+
+class _Ending(logging.Filter):
+    """Drops Flower's own final results, which have no place for a release."""
+
+    ended = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line comes before them."""
+        self.ended = self.ended or record.getMessage() == "Final results:"
+        return not self.ended
+
+
+def _spent(plan: Plan) -> str:
+    """The budget of a run in a line."""
+    if not plan.private:
+        return f"no privacy: exact sums, trust {plan.trust}"
+    budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}"
+    return f"spent: {budget} for each {plan.unit}, trust {plan.trust}"
 
 
 class FlowerTransport(Strategy):
@@ -94,8 +114,10 @@ class FlowerTransport(Strategy):
                 f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
             )
         self._timeout = timeout
+        ending = _Ending()
+        log.addFilter(ending)
         try:
-            return super().start(
+            result = super().start(
                 grid,
                 initial_arrays or ArrayRecord(),
                 planned - self.method.resumed,
@@ -107,6 +129,12 @@ class FlowerTransport(Strategy):
         except BaseException:
             self.method.abandon()
             raise
+        finally:
+            log.removeFilter(ending)
+        log.info("Final results:")
+        for line in (*self.method.result().lines(), _spent(self.method.plan)):
+            log.info("\t%s", line)
+        return result
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid

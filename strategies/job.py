@@ -133,7 +133,7 @@ class Job:
         ledger = read(fields, "ledger", str)
         if ledger and not os.path.isabs(ledger):
             raise InputError(f"'ledger' of the run config must be an absolute path, got {ledger!r}")
-        method = one_of("method", read(fields, "method", str), STRATEGIES)
+        method = one_of("method", read(fields, "method", str), STRATEGIES, "fedcal simulate --help")
         settings = _settings(read(fields, "settings", str))
         check_settings(method, settings)
         return cls(

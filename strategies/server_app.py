@@ -276,7 +276,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
 
 
 def _show(job: Job, outcome: Outcome) -> None:
-    """Log what came out; no sum, which would be exact without privacy."""
+    """Log how it came out; no sum, which would be exact without privacy."""
     plan = job.plan
     log.info("fedcal: %s, clients %d, rounds %d", job.method, plan.clients, plan.rounds)
     for record in outcome.records:
@@ -286,7 +286,5 @@ def _show(job: Job, outcome: Outcome) -> None:
             if key not in RELEASED
         )
         log.info("fedcal: round %d (%s)%s", record["round"], record["query"], known)
-    took = "" if outcome.seconds is None else f" in {outcome.seconds:.3f} s"
-    log.info("fedcal: %r%s", outcome.artifact, took)
-    budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}" if plan.private else "no privacy"
-    log.info("fedcal: %s, unit %s, trust %s, seed %d", budget, plan.unit, plan.trust, plan.seed)
+    took = "" if outcome.seconds is None else f", {outcome.seconds:.3f} s"
+    log.info("fedcal: seed %d%s", plan.seed, took)

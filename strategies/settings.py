@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from fedcal.checks import near
 from fedcal.errors import InputError
 from fedcal.privacy.federation import Federation
 from fedcal.shards import NO_SUBJECTS, Shards
@@ -47,8 +48,8 @@ def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
     known = settings_of(method)
     for key in settings:
         if key not in known:
-            allowed = ", ".join(known) or "none"
-            raise InputError(f"unknown --set key {key!r} for {method}; allowed: {allowed}")
+            allowed = near(key, [*known] or ["none"], "docs/guide/methods.md")
+            raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
 
 
 def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setting]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,7 @@ from fedcal.artifact import form_of
 from fedcal.atomic import whole_file
 from fedcal.calibrators import Calibrator
 from fedcal.checks import unused
+from fedcal.classes import class_names
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
 from fedcal.datasets import Dataset
@@ -57,8 +59,9 @@ def apply_command(
     if alpha is not None:
         if not isinstance(fitted, PredictionSets):
             raise InputError("--alpha is of prediction sets, and this is a calibrator")
-        fitted = fitted.at(alpha)
-    loaded = datasets.load(data, labels_required=False)
+        names, fitted = fitted.class_names, fitted.at(alpha)
+        fitted.of_classes(names)
+    loaded = datasets.load(data, labels_required=False, classes=fitted.class_names)
     if loaded.input != fitted.input:
         raise InputError(
             f"{data} holds {loaded.input}, but {calibrator} was fitted on {fitted.input}"
@@ -66,6 +69,12 @@ def apply_command(
     if loaded.classes != fitted.classes:
         raise InputError(
             f"{data} has {loaded.classes} classes, but {calibrator} was fitted on {fitted.classes}"
+        )
+    if fitted.class_names is None and loaded.class_names is not None:
+        warnings.warn(
+            f"{calibrator} does not say what its classes are called: the columns of {data} are "
+            f"taken as they stand ({', '.join(loaded.class_names)[:200]})",
+            stacklevel=2,
         )
     rows = Rows.of(loaded)
     if isinstance(fitted, PredictionSets):
@@ -108,6 +117,10 @@ class Rows:
         what was fitted on
     groups
         ways to name each row's group, (n,) each: by the column group, by client
+    names
+        (c,) of the classes in the order of the columns here; None = they have numbers
+    place
+        (c,) the column here of each column of the file
     """
 
     logits: Floats
@@ -115,6 +128,8 @@ class Rows:
     labels: Integers | None
     judged: slice
     groups: tuple[Sequence[str], ...]
+    names: tuple[str, ...] | None
+    place: list[int]
 
     @classmethod
     def of(cls, rows: Dataset) -> Rows:
@@ -134,7 +149,27 @@ class Rows:
             for of, names in ways
             if of is not None and names is not None
         )
-        return cls(logits, probs, labels if len(labels) == len(probs) else None, part, (*named,))
+        known = labels if len(labels) == len(probs) else None
+        place = list(range(rows.classes))
+        if rows.moved is not None:
+            place = np.argsort(rows.moved).tolist()
+        return cls(logits, probs, known, part, (*named,), rows.class_names, place)
+
+    @property
+    def called(self) -> tuple[str, ...]:
+        """What each column of the file is called."""
+        names = class_names(self.names, len(self.place))
+        return tuple(names[j] for j in self.place)
+
+    @property
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """What an .npz and a .csv hold beside the result: labels, and names where there are any."""
+        found: dict[str, NDArray[Any]] = {}
+        if self.labels is not None:
+            found["labels"] = np.argsort(self.place)[self.labels]
+        if self.names is not None:
+            found["class_names"] = np.array(self.called)
+        return found
 
 
 def _joined(one: Integers | None, other: Integers | None) -> Integers | None:
@@ -160,9 +195,10 @@ def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, T
     columns |= {f"{key}labels": part[1] for key, part in parts.items() if part[1] is not None}
     names = [f"logit_{j}" for j in range(model.classes)]
     if out.suffix == ".npz":
-        _write(out, columns, None, names, ())
+        _write(out, columns, {}, names, ())
     else:
-        _write(out, {"logits": logits}, labels, names, logits.tolist())
+        beside = {} if labels is None else {"labels": labels}
+        _write(out, {"logits": logits}, beside, names, logits.tolist())
     metrics = metrics_of(fit if test is None else test)
     lines = [", ".join(f"{SHOWN[k]} {shown(k, metrics[k])}" for k in SHOWN)] if metrics else []
     told = {"metrics": metrics} if metrics else {}
@@ -177,8 +213,9 @@ def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
         both = {"before": rows.probs, "after": probs}
         part = rows.judged
         metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
-    names = [f"prob_{j}" for j in range(probs.shape[1])]
-    _write(out, {"probs": probs}, labels, names, probs.tolist())
+    shown_probs = probs[:, rows.place]
+    names = [f"prob_{name}" for name in rows.called]
+    _write(out, {"probs": shown_probs}, rows.columns, names, shown_probs.tolist())
     lines = [
         f"{name}: " + ", ".join(f"{SHOWN[k]} {shown(k, values[k])}" for k in SHOWN)
         for name, values in metrics.items()
@@ -192,8 +229,10 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
         known = (way for way in rows.groups if set(way) & set(fitted.names))
         groups = next(known, None)
     sets = fitted.of_logits(rows.logits, groups)
-    texts = ((int(s.sum()), " ".join(map(str, np.flatnonzero(s).tolist()))) for s in sets)
-    _write(out, {"sets": sets}, labels, ["size", "set"], texts)
+    shown_sets, called = sets[:, rows.place], np.array(rows.called)
+    comma = " " if rows.names is None else "|"  # a name may hold spaces
+    texts = ((int(s.sum()), comma.join(called[s].tolist())) for s in shown_sets)
+    _write(out, {"sets": shown_sets}, rows.columns, ["size", "set"], texts)
     verb = f"given sets for {100 * (1 - fitted.alpha):g} % coverage"
     if labels is None:
         size = float(sets.mean() * fitted.classes)
@@ -217,21 +256,23 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
 def _write(
     out: Path,
     values: dict[str, NDArray[Any]],
-    labels: Integers | None,
+    beside: dict[str, NDArray[Any]],
     names: Sequence[str],
     lines: Iterable[Sequence[Any]],
 ) -> None:
-    """The array as .npy, with labels as .npz, or lines of a .csv."""
+    """The array as .npy, with what stands beside it as .npz, or lines of a .csv, labels first."""
     with whole_file(out) as f:
         if out.suffix == ".npy":
             (array,) = values.values()
             np.save(f, array, allow_pickle=False)
         elif out.suffix == ".npz":
-            arrays: dict[str, Any] = values if labels is None else {**values, "labels": labels}
-            np.savez_compressed(f, **arrays)
+            np.savez_compressed(f, **values, **beside)  # type: ignore[arg-type]
         else:
-            if labels is not None:
+            if "labels" in beside:
+                labels = beside["labels"]
+                if "class_names" in beside:
+                    labels = beside["class_names"][labels]
                 names = ["label", *names]
-                lines = ((int(y), *line) for y, line in zip(labels, lines, strict=True))
+                lines = ((y, *line) for y, line in zip(labels.tolist(), lines, strict=True))
             with io.TextIOWrapper(f, "utf-8", newline="", write_through=True) as text:
                 csv.writer(text).writerows([names, *lines])

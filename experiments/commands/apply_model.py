@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from fedcal.atomic import path_of
 from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.errors import InputError
 from fedcal.experiments.training.features import features_of
@@ -60,7 +60,7 @@ def metrics_of(part: Part) -> dict[str, float]:
 
 def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
     """The rows, and whether their labels are known."""
-    path = Path(data).expanduser()
+    path = path_of(data)
     if data in {entry.name for entry in feature_sets()}:
         arrays: dict[str, Any] = read_feature_set(data)
     elif path.suffix.lower() == ".npz" and path.is_file():

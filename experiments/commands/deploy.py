@@ -43,7 +43,10 @@ _UNSET = {
 }
 
 
-@takes(Config, but=SIMULATED, unset=_UNSET)
+_FIRST = ("control", "root_certificates", "federation", "method", "clients", "epsilon", "unit")
+
+
+@takes(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
 def deploy_command(
     *,
     action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],

@@ -9,13 +9,24 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 
 import typer
 
-from fedcal.experiments.options import DATA, Options, options_of
+from fedcal.experiments.options import DATA, PRIVACY, RUNNING, SITES, Options, options_of
 
 Command = TypeVar("Command", bound=Callable[..., None])
 
 FILES = "Files and output"
 LISTS = "One value or several, with commas: every combination is run"
+FIRST = "Most used"
+SECURE = "Secure sums: committees"
 """Groups in `--help`, beside those of the options themselves."""
+
+MOST_USED = (
+    *("data", "model", "method", "clients", "partition", "rounds"),
+    *("epsilon", "unit", "trust", "seed"),
+)
+"""Options that `--help` shows first."""
+
+_SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
+_LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)
 
 Quiet: TypeAlias = Annotated[
     bool,
@@ -53,6 +64,7 @@ def takes(
     but: Collection[str] = (),
     lists: bool = False,
     unset: Mapping[str, str] | None = None,
+    first: Collection[str] = MOST_USED,
 ) -> Callable[[Command], Command]:
     """Give a command the options of a dataclass; it gets them as keywords, None where not given.
 
@@ -68,6 +80,8 @@ def takes(
         Axes of a comparison take lists, as text with commas; what `compare` refuses is hidden.
     unset : mapping of str to str
         What holds where nothing is given, where this is not what the field says.
+    first : collection of str
+        Options of the first group in `--help`; those that few need are in the last ones.
     """
 
     known = options_of(table)
@@ -75,9 +89,10 @@ def takes(
     def parameter(name: str) -> inspect.Parameter:
         option = known[name]
         many = lists and option.axis
+        group = SECURE if name in _SECURE else option.group
         shown = typer.Option(
             help=option.described((unset or {}).get(name)),
-            rich_help_panel=LISTS if many else option.group,
+            rich_help_panel=LISTS if many else FIRST if name in first and not lists else group,
             hidden=lists and bool(option.elsewhere),
         )
         kind: Any = str if many else option.kind
@@ -92,8 +107,17 @@ def takes(
         own = inspect.signature(command, eval_str=True).parameters.values()
         fixed = [p for p in own if p.kind is p.KEYWORD_ONLY]
         made = [parameter(name) for name in names or known if name not in but]
-        signature = inspect.Signature([*made, *fixed])
+        signature = inspect.Signature(sorted([*made, *fixed], key=_place))
         command.__signature__ = signature  # type: ignore[attr-defined]  # which typer reads
         return command
 
     return given
+
+
+def _place(parameter: inspect.Parameter) -> int:
+    """Where the group of a command's parameter stands in `--help`."""
+    (shown,) = parameter.annotation.__metadata__
+    group = getattr(shown, "rich_help_panel", None)
+    if group in (FIRST, LISTS):
+        return -1
+    return _LAST.index(group) + 1 if group in _LAST else 0

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal import pages
+from fedcal.classes import listed
 from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import (
     FILES,
@@ -23,10 +23,10 @@ from fedcal.experiments.evaluated import about_intervals
 from fedcal.experiments.files import OWN_PAGES, to_json
 from fedcal.experiments.options import RUNNING
 from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.show.result import before_and_after, protection, sent, title
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
 from fedcal.experiments.simulation import simulate
-from fedcal.experiments.terminal import SHOWN, console, progress, shown
-from fedcal.units import UNITS
+from fedcal.experiments.terminal import SHOWN, console, progress
 
 _STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and the sites"}
 _WAITING = ": waiting for the sites"
@@ -76,11 +76,10 @@ def run_and_show(
 
 def show(result: SimulationResult, out: Path | None) -> None:
     """The run, its metrics and what protects whom, on the terminal."""
-    to, c = console(), result.config
-    rows = "" if not c.rounds else f", rounds {c.rounds}, sampling rate {c.sampling_rate:g}"
-    dealt = f"on {c.data}, clients {c.clients}, {c.partition}"
-    where = dealt if c.control is None else f"on {c.clients} real sites"
-    to.print(f"{c.method} {where}{rows}")
+    to = console()
+    to.print(title(result.config))
+    if result.class_names is not None:
+        to.print(listed(result.class_names))
     for table in _tables(result):
         print_table(to, table, edge=True)
     if about := about_intervals(result.judged):
@@ -88,32 +87,16 @@ def show(result: SimulationResult, out: Path | None) -> None:
     for sentence in result.judged.get("sets", {}).get("guarantee", ()):
         to.print(sentence)
     to.print(
-        f"{_protection(result.privacy)} Who sees what, and what is not protected: "
+        f"{protection(result.privacy)} Who sees what, and what is not protected: "
         "privacy.statement in result.json and --json (docs/guide/privacy.md)"
     )
-    sent = result.communication
-    to.print(
-        f"{sent['bytes_up_per_client']} bytes up and {sent['bytes_down_per_client']} down per "
-        f"client{'' if result.seconds is None else f', {result.seconds:.3f} s'}"
-    )
+    to.print(sent(result))
     if out is not None:
         to.print(f"written to {out}")
-
-
-def _protection(privacy: Mapping[str, Any]) -> str:
-    """The guarantee in a sentence; without one, that there is none."""
-    if privacy["epsilon"] is None:
-        return str(privacy["statement"][0])
-    unit = privacy["unit"]
-    neighbours = UNITS[unit].neighbours[privacy["adjacency"]]
-    guarantee = f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP"
-    return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
 
 
 def _tables(result: SimulationResult) -> list[TextTable]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if result.artifact.form not in OWN_PAGES or result.test is None:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
-    both = (("before", result.before), ("after", result.after))
-    rows = [(name, *(shown(k, metrics[k]) for k in SHOWN)) for name, metrics in both]
-    return [TextTable(("test rows", *SHOWN.values()), rows)]
+    return [TextTable(("test rows", *SHOWN.values()), before_and_after(result))]

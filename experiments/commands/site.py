@@ -100,7 +100,7 @@ def _show_dry_run(data: str, names: tuple[str, ...] | None) -> None:
 
     rows = site_rows(data, names)
     to = console()
-    to.print(rows.described())
+    to.print("\n".join([rows.described(), *rows.doubts()]))
     to.print(
         f"What this site would send for the first question of each method, in a federation of "
         f"{SITES} sites with rows_per_client {ROWS} where a method needs it:"

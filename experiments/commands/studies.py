@@ -9,6 +9,7 @@ import typer
 
 from fedcal.experiments.commands.parameters import (
     FILES,
+    FIRST,
     ConfigFile,
     Json,
     Overwrite,
@@ -32,18 +33,18 @@ from fedcal.experiments.training.config import TrainConfig
 def plan_command(
     *,
     rows_per_client: Annotated[
-        float | None, other(DATA, "A public nominal number of rows, not a count (needed).")
+        float | None, other(FIRST, "A public nominal number of rows, not a count (needed).")
     ] = None,
     classes: Annotated[
-        int | None, other(DATA, "Of the model (needed, unless --data is given).")
+        int | None, other(FIRST, "Of the model (needed, unless --data is given).")
     ] = None,
     data: Annotated[
         str | None,
-        other(DATA, "Shipped names to plan on (made-up rows); for conformal rows of any kind."),
+        other(FIRST, "Shipped names to plan on (made-up rows); for conformal rows of any kind."),
     ] = None,
     method: Annotated[
         str | None,
-        other(DATA, "Methods to try, with commas (all but the slowest); or conformal."),
+        other(FIRST, "Methods to try, with commas (all but the slowest); or conformal."),
     ] = None,
     set: Settings = None,
     out: Annotated[Path | None, other(FILES, "Folder for plan.json and config.toml.")] = None,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 from fedcal import datasets
+from fedcal.atomic import path_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.comparison.grid import Grid, Variant, read_grid
@@ -23,10 +24,11 @@ from fedcal.experiments.config import read_toml
 from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.files import to_json, write_folder
 from fedcal.experiments.folders import COMPARISON, claim
-from fedcal.experiments.load import load_any
+from fedcal.experiments.load import load_any, test_part, warn_of_rows
 from fedcal.experiments.result import versions
 from fedcal.experiments.runs import Folder, Row, begun_config, pool_of, run_all
 from fedcal.experiments.runs.journal import CONFIG, ROWS, kept_runs
+from fedcal.experiments.signatures import CompareOptions, spelt_out
 from fedcal.strategies.outcome import Progress
 
 Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
@@ -38,7 +40,11 @@ FINAL = ("table.csv", "table.md", "report.html")
 """What a finished comparison leaves besides."""
 
 
-@dataclass(frozen=True)
+_LINES = 8
+"""Of the table, in what `print` shows."""
+
+
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """Methods beside each other, over budgets, partitions and seeds.
 
@@ -56,9 +62,9 @@ class Comparison:
     """
 
     grid: Grid
-    cells: list[Line] = field(repr=False)
-    rows: list[Row] = field(repr=False)
-    statement: list[str] = field(repr=False)
+    cells: list[Line]
+    rows: list[Row]
+    statement: list[str]
 
     @classmethod
     def of(
@@ -118,7 +124,7 @@ class Comparison:
 
         Figures of an earlier comparison there go.
         """
-        write_folder(Path(out), self._write, stale=COMPARISON_NAMES)
+        write_folder(path_of(out), self._write, stale=COMPARISON_NAMES)
 
     def _write(self, folder: Path) -> None:
         from fedcal.experiments.report import write_comparison_report
@@ -133,6 +139,14 @@ class Comparison:
         text("table.md", self.to_markdown())
         write_comparison_report(folder)
 
+    def __repr__(self) -> str:
+        return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() says more>"
+
+    def __str__(self) -> str:
+        table = [line for line in as_markdown(self.cells).splitlines() if line]
+        more = len(table) - _LINES
+        return "\n".join([self.headline, *table[:_LINES], *([f"and {more} more"] * (more > 0))])
+
     def _repr_html_(self) -> str:
         """The table in a notebook."""
         from fedcal.experiments.report import comparison_card
@@ -140,6 +154,7 @@ class Comparison:
         return comparison_card(self.to_json())
 
 
+@spelt_out(CompareOptions, Grid)
 def compare(
     data: Data | Sequence[Data] | None = None,
     *,
@@ -152,7 +167,7 @@ def compare(
     ray_address: str | None = None,
     progress: Progress | None = None,
     uncalibrated: bool = True,
-    **options: Any,
+    **options: Unpack[CompareOptions],
 ) -> Comparison:
     """Run every method at every budget on every partition with every seed.
 
@@ -214,7 +229,7 @@ def compare(
         Ctrl-C; finished runs are kept in `out`.
     """
     place = pool_of(jobs, engine, ray_address)
-    out = None if out is None else Path(out)
+    out = None if out is None else path_of(out)
     begun: Mapping[str, Any] = {}
     if resume:
         if out is None:
@@ -224,12 +239,15 @@ def compare(
         unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
         claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished)
     named, arrays = _named(data)
-    read = {} if config is None else read_toml(Path(config))
+    read = {} if config is None else read_toml(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
-    sources = {name: load_any(arrays.get(name, name)) for name in grid.data}
+    of = partial(load_any, class_names=grid.class_names, positive=grid.positive)
+    sources = {name: of(arrays.get(name, name)) for name in grid.data}
     plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
     methods: Any = {"method": (*plain, *grid.method)}  # a field made of one of `Config`
     resolved = resolve(replace(grid, **methods) if uncalibrated else grid, sources)
+    for name, source in sources.items():
+        warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")
     folder = None
     if out is not None:
         files = (*FINAL, *COMPARISON_NAMES)
@@ -269,7 +287,7 @@ def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
 
     def named(data: str) -> str:
         there = data in arrays or datasets.is_shipped(data)
-        return data if there else str(Path(data).expanduser().resolve())
+        return data if there else str(path_of(data).resolve())
 
     whole: Any = {"data": tuple(map(named, grid.data))}  # a field made of one of `Config`
     return replace(grid, **whole)

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedcal.atomic import path_of
 from fedcal.errors import FedcalError
 from fedcal.experiments.deploy.fleet import (
     check_control,
@@ -109,7 +110,7 @@ def control(address: str, root_certificates: str | Path) -> Iterator[Control]:
     FedcalError
         If nobody listens there, or not the SuperLink that the certificates are for.
     """
-    at, certificates = read_address("--control", address), Path(root_certificates)
+    at, certificates = read_address("--control", address), path_of(root_certificates)
     check_control(at, trusted(certificates))
     with run_folder() as folder:
         flower = FlowerRun(folder, commands("grpc"), {})

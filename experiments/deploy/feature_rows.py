@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
+from fedcal.atomic import path_of
 from fedcal.errors import InputError
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, only_client, read_rows
 from fedcal.experiments.training.features import features_of
@@ -45,7 +45,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
     InputError
         If the file cannot be used, or the rows belong to several clients.
     """
-    path = Path(data).expanduser()
+    path = path_of(data)
     if path.suffix.lower() != ".npz" or not path.is_file():
         return None
     with named(data):

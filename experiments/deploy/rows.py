@@ -19,6 +19,7 @@ from fedcal import datasets
 from fedcal.classes import class_names
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
+from fedcal.plausible_rows import check_rows
 from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
@@ -123,6 +124,16 @@ class SiteRows:
         if not counts:
             return f"{self.name}: {what}"
         return f"{self.name}: {self.counts}, {what}{self.more}"
+
+    def doubts(self) -> list[str]:
+        """What is probably wrong with the rows, a line each: for the site's own terminal alone."""
+        parts = {"": (self.shards.logits, self.shards.labels), "test rows: ": self.test}
+        return [
+            f"warning: {part}{finding}"
+            for part, rows in parts.items()
+            if rows is not None and len(rows[1])
+            for finding in check_rows(*rows, self.names or None).findings
+        ]
 
 
 def of_scores(rows: Dataset, names: Sequence[str] | None) -> SiteRows:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fedcal.artifact import Holdout
-from fedcal.atomic import whole_file
+from fedcal.atomic import path_of, whole_file
 from fedcal.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.config import Config, load_config, public_facts, waiting
 from fedcal.experiments.deploy.control import ENDED, Control, control
@@ -91,7 +91,7 @@ def _among_sites(config: Config) -> dict[str, Any]:
     """What the protocol of secure aggregation adds to a job; {} without a federation file."""
     if config.federation is None:
         return {}
-    roster = Roster.read(Path(config.federation))
+    roster = Roster.read(path_of(config.federation))
     return {"secure_aggregation": "protocol", "roster": roster.to_text()}
 
 
@@ -140,7 +140,7 @@ def deployed(
     """
     if out is None:
         raise InputError("a run with real sites needs a folder that the server reaches: give --out")
-    out = Path(out).resolve()
+    out = path_of(out).resolve()
     rows = None if test is None else load_any(test).split(config.seed)
     held = None if rows is None else test_part(rows, config.seed)
     config = _with_federation(config)
@@ -164,7 +164,7 @@ def _with_federation(config: Config) -> Config:
     """A federation file says how many clients there are; InputError if --clients says else."""
     if config.federation is None:
         return config
-    path = Path(config.federation).resolve()
+    path = path_of(config.federation).resolve()
     sites = len(Roster.read(path).sites)
     if config.clients not in (None, sites):
         raise InputError(
@@ -180,8 +180,8 @@ def _as_it_is(config: Config, data: str) -> Config:
         config,
         data=data,
         partition="natural",
-        root_certificates=str(Path(str(config.root_certificates)).resolve()),
-        ledger=None if config.ledger is None else str(Path(config.ledger).resolve()),
+        root_certificates=str(path_of(str(config.root_certificates)).resolve()),
+        ledger=None if config.ledger is None else str(path_of(config.ledger).resolve()),
         noise_source="system",
     )
 

@@ -87,7 +87,8 @@ def run_site(
     check_federation(state, federation)
     rows = site_rows(data, names)
     # what goes into a file or a container's log tells of no rows
-    console().print(rows.described(counts=sys.stdout.isatty()))
+    screen = sys.stdout.isatty()
+    console().print("\n".join([rows.described(counts=screen), *(rows.doubts() if screen else ())]))
     prepare(
         state,
         rows.shards,
@@ -120,7 +121,7 @@ def check_policy(path: Path) -> None:
     """InputError if a policy speaks of methods or settings that fedcal does not have."""
     policy = Policy.read(path)
     for method in policy.methods:
-        one_of(f"method of {path}", method, STRATEGIES)
+        one_of(f"method of {path}", method, STRATEGIES, "fedcal simulate --help")
     for method, settings in policy.settings.items():
         for name in settings:
             one_of(f"setting of {method} in {path}", name, settings_of(method))

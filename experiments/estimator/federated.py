@@ -18,7 +18,7 @@ from fedcal.experiments.estimator.model import Classifier, columns_of
 from fedcal.experiments.options import options_of
 from fedcal.experiments.simulation import fit
 from fedcal.partition import deal
-from fedcal.scores import KINDS, without_gradient
+from fedcal.scores import KINDS, of_both, without_gradient
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import must_calibrate
 from fedcal.types import Floats
@@ -26,7 +26,8 @@ from fedcal.types import Floats
 _PARAMETERS = {
     name: getattr(Config, name)
     for name in options_of(Config)
-    if name not in ("method", "data", "engine", "ray_address")  # `fit` has no use for a run's own
+    # `fit` has no use for a run's own
+    if name not in ("method", "data", "engine", "ray_address", "class_names", "positive")
 } | {"partition": None, "set": None, "input": "logits", "classes": None}
 """What is given by name, and the defaults."""
 
@@ -99,7 +100,7 @@ class FederatedCalibrator(Classifier):
         Parameters
         ----------
         X
-            (n, c) scores
+            (n, c) scores, or (n,) probabilities of the second of two classes
         y
             (n,) labels, among `classes`
         client
@@ -118,10 +119,10 @@ class FederatedCalibrator(Classifier):
             raise InputError(
                 f"fit got client, so partition must be 'natural' or None, not {self.partition!r}"
             )
-        X, y = without_gradient(X), without_gradient(y)
+        one_of("input", self.input, KINDS)
+        X, y = self._columns(X), without_gradient(y)
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_features=2)
         check_classification_targets(y)
-        one_of("input", self.input, KINDS)
         names = _names(y, X.shape[1]) if self.classes is None else np.asarray(self.classes)
         data = datasets.from_arrays(
             **{self.input: X},
@@ -143,13 +144,18 @@ class FederatedCalibrator(Classifier):
         fitted = fit(config, shards, tested=False)
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
         self.calibrator_ = self.result_.calibrator
+        self.calibrator_.of_classes(None if names.dtype.kind in "iub" else tuple(map(str, names)))
         self.classes_ = names
         return self
 
+    def _columns(self, X: Any) -> Any:
+        X = without_gradient(X)
+        return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
+
     def predict_proba(self, X: Any) -> Floats:
-        """Calibrated probabilities of scores, (n, c) -> (n, c)."""
+        """Calibrated probabilities of scores, as `fit` takes them, -> (n, c)."""
         check_is_fitted(self)
-        X = validate_data(self, without_gradient(X), dtype=np.float64, reset=False)
+        X = validate_data(self, self._columns(X), dtype=np.float64, reset=False)
         return self.calibrator_.predict_proba(X)
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.atomic import path_of
 from fedcal.datasets import IDS
 from fedcal.errors import InputError
 from fedcal.experiments.features.extract import Source
@@ -50,7 +51,7 @@ def read_source(path: Path) -> Source:
     InputError
         One line that begins with the path.
     """
-    path = path.expanduser()
+    path = path_of(path)
     with named(str(path)):
         if path.is_dir():
             return _folder(path)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from fedcal.classes import called
 from fedcal.experiments.figures.drawing import Panel, Sheet, bars, curve, draw, whiskers
 from fedcal.metrics import Reliability
 from fedcal.types import Floats, Integers
@@ -161,8 +162,12 @@ def pooled(data: Reliability, j: int) -> tuple[Integers, Floats, Integers]:
     return rows, confidence, correct
 
 
-def class_panel(j: int, before: Reliability, after: Reliability) -> Panel:
+def class_panel(
+    j: int, before: Reliability, after: Reliability, names: Sequence[str] | None = None
+) -> Panel:
     """Class j against the rest: its share among rows, by its probability."""
+    name = called(names, j)
+    start = name[0].upper() + name[1:]
     points = {"before": pooled(before, j), "after": pooled(after, j)}
     said = []
     for series, (rows, confidence, correct) in points.items():
@@ -179,17 +184,19 @@ def class_panel(j: int, before: Reliability, after: Reliability) -> Panel:
     gaps = [100 * class_gaps(data)[j] for data in (before, after)]
     count = after.class_sum_correct[j].sum()
     return Panel(
-        title=f"class {j}: {count:,} row{'s' if count != 1 else ''}",
+        title=f"{name}: {count:,} row{'s' if count != 1 else ''}",
         plot=plot,
-        said=f"Class {j}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(said)}.",
+        said=f"{start}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(said)}.",
         note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %",
     )
 
 
-def classes_sheet(before: Reliability, after: Reliability, title: str) -> Sheet:
+def classes_sheet(
+    before: Reliability, after: Reliability, title: str, names: Sequence[str] | None = None
+) -> Sheet:
     """One panel for each class shown."""
     shown = worst_classes(before, after)
-    panels = tuple(class_panel(int(j), before, after) for j in shown)
+    panels = tuple(class_panel(int(j), before, after, names) for j in shown)
     return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND)
 
 

@@ -20,8 +20,9 @@ from fedcal.units import Example
 
 COMMON = ("data", "clients", "partition", "epsilon", "delta", "unit", "trust", "engine", "seed")
 LEDGER = ("ledger", "cap", "cap_delta")
-_OF_SITES = ("control", "root_certificates", "class_names", "timeout", "grace", "ray_address")
-_NOT_OF_STAGES = {*COMMON, *LEDGER, *_OF_SITES, "noise_source"} - {"epsilon"}
+_OF_SITES = ("control", "root_certificates", "timeout", "grace", "ray_address")
+_OF_DATA = ("class_names", "positive")  # its files name their columns
+_NOT_OF_STAGES = {*COMMON, *LEDGER, *_OF_SITES, *_OF_DATA, "noise_source"} - {"epsilon"}
 
 AFTER = {"recalibrate": "calibrate", "sets": "conformal", "evaluate": "evaluate"}
 """Stage after the training, in their order -> the family of its methods."""
@@ -221,7 +222,7 @@ def _stage(name: str, kind: str, table: Mapping[str, Any], top: Mapping[str, Any
 
 def _check_keys(table: Mapping[str, Any], allowed: set[str]) -> None:
     for key in table:
-        one_of("option", key.replace("-", "_"), sorted(allowed))
+        one_of("option", key.replace("-", "_"), sorted(allowed), "--help")
 
 
 def _own_epsilon(epsilon: Any, top: Mapping[str, Any]) -> float | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from fedcal import pages
 from fedcal.artifact import Holdout
-from fedcal.atomic import whole_file
+from fedcal.atomic import path_of, whole_file
 from fedcal.calibrators import load as load_calibrator
 from fedcal.errors import InputError
 from fedcal.experiments.files import PAGE, to_json
@@ -131,7 +131,7 @@ def _charging(pipeline: Pipeline, out: Path) -> Iterator[Callable[[int], None]]:
     if budget is None:
         yield lambda number: None
         return
-    path = Path(config.ledger) if config.ledger else out / LEDGER
+    path = path_of(config.ledger) if config.ledger else out / LEDGER
     cap = config.epsilon if config.cap is None and not path.exists() else config.cap
     run, plans = f"pipeline {pipeline.fingerprint[:16]}", budget.plans
     first = next(iter(plans.values()))

@@ -82,6 +82,11 @@ class Advice:
         pays = "nothing pays" if self.chosen is None else f"{self.chosen.candidate.text} pays"
         return f"<advice: {pays}; {len(self.estimates)} candidates in `estimates`>"
 
+    def __str__(self) -> str:
+        from fedcal.experiments.planner import words
+
+        return words.in_short(words.recommended(self), words.command(self), words.explanation(self))
+
     @property
     def options(self) -> dict[str, Any] | None:
         """What `fedcal simulate` has to be told to run what is recommended; None if nothing is."""

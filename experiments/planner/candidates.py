@@ -65,7 +65,7 @@ def candidates(
         methods = [name for name in known if name not in slow]
         refused = [(name, "slow to simulate: --method names it") for name in slow]
     for name in dict.fromkeys(methods):
-        one_of("method", name, STRATEGIES)
+        one_of("method", name, STRATEGIES, "fedcal simulate --help")
         must_calibrate("the planner", name)
         why = ""
         there = len(found)

@@ -24,6 +24,12 @@ MOST_WORSE = 0.25
 MOST_ACCURACY_LOST = 0.01
 """... and it loses no more accuracy than that, on average (Maddock et al. allow as much)."""
 
+MOST_ALL = 0.05
+"""A rule for sets is of use if at most so many of its runs give sets of all labels, ..."""
+
+MOST_LOST = 0.5
+"""... and sets miss at least this share of the labels that they may miss."""
+
 NEAR = 1.05
 """Of methods whose error is within this factor of the least, the one that sends least is taken."""
 

@@ -15,7 +15,7 @@ from fedcal.experiments.planner.duration import grpc_seconds, in_words
 from fedcal.experiments.planner.saving import save
 from fedcal.experiments.planner.sets.command import run_set_plan
 from fedcal.experiments.planner.sets.sums import METHOD as SETS
-from fedcal.experiments.planner.words import command, explanation, recommended
+from fedcal.experiments.planner.words import MORE, command, explanation, recommended
 from fedcal.experiments.show.tables import TextTable, print_table
 from fedcal.experiments.terminal import console, progress
 
@@ -66,7 +66,8 @@ def show(advice: Advice, out: Path | None) -> None:
         headings = (*headings, "wall time")
         times = [in_words(grpc_seconds(estimate.plan)) for estimate in advice.estimates]
         rows = [[*row, time] for row, time in zip(rows, times, strict=True)]
-    print_table(to, TextTable(headings, rows, left=(0, 1, 2, 3, 4, 13)), edge=True)
+    print_table(to, TextTable(headings, rows, left=(0, 6)), edge=True)
+    to.print(MORE)
     reasons: dict[str, list[str]] = {}
     for name, why in advice.refused:
         reasons.setdefault(why, []).append(name)
@@ -82,39 +83,23 @@ def show(advice: Advice, out: Path | None) -> None:
 
 
 _HEADINGS = (
-    *("method", "rounds", "mechanism", "clip", "noise std", "ECE %", "over pooled", "cwECE %"),
-    *("over pooled", "left", "worse", "noise", "bytes up", "pays"),
+    *("method", "rounds", "ECE after, %", "error left", "runs made worse"),
+    *("bytes a client sends", "pays"),
 )
 
 
 def _cells(estimate: CandidateEstimate) -> list[str]:
     line = estimate.to_json()
     expected = line["expected"]
-    spread = expected["noise_in_result"]
     return [
         estimate.candidate.text,
         str(line["rounds"]),
-        line["mechanism"],
-        _short(line["clip"]),
-        _short(line["noise_std"]),
         f"{100 * expected['ece']:.2f}",
-        f"{100 * expected['ece_above_pooled']:+.2f}",
-        f"{100 * expected['classwise_ece']:.2f}",
-        f"{100 * expected['classwise_ece_above_pooled']:+.2f}",
         f"{100 * expected['error_left']:.0f} %",
         f"{100 * expected['worse_than_none']:.0f} %",
-        "" if spread is None else f"{100 * spread:.1f}",
         f"{line['bytes_up_per_client']:,}",
         "yes" if line["pays"] else "no",
     ]
-
-
-def _short(values: list[float] | None) -> str:
-    """Different values, at most three of them."""
-    if values is None:
-        return ""
-    different = list(dict.fromkeys(f"{v:.3g}" for v in values))
-    return ", ".join(different[:3]) + (", ..." if len(different) > 3 else "")
 
 
 def _listed(text: str | None) -> list[str] | None:

@@ -173,5 +173,5 @@ def to_json(advice: Advice) -> dict[str, Any]:
 
 def _public(name: str) -> World:
     """A shipped data set: a file might hold somebody's rows, and a plan looks at none."""
-    one_of("public data set", name, [entry.name for entry in datasets.catalogue()])
+    one_of("public data set", name, [e.name for e in datasets.catalogue()], "fedcal datasets")
     return of_public(datasets.load(name))

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.choice import MOST_WORSE, NEAR_GRPC, PAYS
 from fedcal.experiments.planner.duration import (
     EXCHANGE_SECONDS,
@@ -18,12 +17,18 @@ from fedcal.strategies import STRATEGIES
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
+if TYPE_CHECKING:
+    from fedcal.experiments.planner.advice import Advice
+
 OVER_GRPC = (
     "Wall time over gRPC: about {:g} s to start and {:g} s for each exchange of messages, whatever "
     "is asked: one to learn who is there, one for each round, one to deliver the result. Of "
     "methods that pay and are within {:.0f} % of the best, the one with fewest rounds is "
     "recommended."
 )
+_LINES = 10
+
+MORE = "Mechanism, clip bound, noise, classwise ECE of each line: --json, and plan.json of --out."
 LOOKED_AT = (
     "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
 )
@@ -77,6 +82,11 @@ def recommended(advice: Advice) -> str:
     )
 
 
+def in_short(recommended: str, run: str | None, explanation: Sequence[str]) -> str:
+    """Ten lines at most: what is recommended, how it is run, and what stands behind it."""
+    return "\n".join([recommended, *([] if run is None else [f"  {run}"]), *explanation][:_LINES])
+
+
 def command(advice: Advice) -> str | None:
     """The command that runs what is recommended."""
     return None if advice.options is None else command_of(advice.options)
@@ -99,9 +109,9 @@ def explanation(advice: Advice) -> list[str]:
     made = "shipped public data" if advice.public else "made-up rows"
     lines = [LOOKED_AT.format(f"{made} ({names})")]
     lines.append(
-        "'left' is the share of the model's own error that is left, half of it ECE, half classwise "
-        f"ECE, mean over these. A method pays where at most {100 * PAYS:.0f} % are left and at "
-        f"most {100 * MOST_WORSE:.0f} % of the runs end worse than the model itself."
+        "'error left' is the share of the model's own error that is left, half of it ECE, half "
+        f"classwise ECE, mean over these. A method pays where at most {100 * PAYS:.0f} % are left "
+        f"and at most {100 * MOST_WORSE:.0f} % of the runs end worse than the model itself."
     )
     if advice.engine == "grpc":
         lines.append(OVER_GRPC.format(START_SECONDS, EXCHANGE_SECONDS, 100 * (NEAR_GRPC - 1)))

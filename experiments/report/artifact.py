@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fedcal import pages
 from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.figures.inline import Palette, variable
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.report.page import figure
-from fedcal.experiments.show.tables import number, of_part
+from fedcal.experiments.show.tables import of_part
 from fedcal.pages import Intervals, Part, Table
 
 COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "versions")
@@ -52,7 +53,7 @@ def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
     """The plain numbers that an artifact says of itself, and those `after` it on test rows."""
     told = {**result, **(result.get("after") or {})}
     return [
-        (key.replace("_", " "), number(value))
+        (key.replace("_", " "), pages.number(value))
         for key, value in told.items()
         if key not in COMMON and isinstance(value, (int, float)) and not isinstance(value, bool)
     ]

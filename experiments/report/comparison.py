@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import path_of
 from fedcal.experiments.figures.curves import (
     budget,
     bytes_sheet,
@@ -39,7 +40,7 @@ def write_comparison_report(folder: str | Path) -> Path:
     FedcalError
         The folder cannot be written.
     """
-    folder = Path(folder)
+    folder = path_of(folder)
     comparison = read_json(folder / "compare.json", "comparison")
     with reading(folder, "compare.json"):
         sheets = comparison_sheets(finished(comparison["cells"]))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import path_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import SIMULATED, parse_setting
 from fedcal.experiments.figures.curves import rounds_sheet
@@ -64,7 +65,7 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
     FedcalError
         The folder cannot be written.
     """
-    folder = Path(folder)
+    folder = path_of(folder)
     result = read_json(folder / "result.json", "result")
     read = _artifact_page if (folder / PAGE).is_file() else _calibrator_page
     with reading(folder, "result.json"):
@@ -89,7 +90,9 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     diagrams = {"before": before, "after": after}
     sheets = {
         "reliability": reliability_sheet(diagrams, title_of(result, "test rows")),
-        "classes": classes_sheet(before, after, title_of(result, "class by class")),
+        "classes": classes_sheet(
+            before, after, title_of(result, "class by class"), result.get("class_names")
+        ),
     }
     if curves is not None:
         sheets["rounds"] = curves

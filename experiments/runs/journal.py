@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from fedcal.atomic import whole_file
+from fedcal.atomic import path_of, whole_file
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.runs.pools import Row, key_of
@@ -340,5 +340,5 @@ def ask_about_unfinished(out: Path, done: str) -> tuple[Path, bool]:
             return out, True
         if answer.lower() in ("", "n", "no"):
             raise InputError(f"{text} Go on with --resume, or choose another --out")
-        out = Path(answer).expanduser()
+        out = path_of(answer)
     return out, False

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.atomic import path_of
 from fedcal.checks import one_of, whole
 from fedcal.corruptions import SEVERITIES, corrupt
 from fedcal.errors import InputError
@@ -75,7 +76,7 @@ def read_shifted(
     InputError
         One line that begins with the path.
     """
-    folder = Path(path).expanduser()
+    folder = path_of(path)
     if folder.is_dir():
         with named(str(path)):
             if (folder / "labels.npy").exists():

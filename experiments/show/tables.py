@@ -77,16 +77,9 @@ class TextTable:
 
 def of_part(part: pages.Table) -> TextTable:
     """A table that an artifact shows; columns of numbers alone are aligned right."""
-    rows = [tuple(map(number, row)) for row in part.rows]
+    rows = [tuple(map(pages.number, row)) for row in part.rows]
     words = {j for row in part.rows for j, entry in enumerate(row) if isinstance(entry, str)}
     return TextTable(part.columns, rows, part.title, words)
-
-
-def number(value: pages.Entry) -> str:
-    """A plain number as people read it: 12,345 or 0.123457."""
-    if isinstance(value, str):
-        return value
-    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
 
 
 def terminal(table: TextTable, *, edge: bool = False, gap: int = 1) -> RichTable:

@@ -42,7 +42,7 @@ def run_reproduce(
     if name is None or listed:
         given = (name, data, seeds, jobs, out, ray_address)
         if resume or check or any(option is not None for option in given):
-            needed = f"reproduce needs a NAME; allowed: {', '.join(EXPERIMENTS)}"
+            needed = "reproduce needs a NAME; fedcal reproduce --list shows them"
             raise InputError(needed if name is None else "--list takes no NAME and no other option")
         _list(quiet=quiet, as_json=as_json)
         return

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import path_of
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.comparison import compare
@@ -60,7 +61,7 @@ def run_grids(
     Interrupted
         Ctrl-C; the message says where finished runs are kept.
     """
-    names = [n if is_shipped(n) else str(Path(n).expanduser().resolve()) for n in networks]
+    names = [n if is_shipped(n) else str(path_of(n).resolve()) for n in networks]
     if twice := [name for name in names if names.count(name) > 1]:
         raise InputError(f"data {twice[0]!r} is there twice")
     sources = {name: load_any(name) for name in names}

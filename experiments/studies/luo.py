@@ -14,6 +14,7 @@ from statistics import fmean, median
 from typing import Any
 
 from fedcal import datasets
+from fedcal.atomic import path_of
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.luo.methods import COLUMNS, NOISES, PAPER, PRIVATE, Competitor
 from fedcal.experiments.luo.suite import TRIALS, Suite, run_suite
@@ -136,7 +137,7 @@ def _cell(row: Record, trials: int) -> Record:
 
 def _whole(name: str) -> str:
     """A file by its whole path."""
-    path = Path(name).expanduser()
+    path = path_of(name)
     return str(path.resolve()) if path.is_file() else name
 
 

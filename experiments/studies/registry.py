@@ -59,7 +59,7 @@ def experiment(name: str) -> Experiment:
     KeyError, TypeError
         The file does not say what an experiment needs; tests read all of them.
     """
-    file = study(EXPERIMENTS[one_of("experiment", name, EXPERIMENTS)])
+    file = study(EXPERIMENTS[one_of("experiment", name, EXPERIMENTS, "fedcal reproduce --list")])
     shared, section = file.get("shared", {}), file[name]
     texts = shared.get("texts", {})
     claims, paper = section.pop("claims", {}), section.pop("paper", None)

@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import path_of
 from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.files import to_json, write_folder
 from fedcal.experiments.report.page import figure, write_page
@@ -132,7 +133,7 @@ class Reproduction:
             If a file cannot be written.
         """
         stale = [f"{self.experiment.name}{suffix}" for suffix in figures.SUFFIXES]
-        write_folder(Path(out), self._write, stale=stale)
+        write_folder(path_of(out), self._write, stale=stale)
 
     def page(self) -> dict[str, Any]:
         """What the page shows, which the template lays out."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.atomic import path_of
 from fedcal.checks import whole
 from fedcal.errors import InputError, TooLittle
 from fedcal.experiments.folders import Kind, Replaced, claim
@@ -74,7 +75,7 @@ def reproduce(
         Ctrl-C; finished runs are kept in `out`.
     """
     found = experiment(name)
-    folder = None if out is None else Path(out)
+    folder = None if out is None else path_of(out)
     if resume and folder is None:
         raise InputError("resume needs the folder of the experiment: give --out DIR")
     if seeds is not None:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from fedcal import pages
 from fedcal.artifact import Holdout
+from fedcal.atomic import path_of
 from fedcal.errors import InputError
 from fedcal.experiments.config import Config, job_of
 from fedcal.experiments.engines.inline import run_inline
@@ -133,7 +134,7 @@ class ModelTraining:
 
     def save(self, out: str | Path) -> None:
         """Write model, logits, options, numbers and the report into a folder."""
-        write_folder(Path(out), partial(self._write, home=Path(out)), stale=KIND.files)
+        write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=KIND.files)
 
     def _write(self, folder: Path, home: Path) -> None:
         data = self.federation

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import unused
+from fedcal.atomic import path_of
+from fedcal.checks import near, unused
 from fedcal.datasets import feature_sets, read_feature_set
 from fedcal.errors import InputError
 from fedcal.experiments.training.features import features_of
@@ -66,14 +67,14 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
     sources = [part.strip() for part in paths.split(",")]
     if not all(sources):
         raise InputError(f"--data: an entry of the list {paths!r} is empty")
-    if len({Path(source).expanduser().resolve() for source in sources}) < len(sources):
+    if len({path_of(source).resolve() for source in sources}) < len(sources):
         raise InputError(f"{paths!r}: one source is there twice; its rows would train and test")
-    if len(sources) == 1 and any(Path(sources[0]).expanduser().glob("train/*.json")):
-        return read_leaf(Path(sources[0]))
+    if len(sources) == 1 and any(path_of(sources[0]).glob("train/*.json")):
+        return read_leaf(path_of(sources[0]))
     parts: list[LabelledRows] = []
     tests: list[LabelledRows] = []
     for source in sources:
-        path = Path(source).expanduser()
+        path = path_of(source)
         with named(source):
             if path.is_dir():
                 parts.append(read_folder(path))
@@ -90,7 +91,10 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
             elif path.exists():
                 raise InputError("unknown kind of data; allowed: .npz, .txt, .tsv, .tsv.gz, folder")
             else:
-                raise InputError("no such file or folder")
+                raise InputError(
+                    "no such file or folder, nor shipped features; "
+                    f"{near(source, [entry.name for entry in feature_sets()])}"
+                )
     with named(paths):
         _check_together([*parts, *tests])
         pool = replace(_merged(parts), test=_merged(tests) if tests else None)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.atomic import path_of
 from fedcal.errors import InputError
 from fedcal.types import Integers
 
@@ -147,7 +148,7 @@ def read_text(source: str) -> list[tuple[str | None, NDArray[np.uint8]]]:
     InputError
         One line that begins with the path.
     """
-    text = _read(Path(source).expanduser(), source)
+    text = _read(path_of(source), source)
     if source.lower().endswith(".txt"):
         return [(None, encode(text))]
     heading, *lines = text.split("\n")
@@ -200,7 +201,7 @@ def read_leaf(folder: Path) -> LabelledRows:
     """
     rows: list[tuple[Any, Any, str, bool]] = []
     for part in ("train", "test"):
-        for file in sorted(folder.expanduser().glob(f"{part}/*.json")):
+        for file in sorted(path_of(folder).glob(f"{part}/*.json")):
             try:
                 data = json.loads(file.read_text("utf-8"))["user_data"]
                 users = [(user, list(of["x"]), list(of["y"])) for user, of in data.items()]

@@ -15,7 +15,7 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
-from fedcal.atomic import whole_file
+from fedcal.atomic import path_of, whole_file
 from fedcal.errors import InputError, Interrupted, RoundFailed
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.engines.flower import InProcessGrid
@@ -95,7 +95,7 @@ class Training(TrainingState):
 
     def save(self, out: str | Path) -> None:
         """Write `logits.npz`, `model.pt`, `config.toml` and `training.json` into a folder."""
-        write_folder(Path(out), self._write, stale=KIND.files)
+        write_folder(path_of(out), self._write, stale=KIND.files)
 
     def _write(self, folder: Path) -> None:
         torch = need("torch", "train", "training a model")
@@ -153,7 +153,7 @@ def train(
     Interrupted
         On Ctrl-C; what was done is in `out`.
     """
-    folder = None if out is None else Path(out)
+    folder = None if out is None else path_of(out)
     begun: TrainingState | None = None
     known = ""
     given = {} if config is None else config.to_dict()

@@ -8,18 +8,19 @@ from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 
+from fedcal.atomic import path_of
 from fedcal.calibrators.base import Calibrator, load
 from fedcal.errors import InputError
 
 
 def text_of(path: str | Path, classes: int) -> str:
     """The file of a calibrator for so many classes, checked, as base64 text."""
-    found = load(Path(path))
+    found = load(path)
     if found.classes != classes:
         raise InputError(
             f"the calibrator {str(path)!r} is for {found.classes} classes, not for {classes}"
         )
-    return base64.b64encode(Path(path).read_bytes()).decode()
+    return base64.b64encode(path_of(path).read_bytes()).decode()
 
 
 @lru_cache(4)

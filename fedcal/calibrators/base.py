@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
+from fedcal.atomic import path_of
 from fedcal.checks import one_of, whole
 from fedcal.errors import FedcalError, InputError
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
@@ -151,7 +152,7 @@ class Calibrator(Artifact):
         """Write a versioned `.npz` (a JSON header and plain arrays), atomically."""
         self.need_fitted()
         header = {"kind": self.kind, "classes": self.classes, "input": self.input}
-        write_arrays(Path(path), {"format": FORMAT, **header}, self.arrays())
+        write_arrays(path_of(path), {"format": FORMAT, **header, **self.naming}, self.arrays())
 
     # -- as an artifact -------------------------------------------------------------------
 
@@ -257,7 +258,7 @@ def load(path: str | Path | IO[bytes]) -> Calibrator:
         calibrator.input = one_of("input", header["input"], KINDS)
         return calibrator
 
-    file = Path(path) if isinstance(path, str) else path
+    file = path_of(path) if isinstance(path, (str, Path)) else path
     return read_arrays(file, FORMAT, ("kind", "input"), made, "calibrator")
 
 

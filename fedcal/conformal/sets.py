@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.atomic import path_of
 from fedcal.checks import one_of
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.conformity import Conformity
@@ -330,4 +331,4 @@ def load(path: str | Path) -> PredictionSets:
             raise InputError("holds no prediction sets")
         return PredictionSets.from_arrays(arrays)
 
-    return read_arrays(Path(path), FORMAT, ("form",), made, PredictionSets.form)
+    return read_arrays(path_of(path), FORMAT, ("form",), made, PredictionSets.form)

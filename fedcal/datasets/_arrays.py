@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal.classes import class_names as checked_names
 from fedcal.datasets._dataset import Dataset
+from fedcal.datasets._names import check_guess, check_words, guessed, own_names, places, words_among
 from fedcal.errors import InputError
 from fedcal.scores import Kind, as_array, check_scores, numbers
 from fedcal.types import Floats, Integers
@@ -34,6 +35,8 @@ def from_arrays(
     name: str = "arrays",
     labels_required: bool = True,
     classes: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    positive: str | None = None,
 ) -> Dataset:
     """Check arrays and make a `Dataset` of them.
 
@@ -43,7 +46,8 @@ def from_arrays(
     ----------
     logits, probs
         (n, c), exactly one of the two; n >= 1, c >= 2, finite, and what they are called: see
-        `fedcal.scores.check_scores`.
+        `fedcal.scores.check_scores`. Of two classes the probabilities may be (n,) or (n, 1), of
+        class 1.
     labels
         (n,) or (n, 1): whole numbers in [0, c), of any numeric type, or the names of the classes
         (see `classes`). None only where `labels_required` is False (rows that are to be
@@ -63,9 +67,17 @@ def from_arrays(
     test_group
         As `group`, of the test part; it may have groups that the fit part lacks.
     classes
-        (c,) names of the columns of scores, for labels that are names. None: the columns of the
-        scores if they are a pandas frame; otherwise all c names that are among the labels, in
-        sorted order as scikit-learn has its columns (with a warning).
+        (c,) names of the classes. They name the columns of scores in their order; columns that
+        have these names already are brought into this order. None: the names that the columns
+        have; without any, and with labels that are names, all c of these in sorted order, as
+        scikit-learn has its columns: that is warned of, and refused where another order fits
+        the rows far better.
+    class_names
+        (c,) what the columns of scores are called. None: the columns of a pandas frame, if they
+        are names.
+    positive
+        of two classes the one that becomes column 1, which recall, AUC and the like are about. A
+        single column of probabilities is taken to be of it where only labels are names.
 
     Returns
     -------
@@ -81,13 +93,27 @@ def from_arrays(
         raise InputError("scores are missing: give logits or probs")
     kind, given = part
     scores = check_scores(kind, kind, given)
-    names = classes if classes is not None else getattr(given, "columns", None)
-    place = _places(names, [labels, test_labels], scores.shape[1])
     if labels is None and labels_required:
         raise InputError("labels are missing")
+    single = np.ndim(given) == 1 or np.shape(given)[1:] == (1,)
+    own = own_names(given, classes) if class_names is None else class_names
+    words = words_among([labels, test_labels])
+    names = None
+    if (known := classes if own is None else own) is not None:
+        names = checked_names(known, scores.shape[1])
+    if own is None and names is not None and set(names) == set(map(str, range(len(names)))):
+        names = None  # the numbers of the columns: `in_order` puts them in place
+    is_guess = names is None and bool(words)
+    if names is None and words:
+        names = guessed(words, scores.shape[1], positive if single else None)
+        is_guess = not (single and positive in words)
+    elif names is not None:
+        check_words(words, names)
     checked = np.empty(0, np.int64)
     if labels is not None:
-        checked = _labels("labels", labels, kind, scores.shape, place)
+        checked = _labels("labels", places(names, labels), kind, scores.shape)
+        if names is not None and is_guess:
+            check_guess(names, scores, checked)
     rows = len(scores)
     owner, owners = (None, None) if client is None else _numbered("client", client, kind, rows)
     about = None if subject is None else _numbered("subject", subject, kind, rows)[0]
@@ -101,7 +127,7 @@ def from_arrays(
         owner,
         owners,
         subject=about,
-        class_names=None if classes is None else tuple(map(str, classes)),
+        class_names=names,
         group=groups,
         group_names=group_names,
         other_scores=other,
@@ -113,7 +139,7 @@ def from_arrays(
     if test is None and test_labels is None:
         if stray := [key for key, value in ids.items() if value is not None]:
             raise InputError(f"{stray[0]} without a test part")
-        return data
+        return data.in_order(classes, positive)
     of, test_given = (f"test_{kind}", None) if test is None else (f"test_{test[0]}", test[1])
     if test is None or test_labels is None:
         pair = ("test_labels", of) if test is None else (of, "test_labels")
@@ -123,7 +149,7 @@ def from_arrays(
     test_scores = check_scores(of, kind, test_given)
     if test_scores.shape[1] != data.classes:
         raise InputError(f"{of}: {test_scores.shape[1]} classes, {kind} has {data.classes}")
-    test_checked = _labels("test_labels", test_labels, of, test_scores.shape, place)
+    test_checked = _labels("test_labels", places(names, test_labels), of, test_scores.shape)
     data = replace(data, test_scores=test_scores, test_labels=test_checked)
     if test_client is not None:
         if owners is None:
@@ -137,7 +163,7 @@ def from_arrays(
         known = list(dict.fromkeys([*group_names, *theirs]))
         at = np.array([known.index(entry) for entry in theirs], np.int64)
         data = replace(data, test_group=at[codes], group_names=tuple(known))
-    return data
+    return data.in_order(classes, positive)
 
 
 def _other(
@@ -193,36 +219,10 @@ def _whole(name: str, array: NDArray[Any]) -> None:
         raise InputError(f"{name}: {array[row]:g} at row {row}; must be whole numbers")
 
 
-def _places(names: Any, labels: list[Any], columns: int) -> dict[str, int]:
-    """The column of each class that has a name; empty where no label is a name."""
-    found = [as_array("labels", part) for part in labels if part is not None]
-    words = {str(word) for part in found if part.dtype.kind == "U" for word in part.flat}
-    if not words:
-        return {}
-    known = [] if names is None else [str(name) for name in names]
-    if len(set(known)) == columns and words <= set(known):
-        return {name: j for j, name in enumerate(known)}
-    if all(word.isascii() and word.isdecimal() for word in words):
-        return {word: int(word) for word in words}
-    shown = ", ".join(map(repr, sorted(words)[:10])) + (", ..." if len(words) > 10 else "")
-    if len(words) != columns:
-        raise InputError(
-            f"labels: {len(words)} names ({shown}) for {columns} columns of scores; give whole "
-            f"numbers in [0, {columns - 1}], or the columns the names of the classes (a file: "
-            "prob_NAME or logit_NAME; arrays: classes=[...])"
-        )
-    warnings.warn(f"labels are names, taken for the columns in sorted order: {shown}", stacklevel=3)
-    return {word: j for j, word in enumerate(sorted(words))}
-
-
-def _labels(
-    name: str, value: Any, of: str, shape: tuple[int, ...], place: Mapping[str, int]
-) -> Integers:
+def _labels(name: str, value: Any, of: str, shape: tuple[int, ...]) -> Integers:
     """Classes of the rows of scores of that shape."""
-    (rows, classes), array = shape, as_array(name, value)
-    if place and array.dtype.kind == "U":
-        array = np.array([place[str(word)] for word in array.flat]).reshape(array.shape)
-    array = _per_row(name, numbers(name, array), of, rows)
+    rows, classes = shape
+    array = _per_row(name, numbers(name, value), of, rows)
     _whole(name, array)
     bad = (array < 0) | (array >= classes)  # before the cast, which could wrap around
     if bad.any():

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from fedcal.checks import one_of
 from fedcal.datasets._dataset import IDS
 from fedcal.errors import InputError
-from fedcal.scores import RANGE_TOLERANCE
+from fedcal.scores import RANGE_TOLERANCE, percent_hint
 
 FIT = ("train", "fit", "calibration", "validation")
 """What the fit part may be called in a column `split`, or as a split of Hugging Face's."""
@@ -224,7 +224,7 @@ def arguments(
         other, found = _declared(columns, values, "other", row_name)
         whole[f"{_OTHER}{other}"] = found
     if labels is None or not test.any():
-        return whole | {"classes": columns.classes}
+        return whole | {"class_names": columns.classes}
     if not labels_required and test[:-1][~test[1:]].any():
         raise InputError(
             f"split: rows of {TEST} stand before others, so that calibrated rows would change "
@@ -240,7 +240,7 @@ def arguments(
         "test_labels": held_out["labels"],
         "test_client": known_clients(fit["client"], held_out["client"]),
         "test_group": held_out["group"],
-        "classes": columns.classes,
+        "class_names": columns.classes,
     }
 
 
@@ -257,6 +257,7 @@ def _declared(
     bad = ~((scores >= -RANGE_TOLERANCE) & (scores <= 1 + RANGE_TOLERANCE))  # nan, too
     if bad.any():
         row = int(np.argmax(bad))
-        problem = f"{found.names[0]} must lie in [0, 1], got {scores[row, 0]:g}"
+        hint = percent_hint(float(scores.min()), float(scores.max()))
+        problem = f"{found.names[0]} must lie in [0, 1], got {scores[row, 0]:g}{hint}"
         raise InputError(f"{row_name(row)}: {problem}")
-    return "probs", np.concatenate([1 - scores, scores], axis=1)
+    return "probs", scores

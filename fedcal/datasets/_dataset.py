@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
+from fedcal.checks import one_of
+from fedcal.classes import class_names
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
 from fedcal.scores import Kind, logits_of
@@ -22,6 +26,7 @@ KEYS = (
     *IDS,
     *("other_logits", "other_probs"),
     *("test_logits", "test_probs", "test_labels", "test_client", "test_group"),
+    "class_names",
 )
 """Arrays of a data file, and what `from_arrays` takes."""
 
@@ -54,7 +59,7 @@ class Dataset:
     test_client
         (m,) int64 in [0, K): the natural client of each test row, or None.
     class_names
-        What the columns of the scores were said to be called, or None.
+        What the classes are called, in the order of the columns, or None where they have numbers.
     group, test_group
         (n,) and (m,) int64 in [0, G): the group of each row, a sex or a ward say, or None.
     group_names
@@ -64,6 +69,8 @@ class Dataset:
         test part has none.
     other_input
         What `other_scores` hold, "logits" or "probs", or None.
+    moved
+        (c,) where each column stood before `in_order` moved it; None = where it is.
     """
 
     name: str
@@ -82,6 +89,7 @@ class Dataset:
     test_group: Integers | None = field(default=None, repr=False)
     other_scores: Floats | None = field(default=None, repr=False)
     other_input: Kind | None = field(default=None, repr=False)
+    moved: tuple[int, ...] | None = field(default=None, repr=False)
 
     @property
     def classes(self) -> int:
@@ -121,6 +129,57 @@ class Dataset:
         if self.test_scores is None or self.input == "probs":
             return self.test_scores
         return softmax(self.test_scores)
+
+    def in_order(self, names: Sequence[str] | None, positive: str | None = None) -> Dataset:
+        """The same rows with the columns of scores, and with them the labels, in another order.
+
+        Parameters
+        ----------
+        names
+            (c,) of the classes in the wanted order; None = as it is
+        positive
+            of two classes the one that comes last; None = as the names say
+
+        Raises
+        ------
+        InputError
+            The classes have other names, or there are not two for `positive`.
+        """
+        own = class_names(self.class_names, self.classes)
+        wanted = own if names is None else class_names(names, self.classes)
+        if names is not None and self.class_names is None and set(wanted) != set(own):
+            return replace(self, class_names=wanted).in_order(None, positive)
+        if set(wanted) != set(own):
+            raise InputError(
+                f"its columns are of the classes {', '.join(own)[:200]}, not "
+                f"{', '.join(wanted)[:200]}"
+            )
+        if positive is not None:
+            if self.classes != 2:
+                raise InputError(
+                    f"positive {positive[:80]!r}: only one of two classes is positive, and there "
+                    f"are {self.classes}"
+                )
+            one_of("positive class", positive, own)
+            wanted = tuple(sorted(own, key=positive.__eq__))
+        if wanted == own:
+            return self
+        order = [own.index(name) for name in wanted]
+        place = np.argsort(order)
+
+        def moved(scores: Floats | None) -> Any:
+            return None if scores is None else np.ascontiguousarray(scores[:, order])
+
+        return replace(
+            self,
+            class_names=wanted,
+            moved=tuple(order if self.moved is None else (self.moved[j] for j in order)),
+            scores=moved(self.scores),
+            test_scores=moved(self.test_scores),
+            other_scores=moved(self.other_scores),
+            labels=place[self.labels],
+            test_labels=None if self.test_labels is None else place[self.test_labels],
+        )
 
     def split(self, seed: int) -> Dataset:
         """A data set that has a test part.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,14 @@ from fedcal.datasets._dataset import Dataset
 from fedcal.scores import numbers
 
 
-def from_frame(frame: Any, *, name: str = "frame", labels_required: bool = True) -> Dataset:
+def from_frame(
+    frame: Any,
+    *,
+    name: str = "frame",
+    labels_required: bool = True,
+    classes: Sequence[str] | None = None,
+    positive: str | None = None,
+) -> Dataset:
     """Make a `Dataset` of a data frame.
 
     Parameters
@@ -26,6 +34,8 @@ def from_frame(frame: Any, *, name: str = "frame", labels_required: bool = True)
         What the set is called in reports.
     labels_required : bool
         False lets the labels be missing.
+    classes, positive : optional
+        Names of the classes, and which of two is column 1: see `from_arrays`.
 
     Raises
     ------
@@ -45,4 +55,6 @@ def from_frame(frame: Any, *, name: str = "frame", labels_required: bool = True)
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
     given = arguments(found, values, labels_required)
-    return from_arrays(**given, name=name, labels_required=labels_required)
+    return from_arrays(
+        **given, name=name, labels_required=labels_required, classes=classes, positive=positive
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +44,8 @@ def from_huggingface(
     other_probs: str | None = None,
     name: str = "huggingface",
     labels_required: bool = True,
+    classes: Sequence[str] | None = None,
+    positive: str | None = None,
 ) -> Dataset:
     """Make a `Dataset` of a `datasets.Dataset` or a `datasets.DatasetDict` with a model's scores.
 
@@ -68,6 +70,8 @@ def from_huggingface(
         What the set is called in reports.
     labels_required
         False lets the labels be missing.
+    classes, positive
+        (c,) names of the classes, and which of two is column 1: see `from_arrays`.
 
     Returns
     -------
@@ -103,7 +107,12 @@ def from_huggingface(
         with intact(damage(pa, "an intact dataset")):
             read = partial(_from_object, pa, called, labels_required)
             arrays = _joined(list(parts), lambda key: read(parts[key]))
-        return from_arrays(name=name, labels_required=labels_required, **arrays)
+        features = getattr(next(iter(parts.values())), "features", None) or {}
+        if arrays.get("class_names") is None:  # a `ClassLabel` has names for its numbers
+            arrays["class_names"] = getattr(features.get(labels), "names", None)
+        return from_arrays(
+            name=name, labels_required=labels_required, classes=classes, positive=positive, **arrays
+        )
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 

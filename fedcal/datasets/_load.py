@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.checks import one_of
+from fedcal.atomic import path_of
+from fedcal.checks import near, one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import KEYS, Dataset
@@ -23,6 +24,7 @@ def load(
     *,
     labels_required: bool = True,
     classes: Sequence[str] | None = None,
+    positive: str | None = None,
 ) -> Dataset:
     """Read a shipped data set by name, a file, or a folder.
 
@@ -34,7 +36,8 @@ def load(
 
         * `.npz` with `logits` or `probs` (n, c), `labels` (n,), optional `client`, `subject` and
           `group` (n,), a second model's `other_logits` or `other_probs` (n, c), and `test_logits`
-          or `test_probs` (m, c), `test_labels`, `test_client` and `test_group` (m,);
+          or `test_probs` (m, c), `test_labels`, `test_client` and `test_group` (m,), and
+          `class_names` (c,), of the columns of scores;
         * `.csv` or `.csv.gz` with columns `label`, optional `client`, `subject` and `group`, and
           `logit_0..`, `prob_0..` or, for two classes, `score`: the probability of class 1; of a
           second model `other_logit_0..`, `other_prob_0..` or `other_score`;
@@ -48,9 +51,8 @@ def load(
         rows keep their clients if all of these own rows of the fit part.
     labels_required
         False lets the labels be missing (`Dataset.labelled` is then False).
-    classes
-        (c,) names of the columns of scores, for labels that are names; columns that have names of
-        their own must have these.
+    classes, positive
+        (c,) names of the classes, and which of two is column 1: see `from_arrays`.
 
     Raises
     ------
@@ -60,12 +62,12 @@ def load(
     """
     text = str(name_or_path)
     if (entry := entry_of(text)) is not None:
-        return load_shipped(entry, text)
+        return load_shipped(entry, text).in_order(classes, positive)
     if text in {entry.name for entry in feature_sets()}:
         raise InputError(
             f"{text!r} holds features, not scores; train on it: fedcal train --data {text}"
         )
-    path = Path(name_or_path).expanduser()
+    path = path_of(name_or_path)
     shown = repr(text if len(text) <= 200 else "..." + text[-200:])
     suffix = next((end for end in _READERS if path.name.lower().endswith(end)), None)
     try:
@@ -73,9 +75,10 @@ def load(
     except OSError as error:  # a name that is too long, a folder that may not be entered
         raise InputError(f"{shown}: {error.strerror}") from None
     if not is_there and suffix is None:
+        meant = near(text.partition(":")[0], shipped_names(), "fedcal datasets")
         raise InputError(
-            f"unknown data set {shown}; shipped: {shipped_names()}; "
-            f"or the path of a {_FILES} file, or of a folder of datasets.save_to_disk"
+            f"unknown data set {shown}; {meant}; or the path of a {_FILES} file, "
+            "or of a folder of datasets.save_to_disk"
         )
     if not is_file and not saved:
         folder = "is not a file, nor a folder of datasets.save_to_disk"
@@ -86,15 +89,13 @@ def load(
         raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
     read = read_saved if saved or suffix is None else _READERS[suffix]
     try:
-        arguments = read(path, labels_required)
-        own = arguments.get("classes")
-        if classes is not None and own is not None and tuple(own) != tuple(classes):
-            raise InputError(
-                f"its columns are of the classes {', '.join(own)[:200]}, in this order, not "
-                f"{', '.join(classes)[:200]}"
-            )
-        arguments["classes"] = classes if own is None else own
-        return from_arrays(name=path.name, labels_required=labels_required, **arguments)
+        return from_arrays(
+            name=path.name,
+            labels_required=labels_required,
+            classes=classes,
+            positive=positive,
+            **read(path, labels_required),
+        )
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None
 

@@ -200,9 +200,9 @@ def catalogue() -> tuple[Shipped, ...]:
     return _CATALOGUE
 
 
-def shipped_names() -> str:
-    """The names of the shipped sets, for messages."""
-    return ", ".join(entry.name for entry in _CATALOGUE)
+def shipped_names() -> list[str]:
+    """The names of the shipped sets."""
+    return [entry.name for entry in _CATALOGUE]
 
 
 def shifted(name: str = "mnist-shift") -> tuple[Variant, ...]:

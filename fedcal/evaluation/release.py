@@ -119,9 +119,7 @@ class ScoreRelease(Artifact):
             "exact": np.array(self.exact),
             "known": np.array(self.known),
             "counted": np.array(self.counted),
-            "taken": np.array(
-                json.dumps({"unit": self.unit, "data": self.data, "classes": self.class_names})
-            ),
+            "taken": np.array(json.dumps({"unit": self.unit, "data": self.data})),
         }
 
     @classmethod
@@ -137,7 +135,7 @@ class ScoreRelease(Artifact):
         # files of earlier versions do not say
         taken = json.loads(str(arrays["taken"])) if "taken" in arrays else {}
         counted = one_of("counted", str(arrays.get("counted", "")), get_args(Counted))
-        found = cls(
+        return cls(
             question,
             counts,
             float(arrays["std"]),
@@ -154,9 +152,6 @@ class ScoreRelease(Artifact):
             counted,
             _text(taken.get("data")),
         )
-        if taken.get("classes"):
-            found.of_classes(tuple(map(str, taken["classes"])))
-        return found
 
     # -- what is told of it ---------------------------------------------------------------
 
@@ -170,9 +165,7 @@ class ScoreRelease(Artifact):
 
     def under(self, statement: Sequence[str]) -> ScoreRelease:
         """With the statement, which its file then holds."""
-        found = replace(self, privacy=tuple(statement))
-        found.of_classes(self.class_names)
-        return found
+        return replace(self, privacy=tuple(statement))
 
     @property
     def weighting(self) -> Weighting:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fedcal
-from fedcal.atomic import whole_file
+from fedcal.atomic import path_of, whole_file
 from fedcal.errors import InputError
 from fedcal.export.targets import SUFFIXES
 from fedcal.optional import need
@@ -36,7 +36,7 @@ def save_model(model: TrainedModel, path: str | Path) -> None:
         Another suffix, a network that is not made of dense layers, or what is needed is not
         installed.
     """
-    path = Path(path)
+    path = path_of(path)
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
     content = _onnx(model) if path.suffix == ".onnx" else _program(model)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import fedcal
-from fedcal.atomic import whole_file
+from fedcal.atomic import path_of, whole_file
 from fedcal.calibrators import Calibrator
 from fedcal.checks import one_of
 from fedcal.conformal import PredictionSets
@@ -130,7 +130,7 @@ def to_onnx(
         build = _registered(BUILDERS, calibrator, "ONNX")
     model = model_of(build, calibrator, taken, dtype, header(calibrator, taken))
     if path is not None:
-        with whole_file(Path(path)) as f:
+        with whole_file(path_of(path)) as f:
             f.write(model.SerializeToString(deterministic=True))
     return model
 
@@ -168,7 +168,7 @@ def save(
     FedcalError
         Writing failed half way; what was there before still is.
     """
-    path = Path(path)
+    path = path_of(path)
     if path.suffix not in SUFFIXES:
         raise InputError(f"cannot export to {path}: its name must end in {' or '.join(SUFFIXES)}")
     if path.suffix == ".onnx":

@@ -21,6 +21,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from fedcal.atomic import path_of
 from fedcal.checks import positive, whole
 from fedcal.database import Database
 from fedcal.errors import BudgetExceeded, InputError
@@ -136,6 +137,7 @@ class Ledger(AbstractContextManager["Ledger"]):
             cap = positive("a ledger's cap", cap)
         if cap_delta is not None and positive("a ledger's cap on delta", cap_delta) >= 1:
             raise InputError(f"a ledger's cap on delta must lie in (0, 1), got {cap_delta!r}")
+        path = None if path is None else path_of(path)
         if path is not None and cap is None and not os.path.exists(path):
             raise InputError(f"ledger {path} does not exist yet: a new one needs a cap")
         self._db = Database(path, "ledger")

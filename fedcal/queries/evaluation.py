@@ -36,6 +36,7 @@ from fedcal.queries.base import (
 )
 from fedcal.streams import check_seed
 from fedcal.types import Floats
+from fedcal.units import Subject
 
 VIEWS = ("model", "model,other", "model,calibrated")
 """Whose scores are counted: the model's, beside them another model's, or the model's after a
@@ -384,4 +385,4 @@ def subject_rows_of(value: Any) -> int:
 
 def rows_in(part: Part, subject_rows: int) -> int:
     """Return how many rows a part of a client counts as at most."""
-    return max(subject_rows, 1) if part == "subject" else 1
+    return max(subject_rows, 1) if part == Subject.per else 1

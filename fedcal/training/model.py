@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.atomic import path_of
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
@@ -130,4 +131,4 @@ def load_model(path: str | Path) -> TrainedModel:
             raise InputError("holds no model")
         return TrainedModel.from_arrays(arrays)
 
-    return read_arrays(Path(path), FORMAT, ("form",), made, TrainedModel.form)
+    return read_arrays(path_of(path), FORMAT, ("form",), made, TrainedModel.form)

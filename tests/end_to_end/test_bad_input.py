@@ -77,7 +77,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., s
 EPS = "--epsilon 1"
 OPTIONS = {
     # what is wrong: (options, words of the message)
-    "no such method": ("--method fednoton", "method 'fednoton' allowed: fedtemp"),
+    "no such method": ("--method fednoton", "method 'fednoton' mean fednewton nearest"),
     "no such option": ("--bogus 1", "--bogus"),
     "no such engine": ("--engine spark", "engine 'spark' inline"),
     "no such trust": ("--trust nobody", "trust 'nobody' secagg"),
@@ -97,7 +97,7 @@ OPTIONS = {
     "quorum nan": ("--quorum nan", "quorum (0, 1] nan"),
     "no such secure aggregation": ("--secure-aggregation tls", "'tls' masks"),
     "no such partition": ("--partition dirichle:1", "partition 'dirichle' iid"),
-    "no such data": ("--data resnet", "'resnet' shipped: resnet110-cifar10"),
+    "no such data": ("--data resnet", "'resnet' mean resnet110-cifar10 datasets"),
     "an argument too many": ("surplus", "surplus"),
     "an option without its value": ("--method", "--method"),
     "unknown --set key": ("--set clap=1 --method fedtemp", "'clap' fedtemp clip server_lr average"),
@@ -242,7 +242,7 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 TOML = {
-    "unknown key": ('metod = "fedtemp"', "'metod' allowed: method"),
+    "unknown key": ('metod = "fedtemp"', "'metod' mean method"),
     "unknown key with a dash": ("sample-rate = 1.0", "'sample-rate'"),
     "text for a number": ('epsilon = "1"', "'epsilon' number '1'"),
     "truth for a number": ("delta = true", "'delta' number True"),

@@ -357,7 +357,9 @@ def test_datasets_as_json(fedcal_says: Any) -> None:
 
 
 def test_version(fedcal_says: Any) -> None:
-    assert fedcal_says("--version") == (0, f"fedcal {fedcal.__version__}\n", "")
+    said = (0, f"fedcal {fedcal.__version__}\n", "")
+    asked = (("--version",), ("-V",), ("simulate", "-V"), ("site", "key", "--version"))
+    assert [fedcal_says(*words) for words in asked] == [said] * 4
 
 
 def test_help_names_every_command_that_is_built(fedcal_says: Any) -> None:
@@ -372,7 +374,7 @@ def test_help_of_simulate_names_the_contract_s_options(
     fedcal_says: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "160")  # long names are cut in a narrow terminal
-    code, out, _ = fedcal_says("simulate", "--help")
+    code, out, _ = fedcal_says("simulate", "-h")
     assert code == 0
     for option in (
         *("data", "method", "clients", "partition", "rounds", "sampling-rate", "epsilon", "delta"),

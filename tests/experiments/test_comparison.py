@@ -481,6 +481,11 @@ def test_saved_files_are_what_is_shown(tmp_path: Path) -> None:
 
 
 def test_a_notebook_shows_the_table() -> None:
-    html = compare(arrays(), jobs=1, **SMALL)._repr_html_()
+    found = compare(arrays(), jobs=1, **SMALL)
+    html = found._repr_html_()
     assert "FedNewton" in html
     assert "<script" not in html
+    lines = str(found).splitlines()
+    assert lines[0] == found.headline
+    assert len(lines) <= 10
+    assert any(line.startswith("| FedNewton |") for line in lines)

@@ -70,7 +70,10 @@ def test_too_many_processes_are_refused_before_any_starts() -> None:
         ({"engine": "inline", "timeout": 5.0}, "timeout needs the engine grpc"),
         ({"control": "h:1"}, "control needs root_certificates"),
         ({"root_certificates": "ca.crt"}, "root_certificates needs real sites"),
-        ({"class_names": "a,b,c"}, "class_names needs real sites"),
+        (
+            {"control": "h:1", "root_certificates": "c", "clients": 2, "positive": "a"},
+            "positive has no effect here: at real sites the second of class_names",
+        ),
         (
             {"control": "h:1", "root_certificates": "c", "clients": None},
             "--clients or --federation must say",

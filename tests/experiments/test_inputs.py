@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal import datasets
+from fedcal import calibrators, conformal, datasets
+from fedcal.atomic import path_of
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
-from fedcal.experiments import compare, simulate
+from fedcal.experiments import compare, evaluate, simulate
 from fedcal.experiments.config import Config, load_config
 from fedcal.experiments.load import load_any
+from fedcal.experiments.rereading import reread
+from fedcal.privacy.ledger import Ledger
 
 LABELS = np.arange(60) % 3
 LOGITS = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[LABELS]
@@ -92,3 +95,29 @@ def test_a_method_may_be_called_as_tables_print_it(method: str, tmp_path: Path) 
     asked = ",".join([*labels, method])
     table = compare(data, method=asked, clients=5, seeds=1, epsilon="inf", jobs=1)
     assert [cell["label"] for cell in table.cells] == [*labels, "FedNewton"]
+
+
+def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home := tmp_path / "home").mkdir()
+    (there := tmp_path / "there").mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(there)
+    np.savez(home / "rows.npz", logits=LOGITS, labels=LABELS)
+    small: Any = {"clients": 3, "partition": "iid"}
+    with Ledger("~/ledger.db", cap=9.0):
+        pass
+    run = simulate(
+        "~/rows.npz", **small, epsilon=1.0, unit="example", ledger="~/ledger.db", out="~/run"
+    )
+    run.save(Path("~/again"))
+    run.calibrator.save("~/mine.npz")
+    assert calibrators.load("~/mine.npz").classes == calibrators.load(Path("~/mine.npz")).classes
+    sets = simulate("~/rows.npz", **small, method="conformal", out="~/sets")
+    assert conformal.load("~/sets/sets.npz").classes == sets.sets.classes
+    evaluate("~/rows.npz", **small, out="~/told", calibrator="~/mine.npz", score="confidence")
+    assert reread("~/told/release.npz", goals={}).path == home / "told" / "release.npz"
+    compare("~/rows.npz", **small, method="fedtemp", epsilon=1, seeds=1, jobs=1, out="~/table")
+    assert (home / "table" / "compare.json").is_file()
+    assert load_config("~/run/config.toml", {}).ledger == str(home / "ledger.db")
+    assert not list(there.iterdir())
+    assert path_of("~nobody-of-this-name/x") == Path("~nobody-of-this-name/x")

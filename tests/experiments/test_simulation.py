@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from fedcal import calibrators, datasets
 from fedcal.errors import BudgetExceeded, InputError, RoundFailed, TooLittle
-from fedcal.experiments import SimulationResult, simulate
+from fedcal.experiments import SimulationResult, compare, simulate
 from fedcal.experiments.config import POOLED, Config
 from fedcal.metrics import summary
 from fedcal.privacy.ledger import Ledger
@@ -311,3 +312,37 @@ def test_an_epsilon_above_the_cap_makes_no_ledger(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="above the cap"):
         simulate(arrays, epsilon=5.0, ledger=tmp_path / "l.db", cap=3.0)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("epsilon", [math.inf, 1.0])
+def test_inverted_test_rows_are_warned_of_and_not_kept(epsilon: float) -> None:
+    data = datasets.load("heart-disease").split(0)
+    turned = replace(
+        data,
+        scores=np.ascontiguousarray(data.scores[:, ::-1]),
+        test_scores=np.ascontiguousarray(np.asarray(data.test_probs)[:, ::-1]),
+    )
+    options: dict[str, Any] = {"clients": 50, "epsilon": epsilon, "seed": 0}
+    with pytest.warns(UserWarning, match="^test rows: the scores rank rows the wrong way") as told:
+        result = simulate(turned, **options)
+    assert len(told) == 1
+    assert "wrong way" not in str(result.privacy)
+    with pytest.warns(UserWarning, match="heart-disease: test rows: the scores rank") as told:
+        compare(turned, method="none", seeds=1, jobs=1)
+    assert len(told) == 1
+
+
+@pytest.mark.parametrize("method", ["fednewton", "evaluate", "conformal"])
+def test_what_print_shows_is_ten_lines(method: str) -> None:
+    result = simulate("imdb-binary", method=method, epsilon=1.0, unit="example")
+    lines = str(result).splitlines()
+    assert 4 <= len(lines) <= 10
+    assert lines[0].startswith(f"{method} on imdb-binary, clients 100")
+    assert any("(1, " in line and "DP for each example" in line for line in lines)
+    assert len(repr(result)) < 80
+    worth = {
+        "fednewton": "after: accuracy % 8",
+        "evaluate": "accuracy, %: ",
+        "conformal": "coverage: ",
+    }
+    assert sum(line.startswith(worth[method]) for line in lines) == 1

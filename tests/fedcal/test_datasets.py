@@ -742,33 +742,6 @@ def test_labels_that_are_names_belong_to_the_columns_of_those_names(tmp_path: Pa
     assert load(numbered).labels.tolist() == [1]
 
 
-def test_labels_that_are_names_are_the_columns_in_sorted_order(tmp_path: Path) -> None:
-    told = "labels are names, taken for the columns in sorted order: 'a', 'b', 'c'"
-    with pytest.warns(UserWarning, match=told):
-        data = from_arrays(logits=Z, labels=list("bcab"))
-    assert data.labels.tolist() == [1, 2, 0, 1]
-    np.savez(
-        tmp_path / "y.npz",
-        logits=Z,
-        labels=np.array(list("bbab")),
-        test_logits=Z[:1],
-        test_labels=np.array(["c"]),
-    )
-    with pytest.warns(UserWarning, match=told):
-        assert load(tmp_path / "y.npz").test_labels.tolist() == [2]  # type: ignore[union-attr]
-    with pytest.warns(UserWarning, match="'no', 'yes'"):
-        rows = load(write_csv(tmp_path / "x.csv", "label,score", "yes,.5", "no,.25"))
-    assert rows.labels.tolist() == [1, 0]
-
-
-def test_labels_that_are_names_by_classes_and_by_frames() -> None:
-    labels = ["b", "c", "a", "b"]
-    assert from_arrays(logits=Z, labels=labels, classes=list("cba")).labels.tolist() == [1, 0, 2, 1]
-    frame = pytest.importorskip("pandas").DataFrame(Z, columns=list("bac"))
-    assert from_arrays(logits=frame, labels=labels).labels.tolist() == [0, 2, 1, 0]
-    assert from_arrays(logits=Z, labels=["2", "1", "0", "1"]).labels.tolist() == [2, 1, 0, 1]
-
-
 def test_a_folder_of_files_names_one_of_them(tmp_path: Path) -> None:
     write_csv(tmp_path / "scores.csv", "label,score", "0,.5")
     with pytest.raises(InputError, match=r"is a folder; give .* such as 'scores\.csv'"):
@@ -785,7 +758,7 @@ BAD_CSV: dict[str, tuple[list[str], str]] = {
     "one name": (["label,score", "cat,.5"], r"labels: 1 names \('cat'\) for 2 columns"),
     "unknown name": (
         ["label,prob_a,prob_b", "a,1,0", "b,0,1", "c,0,1"],
-        "3 names .* for 2 columns",
+        "'c' is none of the classes",
     ),
     "empty label": (["label,score", "a,1", ",0"], "line 3: column 'label' holds no number: ''"),
     "semicolons": (["label;score", "0;0,5"], r"line 1: the columns are separated by semicolons"),
@@ -855,11 +828,24 @@ def test_damaged_csv(name: str, content: bytes, message: str, tmp_path: Path) ->
 # --- names and paths -----------------------------------------------------------------------
 
 
-def test_unknown_name_lists_what_is_shipped() -> None:
-    with pytest.raises(InputError, match="unknown data set 'resnet'") as caught:
-        load("resnet")
-    assert all(name in str(caught.value) for name in NAMES)
-    assert "\n" not in str(caught.value)
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("heart", "heart-disease"),
+        ("hart-disease", "heart-disease"),
+        ("mnist-shfit:fog:5", "mnist-shift"),
+        ("mnist", None),  # begins two of them
+    ],
+)
+def test_an_unknown_name_is_told_what_is_near(name: str, meant: str | None) -> None:
+    with pytest.raises(InputError, match=f"unknown data set '{name}'") as caught:
+        load(name)
+    said = str(caught.value)
+    assert (f"did you mean '{meant}'? " if meant else "") in said
+    assert ("did you mean" in said) == (meant is not None)
+    assert sum(shipped in said.partition("nearest of 9: ")[2] for shipped in NAMES) == 3
+    assert "fedcal datasets lists all" in said
+    assert "\n" not in said
 
 
 @pytest.mark.parametrize("name", ["missing.npz", "missing.csv", "missing.csv.gz", "x.parquet"])

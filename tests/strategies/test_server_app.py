@@ -141,11 +141,13 @@ def test_without_a_folder_a_short_result_is_logged_and_no_sum(
     job = Job(method, federation, NEWTON if method == "fednewton" else {})
     with caplog.at_level(logging.INFO, "flwr"):
         outcome = server.serve(Wire(shards), fields_of(job))
-    said = [r.getMessage() for r in caplog.records if r.getMessage().startswith("fedcal: ")]
+    said = caplog.messages[caplog.messages.index("Final results:") :]
     text = "\n".join(said)
     assert 4 <= len(said) < 10
+    assert "Metrics" not in text  # Flower's own results are empty
+    assert repr(outcome.artifact) in text
     assert f"{method}, clients {CLIENTS}, rounds " in text
-    assert ("epsilon 1, delta 1e-05" in text) == (epsilon == 1.0)
+    assert ("spent: epsilon 1, delta 1e-05 for each user" in text) == (epsilon == 1.0)
     assert ("no privacy" in text) == (epsilon > 1)
     numbers = {float(number) for number in re.findall(r"\d+\.?\d*(?:e[+-]\d+)?", text)}
     sums = {value for record in outcome.records for value in record["values"]}

@@ -17,6 +17,7 @@ from fedcal.conformal.sets import ALL_LABELS
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.experiments.planner.advice import MOST_EPSILON, Enough
+from fedcal.experiments.planner.choice import MOST_ALL, MOST_LOST
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.sets.law import Even, OfRows, ScoreLaw
 from fedcal.experiments.planner.sets.sums import METHOD, drawn, job
@@ -33,12 +34,6 @@ from fedcal.types import Floats
 
 RUNS, SEARCHED, EXACT = 200, 20, 2000
 """Runs of a rule, in the search for what would be enough, and without privacy."""
-
-MOST_ALL = 0.05
-"""A rule is of use if at most so many of its runs give sets of all labels, ..."""
-
-MOST_LOST = 0.5
-"""... and sets miss at least this share of the labels that they may miss."""
 
 _UNPLANNED = ("target", "source", "costs", "among", "report")
 """Settings for which a plan would have to know the share of each label, or group."""
@@ -111,6 +106,12 @@ class SetAdvice:
     def __repr__(self) -> str:
         best = "no rule is of use" if self.chosen is None else f"quantile {self.chosen.quantile}"
         return f"<advice: {best}; {len(self.estimates)} rules in `estimates`>"
+
+    def __str__(self) -> str:
+        from fedcal.experiments.planner.sets import words
+        from fedcal.experiments.planner.words import in_short
+
+        return in_short(words.recommended(self), words.command(self), words.explanation(self))
 
     @property
     def rows(self) -> float:

@@ -55,9 +55,9 @@ def show(advice: SetAdvice, out: Path | None) -> None:
     headings = (*_HEADINGS, *(_SIZES if sizes else ()), "of use")
     rows = [_cells(words.line_of(e, advice), sizes) for e in advice.estimates]
     coverage, size = advice.exact
-    exact = ["without privacy", "", "", "", "", f"{coverage:.4f}", "", ""]
-    exact += ["" if size is None else f"{size:.3f}", "1"] if sizes else []
-    print_table(to, TextTable(headings, [*rows, [*exact, ""]], left=(0, 1, len(exact))), edge=True)
+    exact = ["without privacy", f"{coverage:.4f}", "", "", ""]
+    exact += ["" if size is None else f"{size:.3f}", "100 %"] if sizes else []
+    print_table(to, TextTable(headings, [*rows, [*exact, ""]], left=(0, len(exact))), edge=True)
     reasons: dict[str, list[str]] = {}
     for name, why in advice.refused:
         reasons.setdefault(why, []).append(name)
@@ -72,25 +72,19 @@ def show(advice: SetAdvice, out: Path | None) -> None:
         to.print(f"written to {out}")
 
 
-_HEADINGS = (
-    *("quantile", "mechanism", "noise std", "slack", "slack rows", "coverage", "all labels"),
-    "fewest clients",
-)
-_SIZES = ("set size", "x exact")
+_HEADINGS = (*("quantile", "coverage", "slack, rows", "sets of all labels", "fewest clients"),)
+_SIZES = ("labels in a set", "of those without privacy")
 
 
 def _cells(line: dict[str, Any], sizes: bool) -> list[str]:
-    expected, std = line["expected"], line["noise_std"]
+    expected = line["expected"]
     cells = [
         line["quantile"],
-        line["mechanism"],
-        "" if std is None else f"{std:.3g}",
-        f"{expected['slack']:.4f}",
-        f"{expected['slack_rows']:,.1f}",
         f"{expected['coverage']:.4f}",
+        f"{expected['slack_rows']:,.1f}",
         f"{100 * expected['all_labels']:.1f} %",
         "none" if line["fewest_clients"] is None else f"{line['fewest_clients']:,}",
     ]
     if sizes:
-        cells += [f"{expected['set_size']:.3f}", f"{expected['set_size_ratio']:.3f}"]
+        cells += [f"{expected['set_size']:.3f}", f"{100 * expected['set_size_ratio']:.0f} %"]
     return [*cells, "yes" if line["useful"] else "no"]

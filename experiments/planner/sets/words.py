@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fedcal.experiments.planner.sets.advice import MOST_ALL, MOST_LOST, RuleEstimate, SetAdvice
+from fedcal.experiments.planner.choice import MOST_ALL, MOST_LOST
 from fedcal.experiments.planner.words import LOOKED_AT, command_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
+
+if TYPE_CHECKING:
+    from fedcal.experiments.planner.sets.advice import RuleEstimate, SetAdvice
 
 
 def line_of(estimate: RuleEstimate, advice: SetAdvice) -> dict[str, Any]:

@@ -68,8 +68,11 @@ def test_class_names_say_which_column_a_label_means(tmp_path: Path) -> None:
     for file in (plain, own):
         assert read_rows(str(file), ["well", "sick"]).labels.tolist() == LABELS
     assert read_rows(str(plain), ["sick", "well"]).labels.tolist() == [1 - y for y in LABELS]
-    with pytest.raises(InputError, match="of the classes well, sick, in this order, not sick, wel"):
-        read_rows(str(own), ["sick", "well"])
+    turned = read_rows(str(own), ["sick", "well"])  # its columns say whose they are
+    assert turned.labels.tolist() == [1 - y for y in LABELS]
+    np.testing.assert_array_equal(turned.scores, np.array(LOGITS)[:, ::-1])
+    with pytest.raises(InputError, match="of the classes well, sick, not sick, cured"):
+        read_rows(str(own), ["sick", "cured"])
     with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
         read_rows(str(plain), None)
 
@@ -135,6 +138,22 @@ def test_a_dry_run_shows_what_each_method_would_send(
     assert "exact sums over this site's rows would be sent" in shown
     assert "│ fedoneshot         │ temperature_scores │     257 │  2056 │ 20 (L2" in shown
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
+
+
+def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    labels = np.arange(60) % 2
+    inverted = np.stack([labels, 1 - labels], axis=1) + np.arange(120).reshape(60, 2) / 100
+    np.savez(
+        "rows.npz", logits=inverted, labels=labels, test_logits=inverted, test_labels=0 * labels
+    )
+    assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
+    told, first, second, _ = capsys.readouterr().out.split("\n", 3)
+    assert told.startswith("rows.npz: 60 rows")
+    assert first.startswith("warning: the scores rank rows the wrong way round: rows of sick have")
+    assert second.startswith("warning: test rows: all 60 rows have the same label, well")
 
 
 # --- a SuperNode that has ended -----------------------------------------------------------------

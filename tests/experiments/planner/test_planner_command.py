@@ -73,7 +73,11 @@ def test_over_grpc_people_see_how_long_each_method_takes(
 ) -> None:
     assert _run(["plan", *FACTS, "--engine", "grpc"]) == 0
     shown = capsys.readouterr().out
-    assert "wall time" in shown
+    (headings,) = [line for line in shown.splitlines() if " wall time " in line]
+    assert headings.count("┃") - 1 == 8
+    assert {"ECE after, %", "error left", "runs made worse"} <= {
+        heading.strip() for heading in headings.split("┃")
+    }
     assert "s over gRPC" in shown
     assert "--engine grpc" in shown
     assert _run(["plan", *FACTS, "--engine", "ray"]) == 0

@@ -38,7 +38,7 @@ def test_the_list_as_json(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("maddock-tabel2",), "did you mean 'maddock-table2'? allowed: maddock-table2, "),
+        (("maddock-tabel2",), "did you mean 'maddock-table2'? nearest of 38: maddock-table2, "),
         (("maddock-table2", "--data", "no.npz"), "no.npz"),
         (("maddock-table2", "--data", "a.npz,"), "is empty"),
         (("maddock-table2", "--seeds", "0"), "seeds must be"),
@@ -46,7 +46,7 @@ def test_the_list_as_json(capsys: Captured) -> None:
         (("maddock-table2", "--jobs", "0"), "jobs must be"),
         (("maddock-table2", "--resume"), "--out"),
         (("maddock-table2", "--list"), "--list"),
-        (("--check",), "needs a NAME; allowed: maddock-table2, "),
+        (("--check",), "needs a NAME; fedcal reproduce --list"),
     ],
 )
 def test_what_is_not_allowed_is_one_line(

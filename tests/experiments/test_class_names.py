@@ -1,0 +1,116 @@
+"""Names of classes go all the way: options, terminal, result, files, `apply`."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcal import compare, simulate
+from fedcal.calibrators import load
+from fedcal.experiments.cli import main
+
+NAMES = ("cat", "dog", "bird")
+ROWS = 300
+
+
+def rows(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, 3, ROWS)
+    z = 2.0 * rng.normal(size=(ROWS, 3))
+    z[np.arange(ROWS), y] += 4.0
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True), y
+
+
+def write(path: Path, order: tuple[str, ...] = NAMES, *, named: bool = True) -> Path:
+    p, y = rows()
+    with path.open("w", newline="") as file:
+        lines = csv.writer(file)
+        heads = order if named else range(len(order))
+        lines.writerow(["label", *(f"prob_{name}" for name in heads)])
+        for label, row in zip(y, p, strict=True):
+            lines.writerow([NAMES[label], *(row[NAMES.index(name)] for name in order)])
+    return path
+
+
+def read(path: Path) -> tuple[list[str], np.ndarray]:
+    with path.open(newline="") as file:
+        head, *lines = csv.reader(file)
+    return head, np.array([line[1:] for line in lines], np.float64)
+
+
+def command(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as left:
+        main([str(argument) for argument in arguments])
+    assert isinstance(left.value.code, int)
+    return left.value.code
+
+
+def test_names_are_kept_from_the_columns_to_what_is_applied(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run = write(tmp_path / "named.csv"), tmp_path / "run"
+    assert command("simulate", "--data", data, "--clients", "5", "--out", run) == 0
+    assert "classes: cat, dog, bird\n" in capsys.readouterr().out
+    assert json.loads((run / "result.json").read_text())["class_names"] == [*NAMES]
+    assert ">cat:" in (run / "report.html").read_text()
+    calibrator = load(run / "calibrator.npz")
+    assert calibrator.class_names == NAMES
+
+    other, out = write(tmp_path / "other.csv", ("bird", "cat", "dog")), tmp_path / "out.csv"
+    apply = ("apply", "--calibrator", run / "calibrator.npz", "--data", other, "--out")
+    assert command(*apply, out) == 0
+    head, applied = read(out)
+    assert head == ["label", "prob_bird", "prob_cat", "prob_dog"]
+    expected = calibrator.predict_proba(rows()[0])[:, [2, 0, 1]]
+    np.testing.assert_array_equal(applied, expected)
+    assert {line.partition(",")[0] for line in out.read_text().splitlines()[1:]} == {*NAMES}
+    assert command(*apply, tmp_path / "out.npz") == 0
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert arrays["class_names"].tolist() == ["bird", "cat", "dog"]
+        y = rows()[1]
+        assert (arrays["labels"] == np.array([1, 2, 0])[y]).all()
+
+
+def test_columns_of_other_classes_are_not_calibrated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data, run = write(tmp_path / "named.csv"), tmp_path / "run"
+    assert command("simulate", "--data", data, "--clients", "5", "--out", run, "--quiet") == 0
+    other = tmp_path / "other.csv"
+    other.write_text("prob_cat,prob_cow,prob_bird\n.2,.3,.5\n.1,.1,.8\n.7,.1,.2\n")
+    apply = ("apply", "--calibrator", run / "calibrator.npz", "--data", other, "--out")
+    assert command(*apply, tmp_path / "out.csv") == 2
+    assert "of the classes cat, cow, bird, not cat, dog, bird" in capsys.readouterr().err
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_names_and_the_positive_class_are_options_of_every_run(tmp_path: Path) -> None:
+    p, y = rows()
+    unnamed = write(tmp_path / "x.csv", named=False)
+    said = simulate(unnamed, class_names="cat,dog,bird", clients=5)
+    assert said.class_names == NAMES
+    plain = simulate({"probs": p, "labels": y}, clients=5)
+    assert plain.class_names is None
+    assert plain.before["accuracy"] == pytest.approx(said.before["accuracy"], abs=0.02)
+    table = compare(unnamed, class_names="cat,dog,bird", clients=5, seeds=1, method="fedtemp",
+                    epsilon="inf", jobs=1)  # fmt: skip
+    assert all(row["before"]["accuracy"] > 0.8 for row in table.rows if "before" in row)
+
+    two = y < 2
+    score, labels = p[two, 0] / p[two, :2].sum(axis=1), y[two]
+    asked = {"probs": score, "labels": np.array(["bad", "good"])[labels]}
+    bad = simulate(asked, positive="bad", class_names="good,bad", method="evaluate", clients=5)
+    assert bad.metrics["roc_auc"]["value"] > 0.95
+    with pytest.warns(UserWarning, match="the wrong way round: rows of good have lower"):
+        simulate(asked, positive="good", class_names="bad,good", method="evaluate", clients=5)
+    turned = simulate(asked, positive="good", class_names="good,bad", method="evaluate", clients=5)
+    # recall of the one is specificity of the other, and both are right
+    assert turned.metrics["roc_auc"]["value"] > 0.95
+    one, other = bad.metrics, turned.metrics
+    assert one["recall"]["value"] == pytest.approx(other["specificity"]["value"])
+    assert turned.class_names == ("bad", "good")

@@ -1,0 +1,66 @@
+"""What editors and type checkers know of the Python functions is what these take."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+import fedcal
+from fedcal.experiments.comparison.grid import AXES, Grid
+from fedcal.experiments.config import Config
+from fedcal.experiments.planner.plan import plan
+from fedcal.experiments.signatures import CompareOptions, SimulateOptions
+
+
+def test_the_types_are_those_of_the_fields() -> None:
+    hints = get_type_hints(Config)
+    assert get_type_hints(SimulateOptions) == {k: v for k, v in hints.items() if k != "data"}
+
+
+def test_a_comparison_s_axes_take_several() -> None:
+    hints, found = get_type_hints(Config), get_type_hints(CompareOptions)
+    assert {*found} == {*Grid().__dict__} - {"data"}
+    for name, hint in found.items():
+        kind = next(t for t in (*get_args(hints.get(name)), hints.get(name)) if t is not NoneType)
+        several = {kind, str, Sequence[kind]}  # type: ignore[valid-type]
+        if name in AXES:
+            assert {*get_args(hint)} == several, name
+        elif name != "seeds":
+            assert hint == hints[name], name
+
+
+@pytest.mark.parametrize("name", ["simulate", "compare", "evaluate", "plan"])
+def test_a_notebook_sees_every_option(name: str) -> None:
+    seen = inspect.signature(getattr(fedcal, name)).parameters
+    assert not any(p.kind is p.VAR_KEYWORD for p in seen.values())
+    assert {"epsilon", "unit", "trust", "seed", "clients"} <= {*seen}
+    if name == "simulate":
+        assert all(seen[k].default == v for k, v in vars(Config()).items() if k != "data")
+
+
+def test_a_plan_takes_what_a_run_takes() -> None:
+    of_run, found = get_type_hints(Config), get_type_hints(plan)
+    assert all(found[name] == of_run[name] for name in {*found} & {*of_run} - {"data", "seed"})
+
+
+@pytest.mark.slow
+def test_a_type_checker_finds_a_misspelt_option(tmp_path: Path) -> None:
+    api: Any = pytest.importorskip("mypy.api")
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from fedcal import compare, evaluate, simulate\n"
+        "simulate('imdb-binary', method='fednewton', epsilon=1.0, unit='example', set={'a': 1})\n"
+        "compare('imdb-binary', method=['acct', 'nllt'], epsilon='inf,1', seeds=2)\n"
+        "evaluate('imdb-binary', by='group', epsilon=1, out='run', overwrite=True)\n"
+        "simulate('imdb-binary', epsilom=1.0)\n"
+        "compare('imdb-binary', seed=[1])\n"
+        "evaluate('imdb-binary', method='fedtemp')\n"
+    )
+    out, _, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(mine)])
+    lines = [line.split(":")[1] for line in out.splitlines() if ": error:" in line]
+    assert lines == ["5", "6", "7"], out

@@ -1,0 +1,122 @@
+"""Names of classes: matched, brought in order, and where they are guessed, checked."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal.datasets import from_arrays, load
+from fedcal.errors import InputError
+
+Z = np.array([[2.0, 1.0, -1.0], [0.0, 3.0, 0.5], [1.0, -2.0, 4.0], [0.5, 0.5, -0.5]])
+
+
+def write_csv(path: Path, *lines: str) -> Path:
+    path.write_text("\n".join(lines) + "\n", "utf-8")
+    return path
+
+
+def test_labels_that_are_names_are_the_columns_in_sorted_order(tmp_path: Path) -> None:
+    told = "labels are names, taken for the columns in sorted order ('a', 'b', 'c'): right in"
+    with pytest.warns(UserWarning, match=re.escape(told)):
+        data = from_arrays(logits=Z, labels=list("bcab"))
+    assert data.labels.tolist() == [1, 2, 0, 1]
+    np.savez(
+        tmp_path / "y.npz",
+        logits=Z,
+        labels=np.array(list("bbab")),
+        test_logits=Z[:1],
+        test_labels=np.array(["c"]),
+    )
+    with pytest.warns(UserWarning, match=re.escape(told)):
+        assert load(tmp_path / "y.npz").test_labels.tolist() == [2]  # type: ignore[union-attr]
+    with pytest.warns(UserWarning, match="'no', 'yes'"):
+        rows = load(write_csv(tmp_path / "x.csv", "label,score", "yes,.5", "no,.25"))
+    assert rows.labels.tolist() == [1, 0]
+    assert rows.class_names == ("no", "yes")
+
+
+def test_an_order_of_names_that_the_rows_contradict_is_asked_for() -> None:
+    """Cats, dogs and birds in the columns, sorted wrongly: 3 % instead of 94 %, refused."""
+    rng = np.random.default_rng(0)
+    names = np.array(["cat", "dog", "bird"])
+    y = rng.integers(0, 3, 400)
+    probs = rng.dirichlet(np.ones(3), 400) * 0.4 + 0.6 * np.eye(3)[y]
+    with pytest.raises(InputError, match=r"right in 0\.0 %.*cat,dog,bird fits these"):
+        from_arrays(probs=probs, labels=names[y])
+    said = from_arrays(probs=probs, labels=names[y], classes=names.tolist())
+    assert (said.labels == y).all()
+    assert said.class_names == tuple(names)
+    # in the right order a warning says how right, beside guessing
+    order = np.argsort(names)
+    with pytest.warns(UserWarning, match=r"right in 100\.0 % of 400 rows; always saying 'b"):
+        assert from_arrays(probs=probs[:, order], labels=names[y]).class_names == (*sorted(names),)
+    # a score of the class that sorts first
+    score, two = probs[:, 0] / probs[:, :2].sum(axis=1), np.where(y == 0, "bad", "good")
+    kept = y < 2
+    with pytest.raises(InputError, match="good,bad fits these"):
+        from_arrays(probs=score[kept], labels=two[kept])
+    right = from_arrays(probs=score[kept], labels=two[kept], positive="bad")
+    assert right.class_names == ("good", "bad")
+    np.testing.assert_array_equal(right.scores[:, 1], score[kept])
+    assert (right.labels == (y[kept] == 0)).all()
+
+
+def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
+    lines = ("label,prob_cat,prob_dog,prob_bird", "dog,.1,.7,.2", "bird,.2,.2,.6")
+    path = write_csv(tmp_path / "x.csv", *lines)
+    asked = load(path, classes=["bird", "cat", "dog"])
+    assert asked.class_names == ("bird", "cat", "dog")
+    assert asked.labels.tolist() == [2, 0]
+    np.testing.assert_array_equal(asked.scores, [[0.2, 0.1, 0.7], [0.6, 0.2, 0.2]])
+    with pytest.raises(InputError, match="are of the classes cat, dog, bird, not a, b, c"):
+        load(path, classes=list("abc"))
+    wrong = write_csv(tmp_path / "y.csv", *lines[:-1], "Bird,.2,.2,.6")
+    with pytest.raises(InputError, match=r"'Bird' is none of .*; did you mean 'bird'"):
+        load(wrong)
+    with pytest.raises(InputError, match="only one of two classes is positive"):
+        load(path, positive="cat")
+
+
+@pytest.mark.parametrize("key", ["probs", "other_probs"])
+def test_the_positive_class_becomes_column_1(key: str, tmp_path: Path) -> None:
+    p, y = np.array([0.1, 0.8, 0.7]), [0, 1, 0]
+    given: dict[str, Any] = {"probs": p, key: p}
+    plain = from_arrays(**given, labels=y, test_probs=p, test_labels=y)
+    turned = from_arrays(**given, labels=y, test_probs=p, test_labels=y, positive="0")
+    assert turned.class_names == ("1", "0")
+    assert turned.labels.tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(turned.scores, plain.scores[:, ::-1])
+    assert turned.test_scores is not None
+    np.testing.assert_array_equal(turned.test_scores, plain.scores[:, ::-1])
+    assert turned.test_labels.tolist() == [1, 0, 1]  # type: ignore[union-attr]
+    if turned.other_scores is not None:
+        np.testing.assert_array_equal(turned.other_scores, plain.scores[:, ::-1])
+    np.savez(tmp_path / "x.npz", probs=p, labels=["no", "yes", "no"], class_names=["no", "yes"])
+    assert load(tmp_path / "x.npz", positive="no").class_names == ("yes", "no")
+    with pytest.raises(InputError, match="unknown positive class 'maybe'; allowed: no, yes"):
+        load(tmp_path / "x.npz", positive="maybe")
+
+
+def test_a_single_column_of_probabilities_is_of_class_1() -> None:
+    p = np.array([0.25, 0.5, 1.0])
+    for given in (p, p[:, None], p.tolist()):
+        np.testing.assert_array_equal(
+            from_arrays(probs=given, labels=[0, 1, 1]).scores, np.stack([1 - p, p], axis=1)
+        )
+    with pytest.raises(InputError, match=r"1\.5 at row 1; the probability of class 1"):
+        from_arrays(probs=[0.5, 1.5, 0.1], labels=[0, 1, 1])
+    with pytest.raises(InputError, match="may be one row or two"):
+        from_arrays(probs=[0.25, 0.75], labels=[0, 1])
+
+
+def test_labels_that_are_names_by_classes_and_by_frames() -> None:
+    labels = ["b", "c", "a", "b"]
+    assert from_arrays(logits=Z, labels=labels, classes=list("cba")).labels.tolist() == [1, 0, 2, 1]
+    frame = pytest.importorskip("pandas").DataFrame(Z, columns=list("bac"))
+    assert from_arrays(logits=frame, labels=labels).labels.tolist() == [0, 2, 1, 0]
+    assert from_arrays(logits=Z, labels=["2", "1", "0", "1"]).labels.tolist() == [2, 1, 0, 1]
