@@ -20,7 +20,7 @@ from fedcal.npz import read_npz
 from fedcal.numerics import softmax
 
 RESULTS, METRICS = "results", "metrics.json"
-SHOWN = {"accuracy": "accuracy", "ece": "ECE", "nll": "NLL", "brier": "Brier"}
+SHOWN = {"accuracy": "accuracy", "ece": "top-label ECE", "nll": "NLL", "brier": "Brier"}
 """Key of a metric -> its name in the log."""
 
 MOST_BYTES = 1 << 20
@@ -52,9 +52,11 @@ class Judged:
     def words(self) -> str:
         """Metrics before -> after of a calibrator, and those of a model."""
         before, after = self.judged.get("before", {}), self.judged.get("after", {})
+        positive = self.judged.get("score") == "positive"
+        of_two = {"classwise_ece": "ECE of class 1"} if positive else {}
         shown = [
             f"{name} " + " -> ".join(f"{of[key]:.4f}" for of in (before, after) if key in of)
-            for key, name in SHOWN.items()
+            for key, name in (SHOWN | of_two).items()
             if key in after
         ]
         kind = "own test rows" if self.rows == "test" else "the rows it answered with"

@@ -103,7 +103,7 @@ EXAMPLES = {
     ),
     "reproduce": (
         "fedcal reproduce --list",
-        "fedcal reproduce table-accuracy --seeds 1 --out again",
+        "fedcal reproduce maddock-table2 --seeds 1 --out again",
     ),
     "report": ("fedcal report run",),
     "export": ("fedcal export --calibrator run/calibrator.npz --out calibrator.onnx",),

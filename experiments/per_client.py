@@ -13,12 +13,20 @@ NO_RELEASE = "Exact numbers of a simulation, for the researcher's eyes: no priva
 _SERIES = {"metrics": "model", "metrics_after": "after", "metrics_other": "other model"}
 _CHARTS = {
     "accuracy": ("Accuracy of each client, exact", {}),
-    "gap": ("Mean score less outcome of each client, exact", {"perfect": 0.0}),
+    "gap": ("Calibration in the large of each client, exact", {"perfect": 0.0}),
 }
 
 
-def client_parts(clients: Mapping[str, Any]) -> list[Part]:
-    """Accuracy and calibration in the large of each client's rows, by what they are called."""
+def client_parts(clients: Mapping[str, Any], score: str) -> list[Part]:
+    """Accuracy and calibration in the large of each client's rows, by what they are called.
+
+    Parameters
+    ----------
+    clients
+        as `result.json` has them
+    score
+        what the gap is of: "positive" (the positive class) or "confidence" (the top label)
+    """
     if not clients:
         return []
     first, *_ = keys = [key for key in next(iter(clients.values())) if key != "rows"]
@@ -27,8 +35,8 @@ def client_parts(clients: Mapping[str, Any]) -> list[Part]:
     note = NO_RELEASE
     if len(kept) < len(clients):
         note = (
-            f"The {len(kept)} of {len(clients)} clients whose mean score is farthest from the "
-            f"outcome. {note}"
+            f"The {len(kept)} of {len(clients)} clients whose mean score is farthest from what "
+            f"came true. {note}"
         )
 
     def line(name: str, key: str, metric: str) -> tuple[str, float, float, float]:
@@ -38,7 +46,7 @@ def client_parts(clients: Mapping[str, Any]) -> list[Part]:
     return [
         Intervals(
             title,
-            heading(metric),
+            heading(metric, score),
             {_SERIES.get(key, key): tuple(line(n, key, metric) for n in kept) for key in keys},
             references,
             note,

@@ -13,13 +13,18 @@ from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.config import Config
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import of_plan
-from fedcal.experiments.statement.sentences import with_real_sites
+from fedcal.experiments.statement.sentences import sets_noise, with_real_sites
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
 
 UNUSED_ROWS = (
     "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
+)
+UNTOLD_ROWS = (
+    "rows_per_client was taken as rows / clients of the simulated data. It sets no noise here, so "
+    "that nothing else tells it, and it is left out of the results: no epsilon covers the exact "
+    "number of fit rows. A deployment must choose it without looking."
 )
 PUBLIC_ROWS = (
     "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
@@ -34,7 +39,9 @@ def recorded(
     config: Config, job: Job, outcome: Outcome, tested: bool
 ) -> tuple[Config, dict[str, Any]]:
     """The resolved config of a federated run, and its privacy record."""
-    plan = job.plan
+    plan, name = job.plan, "rows_per_client"
+    looked = plan.private and name in job.settings and name not in config.set
+    untold = looked and plan.row_rate == 1 and not sets_noise(plan)
     known = replace(
         config,
         clients=plan.clients,
@@ -43,9 +50,9 @@ def recorded(
         secure_aggregation=job.secure_aggregation,
         noise_source=job.federation.noise_source,
         ledger=str(path_of(config.ledger).resolve()) if config.ledger else None,
-        set=job.settings,
+        set={k: v for k, v in job.settings.items() if not (untold and k == name)},
     )
-    rows: Any = job.settings.get("rows_per_client")  # checked by the strategy
+    rows: Any = None if untold else job.settings.get(name)  # checked by the strategy
     noun = outcome.artifact.noun
     real = config.control is not None
     simulated = None if real else rows  # a simulation's number may tell of its rows
@@ -59,7 +66,9 @@ def recorded(
         real=real,
     )
     needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
-    if "rows_per_client" in config.set and not needed:
+    if untold:
+        privacy["statement"].append(UNTOLD_ROWS)
+    elif name in config.set and not needed:
         privacy["statement"].append(UNUSED_ROWS.format(rows))
     elif rows is not None and plan.private and real:
         privacy["statement"].append(PUBLIC_ROWS.format(rows))

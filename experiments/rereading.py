@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from fedcal import pages
 from fedcal.atomic import path_of
 from fedcal.calibrators import Calibrator
+from fedcal.classes import called
 from fedcal.datasets import is_shipped
 from fedcal.errors import InputError
 from fedcal.evaluation.calibrate import How, calibrator_from
@@ -17,7 +18,7 @@ from fedcal.evaluation.clusters import ESTIMANDS
 from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_edges
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, parts, shown
+from fedcal.evaluation.page import heading, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -69,13 +70,16 @@ class Reading:
             told["not_compared"] = list(self.unknown)
         if self.by_site:
             told["changes_by_site"] = {s: _plain(tests) for s, tests in self.by_site.items()}
+        names = self.release.class_names
+        told["class_names"] = None if names is None else list(names)
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
         """Tables and figures."""
         release = self.release
-        shown_parts = parts(self.found, release.histograms, release.confusion)
-        first = [_chosen(self.chosen)] if self.chosen else []
+        names = release.class_names
+        shown_parts = parts(self.found, release.histograms, release.confusion, names)
+        first = [_chosen(self.chosen, names)] if self.chosen else []
         first += [_changes(self.changes, self.not_compared)] if self.changes else []
         first += [_by_site(self.by_site, self.changed)] if self.by_site else []
         return first + shown_parts
@@ -299,12 +303,9 @@ def _changes(changes: Mapping[str, Change], missing: str) -> Table:
     )
 
 
-def _chosen(threshold: Threshold) -> Table:
+def _chosen(threshold: Threshold, names: Sequence[str] | None) -> Table:
     """The threshold that was chosen, and what it is expected to give."""
-    rows = [
-        (heading(name), shown(name, e.value), f"{shown(name, e.low)} to {shown(name, e.high)}")
-        for name, e in threshold.estimates.items()
-    ]
+    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in threshold.estimates.items()]
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
         "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",
@@ -313,7 +314,7 @@ def _chosen(threshold: Threshold) -> Table:
         "negative",
     }[threshold.goal]
     return Table(
-        f"Threshold {threshold.value:.6g}",
+        f"Threshold {threshold.value:.6g} of the probability of {called(names, 1)}",
         ("metric", "value", "95 % interval"),
         tuple(rows),
         f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "

@@ -224,7 +224,7 @@ class SimulationResult:
         shown = self.artifact.page()
         if self.test is not None:
             shown += self.artifact.judged_page(self.test)
-        shown += client_parts(self.judged.get("clients", {}))
+        shown += client_parts(self.judged.get("clients", {}), self.judged.get("score", ""))
         if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
             return shown
         plain = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from threading import Event, Thread
 from typing import Any
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from fedcal.classes import called
 from fedcal.errors import FedcalError, Interrupted
 from fedcal.printable import printable
 
@@ -33,6 +34,15 @@ class Stopped(FedcalError):
     """Ctrl-C, where something was kept; the exit code is the shells' own."""
 
     exit_code = 130
+
+
+def headings(score: str = "", names: Sequence[str] | None = None) -> dict[str, str]:
+    """`SHOWN`; of two classes (score "positive") it says which ECE is of what.
+
+    The classwise ECE of two classes is that of class 1, but for rows on the edge of a bin.
+    """
+    of_two = {"ece": "top-label ECE %", "classwise_ece": f"ECE of {called(names, 1)} %"}
+    return SHOWN | of_two if score == "positive" else SHOWN
 
 
 def shown(metric: str, value: float) -> str:

@@ -1,8 +1,21 @@
-"""`python -m fedcal`: the command line."""
+"""`python -m fedcal`, and the command `fedcal`."""
 
 from __future__ import annotations
 
-from fedcal.experiments.cli import main
+import warnings
+
+
+def main() -> None:
+    """Run the command line.
+
+    typer imports names of click that click 8.5 deprecates: not the user's to mend, and under
+    `python -W error` the end of every command.
+    """
+    warnings.filterwarnings("ignore", r"'click\..*' is deprecated", DeprecationWarning)
+    from fedcal.experiments.cli import main as run
+
+    run()
+
 
 if __name__ == "__main__":
     main()

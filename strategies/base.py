@@ -21,8 +21,15 @@ class CalibrationStrategy(Method, FlowerTransport):
     family: ClassVar[Family] = "calibrate"
 
     def __init__(
-        self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"
+        self,
+        plan: Plan,
+        *,
+        ledger: Ledger | None = None,
+        secure_aggregation: str = "masks",
+        **unknown: object,
     ) -> None:
+        for key in unknown:  # passed on by every class between; the error names the caller's
+            raise TypeError(f"{type(self).__name__}() got an unexpected keyword argument {key!r}")
         Method.__init__(self, plan, ledger=ledger, secure_aggregation=secure_aggregation)
         FlowerTransport.__init__(self)
 

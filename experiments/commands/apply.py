@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from fedcal import calibrators, datasets
 from fedcal.artifact import form_of
 from fedcal.atomic import whole_file
+from fedcal.buckets import check_score
 from fedcal.calibrators import Calibrator
 from fedcal.checks import unused
 from fedcal.classes import class_names
@@ -27,7 +28,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.commands.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.files import to_json
 from fedcal.experiments.folders import claim_file
-from fedcal.experiments.terminal import SHOWN, console, shown
+from fedcal.experiments.terminal import SHOWN, console, headings, shown
 from fedcal.metrics import summary
 from fedcal.training.model import TrainedModel, load_model
 from fedcal.types import Floats, Integers
@@ -213,11 +214,12 @@ def _apply_calibrator(fitted: Calibrator, rows: Rows, out: Path) -> Told:
         both = {"before": rows.probs, "after": probs}
         part = rows.judged
         metrics = {name: summary(p[part], labels[part]) for name, p in both.items()}
+    heads = headings(check_score("", probs.shape[1]), fitted.class_names)
     shown_probs = probs[:, rows.place]
     names = [f"prob_{name}" for name in rows.called]
     _write(out, {"probs": shown_probs}, rows.columns, names, shown_probs.tolist())
     lines = [
-        f"{name}: " + ", ".join(f"{SHOWN[k]} {shown(k, values[k])}" for k in SHOWN)
+        f"{name}: " + ", ".join(f"{head} {shown(k, values[k])}" for k, head in heads.items())
         for name, values in metrics.items()
     ]
     return f"calibrated by {fitted.kind}", metrics, lines

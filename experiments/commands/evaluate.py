@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal import pages
+from fedcal.classes import listed
 from fedcal.errors import InputError
 from fedcal.evaluation.thresholds import Goal
 from fedcal.experiments.commands.parameters import (
@@ -25,6 +26,7 @@ from fedcal.experiments.evaluated import METHOD, about_intervals, evaluates, set
 from fedcal.experiments.files import to_json
 from fedcal.experiments.folders import READING as FOLDER
 from fedcal.experiments.folders import claim, claim_file
+from fedcal.experiments.headline import headline
 from fedcal.experiments.rereading import Reading, reread
 from fedcal.experiments.show.tables import of_part, print_table
 from fedcal.experiments.terminal import console
@@ -155,6 +157,8 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
         return
     to = console()
     to.print(f"{release} read again: no run, and no further charge")
+    if found.release.class_names is not None:
+        to.print(listed(found.release.class_names))
     for part in found.page():
         if isinstance(part, pages.Table):
             print_table(to, of_part(part), edge=True)
@@ -166,3 +170,4 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     if out is not None:
         what = "" if found.calibrator is None else "calibrator "
         to.print(f"{what}written to {out}")
+    to.print(headline(found.to_json()))

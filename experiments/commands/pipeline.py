@@ -10,7 +10,7 @@ import typer
 from fedcal.experiments.commands.parameters import FILES, Json, Overwrite, Quiet, other
 from fedcal.experiments.files import to_json
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
-from fedcal.experiments.terminal import SHOWN, console, progress, shown
+from fedcal.experiments.terminal import SHOWN, console, headings, progress, shown
 
 
 def pipeline_command(
@@ -27,7 +27,7 @@ def pipeline_command(
 ) -> None:
     """Run and show it."""
     from fedcal.experiments.pipeline.config import load_pipeline
-    from fedcal.experiments.pipeline.report import budget_tables, tested
+    from fedcal.experiments.pipeline.report import budget_tables, results_of, tested
     from fedcal.experiments.pipeline.run import run
     from fedcal.experiments.pipeline.settle import settle
 
@@ -50,7 +50,8 @@ def pipeline_command(
         print_table(to, of_part(table), edge=True)
     if looks := tested(record):
         rows = [(name, *(shown(key, one[key]) for key in SHOWN)) for name, one in looks.items()]
-        print_table(to, TextTable(("test rows", *SHOWN.values()), rows), edge=True)
+        named = headings(results_of(record, "recalibrate").get("score", ""))
+        print_table(to, TextTable(("test rows", *named.values()), rows), edge=True)
     for sentence in record["statement"]:
         to.print(sentence)
     to.print(f"written to {folder}: {folder / 'report.html'}")

@@ -21,12 +21,13 @@ from fedcal.experiments.commands.parameters import (
 from fedcal.experiments.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.evaluated import about_intervals
 from fedcal.experiments.files import OWN_PAGES, to_json
+from fedcal.experiments.headline import headline
 from fedcal.experiments.options import RUNNING
 from fedcal.experiments.result import SimulationResult
 from fedcal.experiments.show.result import before_and_after, protection, sent, title
 from fedcal.experiments.show.tables import TextTable, of_part, print_table
 from fedcal.experiments.simulation import simulate
-from fedcal.experiments.terminal import SHOWN, console, progress
+from fedcal.experiments.terminal import console, headings, progress
 
 _STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and the sites"}
 _WAITING = ": waiting for the sites"
@@ -93,10 +94,12 @@ def show(result: SimulationResult, out: Path | None) -> None:
     to.print(sent(result))
     if out is not None:
         to.print(f"written to {out}")
+    to.print(headline(result.to_json()))
 
 
 def _tables(result: SimulationResult) -> list[TextTable]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
     if result.artifact.form not in OWN_PAGES or result.test is None:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
-    return [TextTable(("test rows", *SHOWN.values()), before_and_after(result))]
+    named = headings(result.judged.get("score", ""), result.class_names)
+    return [TextTable(("test rows", *named.values()), before_and_after(result))]

@@ -74,7 +74,7 @@ def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
         title=heading,
         plot=plot,
         said=f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {said}.",
-        note=f"ECE {100 * data.ece:.2f} %",
+        note=f"top-label ECE {100 * data.ece:.2f} %",
     )
 
 

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from fedcal.evaluation.page import heading
 from fedcal.experiments.files import PAGE as CARD
+from fedcal.experiments.headline import headline, measured
 from fedcal.experiments.pipeline.record import FILE
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.page import read_json, reading, write_page
@@ -16,7 +18,7 @@ from fedcal.pages import Part, Table
 
 PAGE = "report.html"
 
-_TESTED = {"accuracy": "accuracy", "ece": "ECE"}
+_TESTED = {"accuracy": "accuracy", "ece": "top-label ECE"}
 
 
 def write_pipeline_report(folder: Path) -> Path:
@@ -47,13 +49,10 @@ def write_pipeline_report(folder: Path) -> Path:
 
 
 def _verdict(record: Mapping[str, Any]) -> str:
-    done = [one["name"] for one in record["stages"] if one["done"]]
-    if record["epsilon"] is None:
-        return f"{', '.join(done)}: no differential privacy."
-    return (
-        f"{', '.join(done)}: (ε, δ) = ({record['epsilon']:.4g}, {record['delta']:g}) for each "
-        f"{record['unit']}, all together."
-    )
+    trained = results_of(record, "train")
+    said = [headline({"after": trained["test"]})] if trained else []
+    others = (results_of(record, kind) for kind in ("recalibrate", "evaluate", "sets"))
+    return " ".join([*said, *(headline(one) for one in others if one)])
 
 
 def results_of(record: Mapping[str, Any], kind: str) -> dict[str, Any]:
@@ -156,11 +155,11 @@ def _released(record: Mapping[str, Any]) -> list[Part]:
         if not metrics:
             continue
         rows = tuple(
-            (name.replace("_", " "), f"{m['value']:.4f}", f"{m['low']:.4f} to {m['high']:.4f}")
+            (heading(name).removesuffix(", %"), text)
             for name, m in metrics.items()
-            if m["value"] is not None
+            if (text := measured(name, m))
         )
         title = f"Released by {one['name']}"
         note = "Private releases, with 95 % intervals."
-        found.append(Table(title, ("metric", "value", "95 % interval"), rows, note))
+        found.append(Table(title, ("metric", "value (interval)"), rows, note))
     return found

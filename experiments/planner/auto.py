@@ -21,8 +21,8 @@ CHOSEN = (
     "clients: {}."
 )
 NOMINAL = (
-    "The planner's rows_per_client = {:g} is rows / clients of the simulated data, since it was "
-    "not given; a deployment must name it without looking (--set rows_per_client=M)."
+    "The planner's rows_per_client was rows / clients of the simulated data, since it was not "
+    "given; a deployment must name it without looking (--set rows_per_client=M)."
 )
 LEFT_ALONE = (
     "The planner expected no method to beat leaving the model alone, so nothing was asked of "
@@ -65,7 +65,7 @@ def resolved(
     else:
         worlds = made_up(facts.federation.classes)
         advice = advise(facts, worlds, engine=config.engine, progress=progress)
-    said = [] if nominal is not None else [NOMINAL.format(rows)]
+    said = [] if nominal is not None else [NOMINAL]
     if advice.chosen is None:
         warnings.warn(not_enough(advice), stacklevel=4)
         none = replace(
@@ -83,11 +83,14 @@ def resolved(
         )
         return none, [LEFT_ALONE, *said]
     options = advice.options or {}
+    chosen = dict(options.get("set", {}))
+    if nominal is None:
+        chosen.pop("rows_per_client", None)  # the run takes the same number, and knows whose it is
     known = replace(
         config,
         method=options["method"],
         rounds=options["rounds"],
-        set=options.get("set", {}),
+        set=chosen,
     )
     return known, [CHOSEN.format(advice.chosen.candidate.text), *said]
 

@@ -10,6 +10,7 @@ from fedcal import pages
 from fedcal.experiments.figures.diagrams import diagram
 from fedcal.experiments.figures.drawing import Sheet
 from fedcal.experiments.figures.inline import fixed
+from fedcal.experiments.headline import headline
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.comparison import cells_table, finished
@@ -34,13 +35,15 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
         {"title": "", "table": words.metric_table(result)},
         {"title": "", "figure": drawn},
     ]
-    return _card(_title(result), parts, *([few] if few else []), _guarantee(result))
+    return _card(
+        _title(result), parts, headline(result), *([few] if few else []), _guarantee(result)
+    )
 
 
 def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Part]) -> str:
     """One run that yields something else than a calibrator: its parts, and the guarantee."""
     shown = sections(parts, _unique(result["config"], parts), fixed)
-    return _card(_title(result), shown, _guarantee(result))
+    return _card(_title(result), shown, headline(result), _guarantee(result))
 
 
 def comparison_card(comparison: Mapping[str, Any]) -> str:

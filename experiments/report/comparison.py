@@ -16,6 +16,7 @@ from fedcal.experiments.figures.curves import (
     trust_sheet,
 )
 from fedcal.experiments.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.headline import HIGHER_IS_BETTER
 from fedcal.experiments.report import words
 from fedcal.experiments.report.page import figure, read_json, reading, write_page
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
@@ -159,7 +160,7 @@ def _rows(cells: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, ...]]:
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
     for metric in COLUMNS:
         means = [shown(metric, c["after"][metric]["mean"]) for c in whole if not c["baseline"]]
-        pick = max if metric in words.HIGHER_IS_BETTER else min
+        pick = max if metric in HIGHER_IS_BETTER else min
         best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
     rows: list[tuple[Entry, ...]] = []
     for c in sorted(cells, key=lambda c: float(c["after"]["ece"]["mean"])):

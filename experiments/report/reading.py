@@ -7,6 +7,7 @@ from pathlib import Path
 from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.files import PAGE
+from fedcal.experiments.headline import headline
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.page import read_json, reading, write_page
 from fedcal.experiments.report.simulation import FILE, read_parts
@@ -31,8 +32,8 @@ def write_reading_report(folder: Path) -> Path:
         drawn = [part for part in parts if not isinstance(part, Table)]
         sheets = {f"curve-{k}": part_sheet(part, part.title) for k, part in enumerate(drawn, 1)}
         context = {
-            "title": "a release read again",
-            "verdict": f"{told['release']}: no run, and no further charge.",
+            "title": f"{told['release']} read again: no run, and no further charge",
+            "verdict": headline(told),
             "tiles": [],
             "stages": [],
             "sections": sections(parts, sheets=sheets.values()),

@@ -24,6 +24,7 @@ from fedcal.experiments.figures.diagrams import (
 from fedcal.experiments.figures.drawing import Sheet, save_sheets
 from fedcal.experiments.figures.parts import part_sheet
 from fedcal.experiments.files import PAGE
+from fedcal.experiments.headline import headline
 from fedcal.experiments.per_client import client_parts
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import numbers_of, sections
@@ -35,11 +36,12 @@ from fedcal.experiments.report.page import (
     write_page,
 )
 from fedcal.experiments.show.tables import TextTable
-from fedcal.experiments.statement.sentences import adjacency, guarantee, meaning
+from fedcal.experiments.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
 from fedcal.pages import Part, Table, from_json
 
 FILE = "report.html"
+PARTS = ("before", "after")
 MOST_GAPS = 2000  # points in the figure of all classes
 
 
@@ -105,10 +107,10 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         "simulation.html.j2",
         sheets,
         {
-            "verdict": words.verdict(result),
+            "verdict": headline(result),
             "tiles": [*_ece_tiles(result), *run_tiles(result)],
             "metrics": words.metric_table(result),
-            "meanings": list(words.METRICS.values()),
+            "meanings": list(words.meanings(result).values()),
             "noise": words.noise_sentence(result),
             "few": words.few_rows(result, before.rows),
             "test_rows": before.rows,
@@ -120,7 +122,9 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,
             "rounds": drawn.get("rounds"),
-            "by_client": sections(client_parts(result.get("clients", {})), "client"),
+            "by_client": sections(
+                client_parts(result.get("clients", {}), result.get("score", "")), "client"
+            ),
         },
     )
 
@@ -133,14 +137,12 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
     parts = read_parts(folder / PAGE)
     sheets = sheets_of(parts, result)
     of = next((told for key, told in _TILES.items() if key in result), numbers_of)
-    numbers = of(result)
-    said = [" ".join(pair) for pair in numbers]
     return (
         "artifact.html.j2",
         sheets,
         {
-            "verdict": f"{'; '.join([*said, guarantee(result['privacy'])])}.",
-            "tiles": [*numbers[:3], *run_tiles(result)],
+            "verdict": headline(result),
+            "tiles": [*of(result)[:3], *run_tiles(result)],
             "sections": sections(parts, sheets=sheets.values()),
         },
     )
@@ -205,9 +207,10 @@ def _pairs(facts: list[tuple[str, str]]) -> TextTable:
 
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     found = []
-    for metric, name in (("ece", "ECE"), ("classwise_ece", "classwise ECE")):
-        before, after = (words.percent(result[part][metric]) for part in ("before", "after"))
-        found.append((name, f"{before} → {after}"))
+    for metric in ("ece", "classwise_ece"):
+        name = words.meanings(result)[metric][0].removesuffix(", %")
+        before, after = (words.with_interval(result, part, metric)[0] for part in PARTS)
+        found.append((name, f"{before} → {after}\u00a0%"))
     return found
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedcal.experiments.figures.drawing import save_sheets
 from fedcal.experiments.files import PAGE
+from fedcal.experiments.headline import headline
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.page import read_json, reading, write_page
@@ -17,11 +18,10 @@ from fedcal.experiments.report.simulation import (
     run_tiles,
     sheets_of,
 )
-from fedcal.experiments.statement.sentences import guarantee
 
 TRAINING = "training.json"
 
-_TILES = {"accuracy": "accuracy", "ece": "ECE", "ece_debiased": "ECE, debiased"}
+_TILES = {"accuracy": "accuracy", "ece": "top-label ECE", "ece_debiased": "debiased"}
 
 
 def write_training_report(folder: Path, home: Path | None = None) -> Path:
@@ -44,10 +44,9 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
         result = {**training, "method": training["config"]["method"]}
         parts = read_parts(folder / PAGE)
         numbers = [(name, words.percent(training["test"][key])) for key, name in _TILES.items()]
-        said = [" ".join(pair) for pair in numbers]
         sheets = sheets_of(parts, result)
         context = {
-            "verdict": f"{'; '.join([*said, guarantee(training['privacy'])])}.",
+            "verdict": headline({**result, "after": training["test"]}),
             "tiles": [*numbers, *run_tiles(result)],
             "sections": sections(parts, sheets=sheets.values()),
             **run_context(result, sheets, home or folder, "fedcal train"),

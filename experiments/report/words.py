@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedcal.classes import called
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
 from fedcal.experiments.figures.curves import NAMES
+from fedcal.experiments.headline import HIGHER_IS_BETTER, measured
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
-from fedcal.experiments.statement.sentences import guarantee
-from fedcal.experiments.terminal import shown
 from fedcal.metrics.bootstrap import FEWEST
 
 METRICS = {
@@ -48,7 +49,22 @@ METRICS = {
 }
 """Metric -> heading and what it means, in the order of the table."""
 
-HIGHER_IS_BETTER = ("accuracy",)
+
+def meanings(result: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """`METRICS`; for a run on two classes it says which ECE is of what."""
+    if result.get("score") != "positive":
+        return METRICS
+    name = called(result.get("class_names"), 1)
+    of_one = (
+        f"How far the probability of {name} is from the share of rows that are of it, averaged "
+        "over 15 bins of that probability. (The mean over both classes: theirs are equal, but for "
+        "rows on the edge of a bin.) 0 is best."
+    )
+    of_two = {
+        "ece": ("top-label ECE, %", METRICS["ece"][1]),
+        "classwise_ece": (f"ECE of {name}, %", of_one),
+    }
+    return METRICS | of_two
 
 
 def percent(fraction: float) -> str:
@@ -56,37 +72,45 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.2f}\u00a0%"
 
 
-def signed(metric: str, value: float) -> str:
+def signed(metric: str, value: float, digits: int | None = None) -> str:
     """A difference as people read it, with its sign; zero has none."""
-    text = shown(metric, abs(value))
+    text = page.shown(metric, abs(value), digits=digits)
     if not float(text):
         return text
     return ("−" if value < 0 else "+") + text
 
 
-def span(metric: str, ends: Sequence[float] | None, sign: bool = False) -> str:
-    """An interval [low, high] as people read it; "" if there is none."""
-    if not ends:
-        return ""
-    show = signed if sign else shown
-    low, high = map(float, ends)
-    return f"{show(metric, low)} to {show(metric, high)}"
+def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[str, str]:
+    """A number of a part of the result and its interval, to the digits that it deserves.
+
+    Parameters
+    ----------
+    part
+        "before", "after" or "difference"
+    """
+    ends = (result.get("intervals") or {}).get(part, {}).get(metric)
+    digits = page.decimals(metric, *ends) if ends else None
+    before, after = (float(result[of][metric]) for of in ("before", "after"))
+    show = partial(signed if part == "difference" else page.shown, metric, digits=digits)
+    value = {"before": before, "after": after, "difference": after - before}[part]
+    return show(value), " to ".join(map(show, ends or ()))
 
 
 def metric_table(result: dict[str, Any]) -> TextTable:
     """Metrics before and after, and what changed, each above its interval if a result has any."""
     intervals = result.get("intervals") or {}
     rows = []
-    for metric, (heading, _) in METRICS.items():
+    for metric, (heading, _) in meanings(result).items():
         row: list[Entry] = [heading]
         values = [float(result[part][metric]) for part in ("before", "after")]
         for part, value in zip(("before", "after"), values, strict=True):
-            ends = intervals.get(part, {}).get(metric)
-            interval = span(metric, ends) + inflated(value, ends)
-            row.append(Marked(shown(metric, value), small=interval))
-        change, ends = values[1] - values[0], intervals.get("difference", {}).get(metric)
-        says, interval = _says(metric, change, ends), span(metric, ends, sign=True)
-        rows.append([*row, Marked(signed(metric, change), mark=says, small=interval)])
+            text, interval = with_interval(result, part, metric)
+            why = inflated(value, intervals.get(part, {}).get(metric))
+            row.append(Marked(text, small=interval + why))
+        text, interval = with_interval(result, "difference", metric)
+        ends = intervals.get("difference", {}).get(metric)
+        mark = _says(metric, values[1] - values[0], ends)
+        rows.append([*row, Marked(text, mark=mark, small=interval)])
     return TextTable(("metric", "before", "after", "change"), rows)
 
 
@@ -104,25 +128,7 @@ def _says(metric: str, change: float, ends: list[float] | None) -> str:
     return "better" if (change > 0) == (metric in HIGHER_IS_BETTER) else "worse"
 
 
-def verdict(result: dict[str, Any]) -> str:
-    """The result in one sentence."""
-    before, after = result["before"], result["after"]
-    ends = (result.get("intervals") or {}).get("after", {}).get("ece")
-    within = ""
-    if ends:
-        why = inflated(after["ece"], ends)
-        within = f" (95\u00a0% interval {100 * ends[0]:.2f} to {percent(ends[1])}{why})"
-    if shown("accuracy", before["accuracy"]) == shown("accuracy", after["accuracy"]):
-        accuracy = f"accuracy unchanged at {percent(after['accuracy'])}"
-    else:
-        accuracy = f"accuracy {percent(before['accuracy'])} → {percent(after['accuracy'])}"
-    return (
-        f"ECE {percent(before['ece'])} → {percent(after['ece'])}{within}; "
-        f"{accuracy}; {guarantee(result['privacy'])}."
-    )
-
-
-HEADLINE = ("accuracy", "roc_auc", "ece", "gap")
+_TILES = ("accuracy", "roc_auc", "ece", "gap")
 """Of an evaluation's metrics: what its report begins with, of those that there are."""
 
 
@@ -130,13 +136,11 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     """An evaluation's most important metrics with their intervals; after, where there is one."""
     metrics = result.get("metrics_after", result["metrics"])
     found = []
-    for name in HEADLINE:
+    for name in _TILES:
         if name not in metrics:
             continue
-        told, (called, _, unit) = metrics[name], page.heading(name).partition(", ")
-        low, high = (page.shown(name, told[end]) for end in ("low", "high"))
-        value = "drowned by noise" if told["value"] is None else page.shown(name, told["value"])
-        found.append((called, f"{value} ({low} to {high})" + (f"\u00a0{unit}" if unit else "")))
+        called = page.heading(name, str(result.get("score", ""))).removesuffix(", %")
+        found.append((called, measured(name, metrics[name]) or "unknown"))
     return found
 
 
@@ -174,10 +178,14 @@ def noise_sentence(result: dict[str, Any]) -> str:
     noise = intervals.get("noise", {}).get("after")
     if not noise:
         return ""
+    told = " and ".join(
+        f"about {100 * noise[metric]:.2g} % of {heading.removesuffix(', %')}"
+        for metric, (heading, _) in meanings(result).items()
+        if metric in ("ece", "classwise_ece")
+    )
     return (
-        f"On {intervals['rows']:,} test rows even perfectly calibrated probabilities would show an "
-        f"ECE of about {shown('ece', noise['ece'])} % and a classwise ECE of about "
-        f"{shown('classwise_ece', noise['classwise_ece'])} %: noise makes absolute gaps, never "
+        f"On {intervals['rows']:,} test rows even perfectly calibrated probabilities would show "
+        f"{told}: noise makes absolute gaps, never "
         "negative ones. Intervals are for what infinitely many rows would show, so they may lie "
         "below the number itself."
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedcal.experiments.files import OWN_PAGES
-from fedcal.experiments.terminal import SHOWN, shown
+from fedcal.experiments.terminal import SHOWN, headings, shown
 from fedcal.units import UNITS
 
 if TYPE_CHECKING:
@@ -52,7 +52,8 @@ def in_short(result: SimulationResult) -> str:
     if result.artifact.form in OWN_PAGES and result.test is not None:
         lines = []
         for name, *values in before_and_after(result):
-            told = zip(SHOWN.values(), values, strict=True)
+            named = headings(result.judged["score"], result.class_names)
+            told = zip(named.values(), values, strict=True)
             lines.append(f"{name}: {', '.join(f'{heading} {value}' for heading, value in told)}")
     else:
         lines = result.artifact.lines(result.test)

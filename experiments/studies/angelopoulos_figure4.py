@@ -80,7 +80,8 @@ def claims(found: Rows) -> list[RowsClaim]:
                 f"{low:.2f} to {high:.2f} %",
             ),
             (
-                f"{about}m* works well: sets at most {100 * WELL:.0f} % over the smallest",
+                f"{about}m* of one seed works well: sets at most {100 * WELL:.0f} % over the "
+                "smallest",
                 over <= 100 * WELL,
                 f"{over:.2f} % over",
             ),

@@ -16,7 +16,7 @@ from fedcal.experiments.studies.cells import METRICS, SETTINGS, spread, whole
 from fedcal.experiments.studies.claims import Verdict
 from fedcal.experiments.studies.registry import SEEDS, WORDS
 from fedcal.experiments.studies.result import Reproduction
-from fedcal.experiments.studies.spec import EVERYWHERE, Experiment, Rows
+from fedcal.experiments.studies.spec import EVERYWHERE, NO_DIFFERENCE, Experiment, Rows
 
 Key: TypeAlias = tuple[str, ...]
 Values: TypeAlias = Mapping[str, tuple[Any, float]]
@@ -115,7 +115,8 @@ def wrong_verdicts(result: Reproduction) -> list[str]:
         for place in dict.fromkeys((*verdict.places, *words) if words else ()):
             holds, word = verdict.places.get(place), words.get(place, words.get(EVERYWHERE))
             known = place in verdict.places if place == EVERYWHERE else _network(place) in networks
-            allowed = ("no verdict",) if holds is None else (WORDS[holds], SEEDS)
+            none = NO_DIFFERENCE if place in verdict.places else "no verdict"
+            allowed = (none if holds is None else WORDS[holds], SEEDS)
             if known and word not in allowed:
                 lines.append(f"{place}: {allowed[0]}, expected: {word}. {verdict.text}")
     return lines

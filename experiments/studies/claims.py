@@ -7,12 +7,12 @@ prints no accuracy).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from fedcal.experiments.studies.cells import place_of, whole
-from fedcal.experiments.studies.spec import EVERYWHERE, Rows
+from fedcal.experiments.studies.spec import EVERYWHERE, NO_DIFFERENCE, Rows, Told
 
 Found: TypeAlias = bool | None
 
@@ -50,7 +50,7 @@ class Verdict:
     text, where
         of the claim
     holds
-        as the claim is meant; None = nothing here to tell it by
+        as the claim is meant; None = nothing here to tell it by, or no difference
     said
         where it holds and where not
     printed
@@ -58,7 +58,8 @@ class Verdict:
     partly
         it does not hold, but does on some network
     places
-        line of the table -> whether it holds there; `EVERYWHERE` for a verdict on all lines
+        line of the table -> whether it holds there (None: no difference); `EVERYWHERE` for a
+        verdict on all lines
     """
 
     key: str
@@ -68,20 +69,44 @@ class Verdict:
     said: str
     printed: str = ""
     partly: bool = False
-    places: Mapping[str, bool] = field(default_factory=dict)
+    places: Mapping[str, Found] = field(default_factory=dict)
 
     @property
     def word(self) -> str:
         """What became of it, in a word or two."""
         if self.holds is None:
-            return "not told here"
+            return NO_DIFFERENCE if self.places else "not told here"
         return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
 
 
-def judged(text: str, holds: Found, said: str, printed: str = "") -> Verdict:
+def judged(text: str, told: Told, said: str, printed: str = "") -> Verdict:
     """The verdict of a function on its own claim: see `spec.RowsClaim`."""
-    places = {} if holds is None else {EVERYWHERE: holds}
+    holds = told if isinstance(told, bool) else None
+    places = {} if told is None else {EVERYWHERE: holds}
     return Verdict(text, text, "", holds, said, printed, places=places)
+
+
+def larger(a: float, b: float, margin: float) -> Told:
+    """Whether a > b; no difference where they are within a margin, as noise or too small to matter.
+
+    Parameters
+    ----------
+    margin
+        at least 0: a limit of the error of a - b, or what matters
+    """
+    return NO_DIFFERENCE if abs(a - b) <= margin else a > b
+
+
+def all_of(found: Iterable[Told]) -> Told:
+    """Whether all hold: one that fails decides, then one that cannot be told, or is no difference.
+
+    Of none it is None.
+    """
+    every = list(found)
+    for told in (False, None, NO_DIFFERENCE):
+        if any(one is told for one in every):
+            return told
+    return True if every else None
 
 
 def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:

@@ -31,14 +31,13 @@ from fedcal.errors import FedcalError
 from fedcal.experiments.benchmarks.timing import SLOW
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import BLOCK_NUMBERS
-from fedcal.experiments.studies.bytes_sent import job_for
+from fedcal.experiments.studies.bytes_sent import METHODS, job_for
 from fedcal.experiments.studies.registry import study
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.partition import owners
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
-from fedcal.strategies import STRATEGIES
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.outcome import Progress
 
@@ -97,7 +96,7 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
         disturbs a clock only ever adds to it); `paper`, `paper_min`, `paper_max`: Table 7 or None.
     """
     populations = [population(*size) for size in (((8, 5),) if quick else POPULATIONS)]
-    todo = counted(product(populations, STRATEGIES), progress)
+    todo = counted(product(populations, METHODS), progress)
     return [row(method, shards, 1 if quick else _REPEATS) for shards, method in todo]
 
 

@@ -24,6 +24,7 @@ from fedcal.checks import one_of
 from fedcal.experiments.config import read_toml
 from fedcal.experiments.studies.spec import (
     EVERYWHERE,
+    NO_DIFFERENCE,
     SETTINGS,
     Experiment,
     Field,
@@ -83,7 +84,7 @@ def experiment(name: str) -> Experiment:
 def _expected(words: str | Mapping[str, str]) -> Mapping[str, str]:
     places = words if isinstance(words, Mapping) else {EVERYWHERE: words} if words else {}
     for word in places.values():
-        one_of("verdict", word, (*WORDS.values(), SEEDS))
+        one_of("verdict", word, (*WORDS.values(), NO_DIFFERENCE, SEEDS))
     return places
 
 

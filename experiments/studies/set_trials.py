@@ -157,6 +157,16 @@ class Judged:
         }
 
 
+def joined(each: Sequence[Judged]) -> Judged:
+    """Splits of several networks together, as many of each."""
+    return Judged(
+        np.concatenate([one.coverage for one in each]),
+        np.concatenate([one.mean_sizes for one in each]),
+        np.sum([one.sizes for one in each], axis=0),
+        float(np.mean([one.all_labels for one in each])),
+    )
+
+
 def split(of: Scored, n: int, tests: int, count: int, rng: np.random.Generator) -> Splits:
     """`count` random divisions of all rows: n to calibrate by, `tests` of the others."""
     rows = np.stack([rng.permutation(len(of.own))[: n + tests] for _ in range(count)])

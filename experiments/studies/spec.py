@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from fedcal.experiments.comparison.grid import Variant
 from fedcal.strategies.outcome import Progress
@@ -16,9 +16,14 @@ SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition
 EVERYWHERE = "all networks"
 """Stands for every line of a table."""
 
-RowsClaim: TypeAlias = tuple[str, bool | None, str] | tuple[str, bool | None, str, str]
-"""What is claimed, whether it holds (None: nothing to tell it by), what was found; what the paper's
-own numbers say of it."""
+NO_DIFFERENCE: Literal["no difference"] = "no difference"
+"""Of what is compared, beyond noise and what matters: the claim neither holds nor fails."""
+
+Told: TypeAlias = bool | Literal["no difference"] | None
+"""Whether a claim holds; None = nothing to tell it by."""
+
+RowsClaim: TypeAlias = tuple[str, Told, str] | tuple[str, Told, str, str]
+"""What is claimed, whether it holds, what was found; what the paper's own numbers say of it."""
 
 Record: TypeAlias = dict[str, Any]
 """A row of plain values."""

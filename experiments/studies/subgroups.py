@@ -191,7 +191,9 @@ def by_league() -> str:
         )
         for group in exact("game-forecasts").groups
     ]
-    return table(("league", "games", *(f"forecast less outcome, %, {b}" for b in budgets)), lines)
+    return table(
+        ("league", "games", *(f"predicted minus observed rate, %, {b}" for b in budgets)), lines
+    )
 
 
 def leagues_read() -> str:
@@ -227,7 +229,12 @@ def by_sex_and_race() -> str:
         )
         for group in told.groups
     ]
-    head = ("earn above 50,000, %", "score less outcome, %", "false positive rate, %", "recall, %")
+    head = (
+        "earn above 50,000, %",
+        "predicted minus observed rate, %",
+        "false positive rate, %",
+        "recall, %",
+    )
     return table(("group", "rows (noisy)", *head), lines)
 
 

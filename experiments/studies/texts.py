@@ -30,6 +30,7 @@ from fedcal.experiments.studies.maddock import mean_ratio
 from fedcal.experiments.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.studies.result import Reproduction
 from fedcal.experiments.studies.spec import Record, Rows
+from fedcal.experiments.studies.zhang import tables as zhang
 from fedcal.metrics import summary
 from fedcal.numerics import softmax
 from fedcal.trust import NOISY, Local
@@ -174,7 +175,7 @@ _ASKED: dict[str, Any] = {
         *(better_everywhere, noise_of_means, shifts, luo_rows, luo_methods),
         *(luo_tables, crossover, markdown),
     )
-}
+} | {"paper_orders": zhang.orders}
 _KNOWN: dict[str, Any] = {
     "results": results,
     "TEMPERATURES": ("FedOneShot", "FedNewton", "FedTemp", "FedTemp (mean of T)"),
@@ -187,6 +188,7 @@ _KNOWN: dict[str, Any] = {
     "NOISY_METHODS": {column.method for column in COLUMNS if column.noise},
     "PAPER": PAPER,
     "PRIVATE": luo.PAPER_PRIVATE,
+    "PAPER_ORDER": zhang.ORDER,
     "TITLES": luo.TITLES,
     "SEARCHES": luo.SEARCHES,
     "SMALLEST": luo.SMALLEST,
@@ -261,7 +263,7 @@ _PAGES = {
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
     "evaluation-studies": ("evaluation-errors", "evaluation-intervals"),
     "angelopoulos": (
-        *(f"angelopoulos-figure{n}" for n in (2, 3, 4, 5, 6)),
+        *(name for name in _NAMES if name.startswith("angelopoulos-")),
         "prediction-sets-peers",
     ),
     "zhang": tuple(name for name in _NAMES if name.startswith("zhang-")),
@@ -302,7 +304,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
             ),
             *("temperature-ratios", "by-search", "by-trust", "when-binning-pays"),
             *("pooled-binning", "multipliers", "sampled-runs", "bytes", "seconds", "mnist-shift"),
-            *("luo-noise", "luo-aggregation", "luo-short", "trust-costs"),
+            *("zhang-paper", "luo-noise", "luo-aggregation", "luo-short", "trust-costs"),
         )
     },
     **{

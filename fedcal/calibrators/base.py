@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.atomic import path_of
+from fedcal.buckets import check_score
 from fedcal.checks import one_of, whole
 from fedcal.errors import FedcalError, InputError
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
@@ -188,15 +189,18 @@ class Calibrator(Artifact):
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Metrics on the test rows `before` any calibration and `after` this one, as fractions.
 
-        Also those of each client's, `clients`, where somebody says whose the rows are.
+        Also those of each client's, `clients`, where somebody says whose the rows are. Their gaps
+        are of the `score`: "positive" (class 1) of two classes, else "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
         found: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
+        found["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             views = {}
             for key, p in both.items():
                 right = (p.argmax(axis=1) == test.labels).astype(np.float64)
-                views[key] = right, p.max(axis=1) - right
+                top = p.max(axis=1) - right
+                views[key] = right, top if p.shape[1] > 2 else p[:, 1] - test.labels
             found["clients"] = by_client(test.owner, test.names, views)
         return found
 

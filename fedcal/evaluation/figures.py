@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.classes import called
 from fedcal.evaluation.curves import (
     decision_curve,
     precision_recall_curve,
@@ -39,16 +40,20 @@ Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
 """Points, and the ends of the interval at each."""
 
 
-def curve_parts(found: Findings, histograms: Mapping[Key, Histogram]) -> list[Part]:
+def curve_parts(
+    found: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
+) -> list[Part]:
     """The curves that a score has, of all rows; of several classes each is a series."""
     whole = {key: h for key, h in histograms.items() if key[1] == ""}
     if found.score == "classes":
         first = next(iter(whole))[0]
-        shown = {f"class {part}": h for (view, _, part), h in whole.items() if view == first}
+        shown = {
+            called(names, int(part)): h for (view, _, part), h in whole.items() if view == first
+        }
         series = dict(list(shown.items())[:MOST_CLASSES])
     else:
-        names = names_of(found.metrics)
-        series = {names[view]: h for (view, _, _), h in whole.items()}
+        views = names_of(found.metrics)
+        series = {views[view]: h for (view, _, _), h in whole.items()}
     level = found.level
     parts: list[Part | None] = []
     if found.score != "confidence":

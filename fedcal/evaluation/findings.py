@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from fedcal.evaluation.clusters import Estimand
 from fedcal.evaluation.estimates import evaluate
-from fedcal.evaluation.goodness import CalibrationTest, groups_test, hosmer_lemeshow, ks_test
+from fedcal.evaluation.goodness import (
+    CalibrationTest,
+    groups_test,
+    hosmer_lemeshow,
+    ks_test,
+    single_groups,
+)
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
@@ -65,6 +71,8 @@ class Findings:
         sources of error that no interval contains, in words
     weighting
         what counts once
+    single
+        view -> group -> p-value that it is calibrated in the large, corrected for their number
     """
 
     score: str
@@ -78,6 +86,7 @@ class Findings:
     estimand: Estimand = "rows"
     excluded: tuple[str, ...] = ()
     weighting: Weighting = ROWS
+    single: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The keys that `result.json` gains."""
@@ -102,6 +111,8 @@ class Findings:
                 KEYS[view]: {name: _test(test) for name, test in tests.items()}
                 for view, tests in self.tests.items()
             }
+            for view, p_values in self.single.items():
+                found["tests"][KEYS[view]]["groups"]["by_group"] = dict(p_values)
         if self.difference:
             found["metrics_difference"] = _plain(self.difference)
         if self.groups:
@@ -193,7 +204,7 @@ def findings(
             shown = some[0] >= max(FEWEST, FIRM * some[1])
             groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
     difference: Metrics = {}
-    tests = {}
+    tests, single = {}, dict[str, dict[str, float]]()
     if score != "classes":
         whole = {view: histograms[view, "", ""] for view in views}
         kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
@@ -203,8 +214,11 @@ def findings(
             }
         if groups:
             for view in views:
-                gaps = (metrics[view]["gap"] for metrics in groups.values() if metrics)
-                tests[view]["groups"] = groups_test(gaps)
+                gaps = {group: told[view]["gap"] for group, told in groups.items() if told}
+                tests[view]["groups"], single[view] = (
+                    groups_test(gaps.values()),
+                    single_groups(gaps),
+                )
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
@@ -230,6 +244,7 @@ def findings(
         estimand,
         excluded,
         weighting,
+        single,
     )
 
 

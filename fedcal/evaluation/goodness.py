@@ -10,7 +10,7 @@ too large.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,14 +80,42 @@ def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
     Parameters
     ----------
     gaps
-        mean score less outcome of each group; groups of different rows, so independent
+        mean score minus outcome of each group; groups of different rows, so independent
     """
     from scipy.special import chdtrc
 
-    known = [e for e in gaps if math.isfinite(e.value)]
-    sizes = [max(abs(e.value) - e.binning, 0.0) / math.hypot(e.sampling, e.noise) for e in known]
+    sizes = [_size(e) for e in gaps if math.isfinite(e.value)]
     statistic = math.fsum(size**2 for size in sizes)
-    return CalibrationTest(statistic, float(chdtrc(len(known), statistic)) if known else 1.0)
+    return CalibrationTest(statistic, float(chdtrc(len(sizes), statistic)) if sizes else 1.0)
+
+
+def single_groups(gaps: Mapping[str, Estimate]) -> dict[str, float]:
+    """P-value of each group that it is calibrated in the large, corrected for their number.
+
+    Parameters
+    ----------
+    gaps
+        group -> mean score minus outcome; groups without a value are left out
+    """
+    known = {group: e for group, e in gaps.items() if math.isfinite(e.value)}
+    return holm({group: math.erfc(_size(e) / math.sqrt(2)) for group, e in known.items()})
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """P-values corrected for their number: one below alpha is wrong with probability alpha at most.
+
+    Holm 1979: the k-th smallest of m (k from 0) times m - k, none below one before it.
+    """
+    found, least = dict(p_values), 0.0
+    for k, name in enumerate(sorted(found, key=found.__getitem__)):
+        least = found[name] = min(max(least, (len(found) - k) * found[name]), 1.0)
+    return found
+
+
+def _size(gap: Estimate) -> float:
+    """How many standard deviations a gap is from what buckets alone may make of 0."""
+    excess, std = max(abs(gap.value) - gap.binning, 0.0), math.hypot(gap.sampling, gap.noise)
+    return excess / std if std else (math.inf if excess else 0.0)
 
 
 def _test(observed: float, drawn: Floats) -> CalibrationTest:

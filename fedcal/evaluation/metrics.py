@@ -365,7 +365,7 @@ class Confidence(MeanScore):
 
 
 class Gap(MeanScore):
-    """Mean score less the share of outcome 1: above 0 = too sure (calibration in the large)."""
+    """Mean score minus the share of outcome 1: below 0 the model predicts too low."""
 
     name = "gap"
     bounds = (-1.0, 1.0)

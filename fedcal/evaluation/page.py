@@ -8,6 +8,7 @@ from statistics import NormalDist
 
 import numpy as np
 
+from fedcal.classes import called, class_names
 from fedcal.evaluation.clusters import MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
@@ -30,7 +31,7 @@ HEADINGS = {
     "confidence_auc": "ROC AUC of confidence",
     "average_precision": "average precision",
     "confidence": "mean confidence, %",
-    "gap": "mean score less outcome, %",
+    "gap": "mean predicted minus observed rate, %",
     "ece": "ECE, %",
     "ece_debiased": "ECE, debiased, %",
     "ece_equal_mass": "ECE, bins of equal mass, %",
@@ -54,27 +55,54 @@ HEADINGS = {
 }
 """Metric -> heading with its unit; others are called by their names."""
 
+OF_SCORE = {
+    "positive": {
+        "gap": "predicted minus observed rate of the positive class, %",
+        "ece": "ECE of the positive class, %",
+    },
+    "confidence": {"gap": "confidence minus accuracy, %", "ece": "top-label ECE, %"},
+    "classes": {"gap": "confidence minus accuracy, %"},
+}
+"""Score -> metric -> heading, where a metric of the positive class and of the top label differ.
+
+The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
+"""
+
 MOST_GROUPS = 60
 """Groups in a figure; of more, those whose score and outcome differ most."""
 
 
-def heading(metric: str) -> str:
-    """What tables call a metric, with its unit."""
-    return HEADINGS.get(metric, metric.replace("_", " "))
+def heading(metric: str, score: str = "") -> str:
+    """Heading of a metric with its unit; the score ("positive", "confidence") is what it is of."""
+    named = OF_SCORE.get(score, {})
+    return named.get(metric) or HEADINGS.get(metric, metric.replace("_", " "))
 
 
-def shown(metric: str, value: float, sign: bool = False) -> str:
-    """A value of a metric as people read it."""
+def decimals(metric: str, low: float, high: float) -> int:
+    """Digits behind the point that a number with this interval deserves.
+
+    Half of the interval is two units of the last digit at least.
+    """
+    percent = heading(metric).endswith("%")
+    half, most = (100 if percent else 1) * (high - low) / 2, 2 if percent else 4
+    if not 0 < half < math.inf:
+        return most
+    return min(max(math.ceil(-math.log10(half / 2)), 0), most)
+
+
+def shown(metric: str, value: float, sign: bool = False, digits: int | None = None) -> str:
+    """A value of a metric as people read it; with an interval to `decimals` digits."""
     mark = "+z" if sign else "z"  # z: no minus before a zero
     if heading(metric).endswith("%"):
-        return f"{100 * value:{mark}.2f}"
-    return f"{value:{mark}.4f}"
+        return f"{100 * value:{mark}.{2 if digits is None else digits}f}"
+    return f"{value:{mark}.{4 if digits is None else digits}f}"
 
 
 def parts(
     found: Findings,
     histograms: Mapping[Key, Histogram],
     confusion: Mapping[str, Floats] | None = None,
+    names: Sequence[str] | None = None,
 ) -> list[Part]:
     """All that a report shows of a release, from top to bottom.
 
@@ -86,20 +114,22 @@ def parts(
         what they were read from
     confusion
         view -> rows by predicted class and label, (c, c)
+    names
+        of the classes; None = their numbers
     """
     views = list(found.metrics)
     shown_parts: list[Part] = []
     if len(views) == 2:
         shown_parts.append(_both(found, views))
-    shown_parts += [_summary(found, view, views) for view in views]
+    shown_parts += [_summary(found, view, views, names) for view in views]
     if found.tests:
         shown_parts.append(_tests(found, views))
-    shown_parts += curve_parts(found, histograms)
+    shown_parts += curve_parts(found, histograms, names)
     if found.groups:
         rows = {group: counted(histograms, views[0], group)[0] for group in found.groups}
         shown_parts += _groups(found, views, rows)
     for view, cells in (confusion or {}).items():
-        shown_parts.append(_confusion(cells, _of(view, list(confusion or {}))))
+        shown_parts.append(_confusion(cells, _of(view, list(confusion or {})), names))
     return shown_parts
 
 
@@ -107,32 +137,55 @@ def _of(view: str, views: Sequence[str]) -> str:
     return f", {names_of(views)[view]}" if len(views) > 1 else ""
 
 
-def _interval(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    ends = (estimate.low, estimate.high)
-    if not all(map(math.isfinite, ends)):
-        return "anything"
-    return " to ".join(shown(metric, end, sign) for end in ends)
+def _unknown(estimate: Estimate) -> bool:
+    """Return whether nothing is known of a metric: the interval has no end, or is all there is."""
+    low, high = estimate.low, estimate.high
+    return not math.isfinite(high - low) or (estimate.drowned and low <= 0 and high >= 1)
 
 
-def _value(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    return "drowned by noise" if estimate.drowned else shown(metric, estimate.value, sign)
+def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
+    """Return value and interval, to the digits that the interval deserves."""
+    digits = decimals(metric, estimate.low, estimate.high)
+    value, low, high = (
+        shown(metric, number, sign, digits)
+        for number in (estimate.value, estimate.low, estimate.high)
+    )
+    return "drowned by noise" if estimate.drowned else value, f"{low} to {high}"
 
 
 def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    return f"{_value(metric, estimate, sign)} ({_interval(metric, estimate, sign)})"
+    if _unknown(estimate):
+        return "unknown"
+    return "{} ({})".format(*texts(metric, estimate, sign))
 
 
-def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
+def _about(score: str, names: Sequence[str] | None) -> str:
+    """Return the sentence on what a score's metrics are of; "" for the score `classes`."""
+    told = {
+        "positive": f"The positive class is {called(names, 1)}: all metrics are of its probability",
+        "confidence": "All metrics are of the top label: its probability, and whether it is right",
+    }
+    return f"{told[score]}. " if score in told else ""
+
+
+def _summary(
+    found: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
+) -> Table:
     """Each metric with its interval, and where its width comes from."""
     z = NormalDist().inv_cdf(0.5 + found.level / 2)
-    rows = []
+    rows, unknown = [], []
     for metric, estimate in found.metrics[view].items():
+        name = heading(metric, found.score)
+        if _unknown(estimate):
+            unknown.append(name.removesuffix(", %"))
+            continue
+        digits = decimals(metric, estimate.low, estimate.high)
         halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
-        told = (shown(metric, half) if half == half else "" for half in halves)
-        rows.append((heading(metric), _value(metric, estimate), _interval(metric, estimate), *told))
+        told = (shown(metric, half, digits=digits) if half == half else "" for half in halves)
+        rows.append((name, *texts(metric, estimate), *told))
     of_rows, noise = found.rows
     counted = found.weighting
-    about = f"{counted.words.capitalize()}. "
+    about = f"{_about(found.score, names)}{counted.words.capitalize()}. "
     about += f"Intervals are for {counted.intervals(found.estimand)}. "
     if math.isnan(of_rows):
         about += "Nobody was asked in a round, so nothing is known"
@@ -145,6 +198,8 @@ def _summary(found: Findings, view: str, views: Sequence[str]) -> Table:
         "of the release, and buckets of the score; the first two add up as squares, the last in "
         "full." + _beyond(found)
     )
+    if unknown:
+        note = f"Noise leaves nothing to say of: {'; '.join(unknown)}. {note}"
     return Table(
         f"Metrics{_of(view, views)}: {counted.head}",
         (
@@ -181,7 +236,7 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
         pair = [found.metrics[view][metric] for view in views]
         values = [_whole(metric, e) for e in pair]
         says = "" if change.low <= 0 <= change.high else "beyond chance"
-        rows.append((heading(metric), *values, _whole(metric, change, True), says))
+        rows.append((heading(metric, found.score), *values, _whole(metric, change, True), says))
     return Table(
         " and ".join(names.values()).capitalize(),
         ("metric", *names.values(), "difference", ""),
@@ -243,20 +298,26 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
         if metric in named and told:
             charts.append(_forest(found, told, views, metric, title, note))
 
-    def table(title: str, metrics: Sequence[str]) -> Table:
+    def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
         pairs = [(metric, view) for metric in metrics for view in views]
-        lines = [
-            (group, f"{rows[group]:,.0f}", *(_whole(m, own[view][m]) for m, view in pairs))
-            if own
-            else (group, "too few", *("" for _ in pairs))
-            for group, own in found.groups.items()
-        ]
-        columns = [heading(m) + _of(view, views) for m, view in pairs]
-        return Table(title, ("group", found.weighting.noun, *columns), tuple(lines), note)
+        lines = []
+        for group, own in found.groups.items():
+            told = [_whole(m, own[view][m]) if own else "" for m, view in pairs]
+            sure = [found.single[view].get(group) for view in p_values]
+            size = f"{rows[group]:,.0f}" if own else "too few"
+            lines.append((group, size, *told, *("" if p is None else _p_value(p) for p in sure)))
+        columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
+        columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
+        noun = found.weighting.noun
+        return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
-    tables = [table("Groups", named)]
+    tests = (
+        "Each group's p-value is corrected for their number (Holm 1979)." if found.single else ""
+    )
+    tables = [table("Groups", named, list(found.single), f"{note} {tests}")]
     if set(_RATES) <= there:
-        tables.append(table(f"Groups: errors at threshold {found.threshold:g}", _RATES))
+        title = f"Groups: errors at threshold {found.threshold:g}"
+        tables.append(table(title, _RATES, (), note))
     return [*charts, *tables]
 
 
@@ -286,12 +347,12 @@ def _forest(
     references = {} if overall.drowned else {"all rows": scale * overall.value}
     if metric == "gap":
         references["perfect"] = 0.0
-    return Intervals(title, heading(metric), series, references, note.strip())
+    return Intervals(title, heading(metric, found.score), series, references, note.strip())
 
 
-def _confusion(cells: Floats, of: str) -> Table:
+def _confusion(cells: Floats, of: str, names: Sequence[str] | None) -> Table:
     """Rows by predicted class and label; noisy counts as they are."""
-    names = [str(k) for k in range(len(cells))]
+    names = class_names(names, len(cells))
     rows: list[tuple[Entry, ...]] = [
         (name, *(round(float(n), 1) for n in row)) for name, row in zip(names, cells, strict=True)
     ]

@@ -190,7 +190,9 @@ class ScoreRelease(Artifact):
             excluded=self.excluded,
             weighting=self.weighting,
         )
-        return found if self.known else replace(found, rows=(math.nan, math.nan), tests={})
+        return (
+            found if self.known else replace(found, rows=(math.nan, math.nan), tests={}, single={})
+        )
 
     def _spread(
         self, histograms: Mapping[Key, Histogram], threshold: float
@@ -236,7 +238,7 @@ class ScoreRelease(Artifact):
 
     def page(self) -> list[Part]:
         """Metrics, curves, groups."""
-        return parts(self.found, self.histograms, self.confusion)
+        return parts(self.found, self.histograms, self.confusion, self.class_names)
 
     # -- what is read from it -------------------------------------------------------------
 

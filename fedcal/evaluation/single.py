@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from fedcal.artifact import Artifact
 from fedcal.checks import one_of
+from fedcal.classes import called
 from fedcal.evaluation.intervals import Estimate, beyond
+from fedcal.evaluation.page import heading, texts
 from fedcal.evaluation.weighting import Counted, Weighting
 from fedcal.pages import Table
 
@@ -76,20 +78,10 @@ class SingleMetric(Artifact):
 
     def page(self) -> list[Any]:
         """A table of one line."""
-        found = self.estimate
-        shown: tuple[str | float, ...]
-        if found.drowned:
-            shown = ("drowned by noise", found.low, found.high)
-        else:
-            shown = (found.value, found.low, found.high)
-        of = Weighting(self.counted)
-        note = f"Interval: the noise of the release and the choice of {of.noun}."
+        row = (heading(self.name), *texts(self.name, self.estimate))
+        of = f"Of the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
+        what = Weighting(self.counted)
+        note = f"{of}Interval: the noise of the release and the choice of {what.noun}."
         note += beyond(self.excluded)
-        return [
-            Table(
-                f"Metric: {of.head}",
-                ("metric", "value", "low", "high"),
-                ((self.name, *shown),),
-                note,
-            )
-        ]
+        title = f"Metric: {what.head}"
+        return [Table(title, ("metric", "value", "95 % interval"), (row,), note)]

@@ -28,7 +28,7 @@ def by_client(
     names
         of the K clients
     views
-        key -> (n,) whether the prediction is right, and (n,) score less outcome
+        key -> (n,) whether the prediction is right, and (n,) score minus outcome
     weights
         (n,) what each row counts; None = 1
 

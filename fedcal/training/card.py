@@ -14,7 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.artifact import Holdout
+from fedcal.buckets import check_score
 from fedcal.evaluation import Histogram, evaluate
+from fedcal.evaluation.page import heading
 from fedcal.metrics import Reliability, summary
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.scores import BINS
@@ -33,19 +35,21 @@ MOST_LINES = 40
 
 _NAMES = {
     "accuracy": "accuracy, %",
-    "ece": "ECE of 15 bins, %",
-    "ece_debiased": "ECE, debiased, %",
+    "ece": "top-label ECE of 15 bins, %",
+    "ece_debiased": "top-label ECE, debiased, %",
     "classwise_ece": "classwise ECE, %",
-    "gap": "confidence - accuracy, %",
+    "gap": "",
     "nll": "NLL, nats",
     "brier": "Brier score",
 }
+"""Metric -> heading; that of the gap is of the score that a model has."""
 
 
 def scored(probs: Floats, labels: Integers) -> dict[str, float]:
     """Metrics of test rows: those of `fedcal.metrics.summary`, and two more.
 
-    `gap` is the mean confidence less the accuracy, above 0 for an over-confident model;
+    `gap` is the mean confidence minus the accuracy, of two classes the mean probability of class 1
+    minus its share; below 0 the model predicts too low.
     `ece_debiased` the median-unbiased estimate of `fedcal.evaluation`, which does not mistake the
     scatter of few rows for an error.
     """
@@ -53,8 +57,8 @@ def scored(probs: Floats, labels: Integers) -> dict[str, float]:
     right = probs.argmax(axis=1) == labels
     counts = np.array([np.histogram(top[rows], _EDGES)[0] for rows in (~right, right)], np.float64)
     one = evaluate(Histogram.exact(_EDGES, counts), "confidence", only=("ece_debiased",))
-    gap = float(top.mean()) - found["accuracy"]
-    return {**found, "ece_debiased": one["ece_debiased"].value or 0.0, "gap": gap}
+    gap = probs[:, 1] - labels if probs.shape[1] == 2 else top - right
+    return {**found, "ece_debiased": one["ece_debiased"].value or 0.0, "gap": float(gap.mean())}
 
 
 def clipped_share(query: Gradients, inputs: NDArray[Any], labels: Integers) -> float:
@@ -109,9 +113,9 @@ def card_parts(looks: Mapping[str, Floats], test: Holdout) -> list[Part]:
         their labels and groups
     """
     found = {name: scored(probs, test.labels) for name, probs in looks.items()}
+    named = {**_NAMES, "gap": heading("gap", check_score("", test.probs.shape[1]))}
     rows = tuple(
-        (heading, *(_shown(key, found[name][key]) for name in looks))
-        for key, heading in _NAMES.items()
+        (name, *(_shown(name, found[look][key]) for look in looks)) for key, name in named.items()
     )
     records = {name: Reliability.of(probs, test.labels) for name, probs in looks.items()}
     parts: list[Part] = [
@@ -125,8 +129,8 @@ def card_parts(looks: Mapping[str, Floats], test: Holdout) -> list[Part]:
     return parts
 
 
-def _shown(key: str, value: float) -> str:
-    return f"{100 * value:.2f}" if _NAMES[key].endswith("%") else f"{value:.4f}"
+def _shown(name: str, value: float) -> str:
+    return f"{100 * value:.2f}" if name.endswith("%") else f"{value:.4f}"
 
 
 def _reliability(records: Mapping[str, Reliability]) -> Curve:

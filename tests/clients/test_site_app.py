@@ -312,7 +312,7 @@ def test_a_result_is_kept_and_judged_here(
     number = r"\d\.\d{4} -> \d\.\d{4}"
     assert re.fullmatch(
         f"result received: run {run}, on the rows it answered with: accuracy {number}, "
-        f"ECE {number}, NLL {number}, Brier {number}",
+        f"top-label ECE {number}, NLL {number}, Brier {number}, ECE of class 1 {number}",
         said,
     )
 

@@ -20,6 +20,7 @@ import fedcal
 from fedcal import calibrators, datasets
 from fedcal.experiments.cli import COMMANDS, _run, load_command
 from fedcal.experiments.config import METHODS, POOLED
+from fedcal.experiments.studies.registry import EXPERIMENTS
 from fedcal.mechanisms import PRIVATE
 from fedcal.metrics import summary
 from fedcal.strategies import STRATEGIES
@@ -464,3 +465,19 @@ def test_the_console_script_s_exit_code(
     assert len(done.stderr.splitlines()) == (code != 0)
     assert done.stderr.startswith(begins)
     assert os.listdir(tmp_path) == []
+
+
+def test_the_help_of_reproduce_names_an_experiment(fedcal_says: Any) -> None:
+    _, out, _ = fedcal_says("reproduce", "--help")
+    named = re.findall(r"fedcal reproduce (\w\S*)", out)
+    assert named
+    assert set(named) <= set(EXPERIMENTS)
+
+
+@pytest.mark.parametrize("words", [("--version",), ("simulate", "--help"), ("datasets",)])
+def test_the_command_runs_where_warnings_are_errors(tmp_path: Path, words: tuple[str, ...]) -> None:
+    """With the pinned versions: typer imports what click deprecates."""
+    strictly = [sys.executable, "-W", "error", "-m", "fedcal", *words]
+    done = subprocess.run(strictly, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout

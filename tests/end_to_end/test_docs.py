@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from fedcal.experiments import simulate
+from fedcal.strategies import STRATEGIES
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -115,3 +116,10 @@ def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
     assert len(built) > len(PAGES)
     fetched = re.compile(r'<(?:script|img|iframe)[^>]* src="https?:|<link[^>]*href="https?:')
     assert [p.name for p in built if fetched.search(p.read_text("utf-8"))] == []
+
+
+def test_the_reference_lists_each_method_once() -> None:
+    page = (ROOT / "docs" / "reference" / "strategies.md").read_text("utf-8")
+    cells = re.findall(r"^\| (`[^|]*`) \|", page, re.M)
+    listed = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    assert sorted(listed) == sorted(STRATEGIES)

@@ -110,7 +110,7 @@ def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -
     result = strict((folder / "result.json").read_text("utf-8"))
     assert set(result) == {
         *("schema", "method", "config", "before", "after", "privacy", "communication"),
-        *("seconds", "versions", "intervals"),
+        *("seconds", "versions", "intervals", "score"),
     }
     assert result["schema"] == 1
     assert result["method"] == method
@@ -582,3 +582,22 @@ def test_the_search_finds_counts_where_there_are_some(watched: Watched, tmp_path
     assert "clients with rows" in held(everybody, tmp_path / "everybody")
     sampled = watched("fedtemp", math.inf, "sampled", tmp_path / "sampled")
     assert "round 2: clients" in held(sampled, tmp_path / "sampled")
+
+
+def test_nominal_rows_that_set_no_noise_are_not_in_results(data: Path, tmp_path: Path) -> None:
+    """Taken from the simulated rows, they tell the exact number of rows, which nothing protects."""
+    options = ("simulate", "--data", str(data), "--clients", "4", "--epsilon", "8", "--quiet")
+    search = ("--method", "acct", "--set", "search=posterior", "--unit", "example")
+    told: dict[str, bool] = {}
+    for name, more in {
+        "taken": search,
+        "given": (*search, "--set", "rows_per_client=40"),
+        "noise": ("--method", "fednewton", "--unit", "user"),
+    }.items():
+        assert _run([*options, *more, "--out", str(tmp_path / name)]) == 0
+        result = strict((tmp_path / name / "result.json").read_text("utf-8"))
+        told[name] = "rows_per_client" in result["config"]["set"]
+        said = " ".join([*result["privacy"]["statement"], *result["privacy"]["not_protected"]])
+        assert ("left out of the results" in said) is not told[name]
+        assert told[name] is bool(re.search(r"rows_per_client = \d", said))
+    assert told == {"taken": False, "given": True, "noise": True}

@@ -121,7 +121,7 @@ def test_the_wheel_s_metadata(wheel: Path) -> None:
     names = {re.split(r"[^A-Za-z0-9_.-]", line)[0] for line in required}
     assert {"flwr", "numpy", "scipy", "dp-accounting"} <= names
     assert names & {"torch", "ray", "opacus", "pyarrow", "scikit-learn", "torchmetrics"} == set()
-    assert "fedcal = fedcal.experiments.cli:main" in entry_points
+    assert "fedcal = fedcal.__main__:main" in entry_points
 
 
 def fedcal_command(installed: Path, empty: Path, *arguments: str) -> str:

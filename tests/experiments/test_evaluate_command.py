@@ -357,3 +357,30 @@ def test_another_file_is_no_release(
     for path in (file, tmp_path / "other" / "calibrator.npz", tmp_path / "none.npz"):
         _, line = again(capsys, path, code=2)
         assert str(path) in line
+
+
+@pytest.mark.parametrize(("classes", "of"), [(2, "of the positive class"), (3, "minus accuracy")])
+def test_every_page_means_one_gap_of_the_same_rows(tmp_path: Path, classes: int, of: str) -> None:
+    rng = np.random.default_rng(4)
+    y, client = rng.integers(0, classes, 600), np.repeat(["a", "b"], 300)
+    z = (
+        rng.normal(size=(600, classes))
+        + np.eye(classes)[y] * np.where(client == "a", 3, 1)[:, None]
+    )
+    half = {"logits": z, "labels": y, "client": client}
+    given = half | {f"test_{k}": v for k, v in half.items()}
+    simulated = simulate(given, method="none", partition="natural", out=tmp_path / "s")
+    evaluated = evaluate(given, partition="natural", out=tmp_path / "e")
+    by_group = evaluate(given, by="site", partition="natural", out=tmp_path / "g")
+    p = softmax(z)
+    gap = p[:, 1] - y if classes == 2 else p.max(axis=1) - (p.argmax(axis=1) == y)
+    for name in ("a", "b"):
+        truth = gap[client == name].mean()
+        assert simulated.judged["clients"][name]["before"]["gap"] == pytest.approx(truth)
+        assert evaluated.judged["clients"][name]["metrics"]["gap"] == pytest.approx(truth, abs=1e-6)
+        found = by_group.judged["groups"][name]["metrics"]["gap"]
+        assert found["value"] == pytest.approx(truth, abs=found["binning"] + 1e-6)
+    for folder in "seg":
+        page = (tmp_path / folder / "report.html").read_text("utf-8")
+        assert of in page
+        assert ("confidence minus" if classes == 2 else "positive class") not in page

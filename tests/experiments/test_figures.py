@@ -110,7 +110,7 @@ def test_the_bars_are_the_record() -> None:
         np.testing.assert_allclose(ends, np.stack([low, high], axis=1)[high > low])
     assert (confidence > share).any()
     assert (confidence < share).any()
-    assert f"ECE {100 * record.ece:.2f} %" == panel.note
+    assert f"top-label ECE {100 * record.ece:.2f} %" == panel.note
     assert f"{100 * record.ece:.3f} %" in panel.said
 
 
@@ -492,7 +492,7 @@ def test_a_figure_for_paper_has_every_panel_and_one_legend() -> None:
     words = [t.get_text() for t in figure.findobj(Text) if t.get_visible()]
     assert "ResNet-110 on CIFAR-10" in words
     for heading, record in records.items():
-        assert f"{heading}\nECE {100 * record.ece:.2f} %" in words
+        assert f"{heading}\ntop-label ECE {100 * record.ece:.2f} %" in words
     assert words.count("share correct") >= 2  # the axis and the legend
     assert words.count("confidence of the top label") == 3  # once for each column
     (legend,) = figure.legends

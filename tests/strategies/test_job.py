@@ -191,3 +191,11 @@ def test_an_outcome_that_is_not_whole_is_refused(shards: Shards, tmp_path: Path)
     (tmp_path / "round-1.npz").unlink()
     with pytest.raises(InputError, match=r"round-1\.npz"):
         Outcome.load(tmp_path)
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_an_unknown_parameter_is_refused_in_the_name_of_the_class(name: str) -> None:
+    """Not of a base that it is passed on to."""
+    cls: Any = STRATEGIES[name]
+    with pytest.raises(TypeError, match=rf"^{cls.__name__}\(\).*'nonsense'"):
+        cls(Federation(10, 3), **cls.examples[0], nonsense=1)

@@ -12,6 +12,7 @@ from fedcal.experiments.studies.zhang import models
 from fedcal.experiments.studies.zhang.grid import DP, NON_PRIVATE, over_seeds, place, probabilities
 from fedcal.experiments.studies.zhang.mixture import HOW, without_privacy
 from fedcal.experiments.studies.zhang.panels import LOOKS, histogram
+from fedcal.experiments.studies.zhang.scores import above
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, task
 from fedcal.strategies.outcome import Progress
 
@@ -67,7 +68,7 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
         ),
         (
             "The private model's ECE is larger",
-            private["ece"] > plain["ece"],
+            above(private, plain, "ece"),
             f"{private['ece']:.4f} against {plain['ece']:.4f}",
         ),
     ]

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from fedcal.experiments.figures.drawing import Sheet
+from fedcal.experiments.studies.claims import all_of
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.studies.zhang import mixture
 from fedcal.experiments.studies.zhang.grid import measured
 from fedcal.experiments.studies.zhang.models import CLIP, LR, PLAIN, Training
 from fedcal.experiments.studies.zhang.panels import against
+from fedcal.experiments.studies.zhang.scores import above
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, Task, task, tasks
 from fedcal.strategies.outcome import Progress
 
@@ -59,12 +61,12 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
         said += [
             (
                 f"{name}: at epsilon = {EPSILON:g} the ECE falls as the clip norm grows",
-                all(b["ece"] < a["ece"] for a, b in pairwise(lines)),
+                all_of(above(a, b, "ece") for a, b in pairwise(lines)),
                 places,
             ),
             (
                 f"{name}: without clipping and noise it is the smallest",
-                plain["ece"] < min(r["ece"] for r in lines),
+                all_of(above(r, plain, "ece") for r in lines),
                 places,
             ),
             (

@@ -14,6 +14,7 @@ from fedcal.experiments.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.studies.zhang import mixture
 from fedcal.experiments.studies.zhang.grid import measured
 from fedcal.experiments.studies.zhang.models import PLAIN, Training, multiplier
+from fedcal.experiments.studies.zhang.scores import above
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, Task, task, tasks
 from fedcal.strategies.outcome import Progress
 
@@ -60,6 +61,7 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
         of = {r["gradients"]: r for r in found if r["data"] == name}
         ece = {title: line["ece"] for title, line in of.items()}
         added = ece[BOTH] - ece[NEITHER]
+        adds = above(of[BOTH], of[NEITHER], "ece")
         places = ", ".join(f"{title} {value:.4f}" for title, value in ece.items())
         said += [
             (
@@ -68,14 +70,14 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
                 places,
             ),
             (
-                f"{name}: and a higher accuracy",
-                of[NOISED]["accuracy"] > of[BOTH]["accuracy"],
+                f"{name}: noise without clipping has a higher accuracy than DP-SGD",
+                above(of[NOISED], of[BOTH], "accuracy"),
                 f"{100 * of[NOISED]['accuracy']:.2f} % against {100 * of[BOTH]['accuracy']:.2f} %",
             ),
             (
                 f"{name}: clipping alone adds at least {100 * CAUSE:g} % of what DP-SGD adds to it",
-                ece[CLIPPED] - ece[NEITHER] >= CAUSE * added,
-                places,
+                ece[CLIPPED] - ece[NEITHER] >= CAUSE * added if adds is True else None,
+                places if adds is True else f"it adds nothing: {places}",
             ),
         ]
     return said

@@ -12,6 +12,7 @@ from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.experiments.studies.zhang.grid import over_seeds, place
 from fedcal.experiments.studies.zhang.models import PLAIN, Training
 from fedcal.experiments.studies.zhang.panels import against
+from fedcal.experiments.studies.zhang.scores import above
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
@@ -67,13 +68,13 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
             (
                 f"{name}: without privacy the ECE is below the line through the private models of "
                 f"all epsilons, at its accuracy",
-                whole["ece"] < line,
+                above({"ece": line}, whole, "ece"),
                 f"{whole['ece']:.4f} against {line:.4f}, at an accuracy of {whole['accuracy']:.4f}",
             ),
             (
                 f"{name}: stopped early at the private model's accuracy, the model without privacy "
                 "still has a smaller ECE",
-                equal["ece"] < one["ece"] if apart <= NEAR else None,
+                above(one, equal, "ece") if apart <= NEAR else None,
                 f"{equal['ece']:.4f} (accuracy {equal['accuracy']:.4f}, {equal['epochs']:g} "
                 f"epochs) against {one['ece']:.4f} ({one['accuracy']:.4f})",
             ),

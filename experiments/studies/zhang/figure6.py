@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedcal.experiments.studies.claims import all_of, larger
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.studies.zhang.grid import DP, NON_PRIVATE, measured
 from fedcal.experiments.studies.zhang.models import PLAIN, Training
+from fedcal.experiments.studies.zhang.scores import MATTERS, above
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
@@ -46,7 +48,7 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
                 (
                     f"{name}: the difference of train and test {what} is smaller for the private "
                     "model",
-                    gaps[private] < gaps[plain],
+                    larger(gaps[plain], gaps[private], MATTERS),
                     ", ".join(
                         f"{t}: {of[t][f'train {key}']:.4f} and {of[t][key]:.4f}"
                         for t in (private, plain)
@@ -57,7 +59,7 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
         said += [
             (
                 f"{name}: the private model's ECE is larger on training and on test rows",
-                one > of[plain]["train ece"] and other > of[plain]["ece"],
+                all_of(above(of[private], of[plain], key) for key in ("train ece", "ece")),
                 f"{one:.4f} and {other:.4f} against {of[plain]['train ece']:.4f} and "
                 f"{of[plain]['ece']:.4f}",
             ),

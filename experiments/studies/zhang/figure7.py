@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from fedcal.experiments.figures.drawing import Sheet
+from fedcal.experiments.studies.claims import all_of
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.experiments.studies.zhang import models
 from fedcal.experiments.studies.zhang.grid import (
@@ -19,6 +20,7 @@ from fedcal.experiments.studies.zhang.grid import (
 )
 from fedcal.experiments.studies.zhang.models import PLAIN, Training
 from fedcal.experiments.studies.zhang.panels import LOOKS, histogram
+from fedcal.experiments.studies.zhang.scores import above
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
@@ -87,7 +89,7 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
             (
                 f"{name}: with label noise the private model is surer than the best classifier may "
                 "be, of more rows than the model without privacy",
-                all(of[DP, share]["over"] > of[NON_PRIVATE, share]["over"] for share in noisy),
+                all_of(above(of[DP, s], of[NON_PRIVATE, s], "over") for s in noisy),
                 shown,
             ),
             (

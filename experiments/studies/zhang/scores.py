@@ -6,15 +6,21 @@ import math
 from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 
+from fedcal.experiments.studies.claims import larger
+from fedcal.experiments.studies.spec import Record, Told
 from fedcal.training.card import scored
 from fedcal.types import Floats, Integers
+
+MATTERS = 0.001
+"""The least difference of accuracies or ECEs that is called one."""
 
 KEYS = ("accuracy", "ece", "ece_debiased", "nll", "gap")
 
 
 def scores(probs: Floats, y: Integers) -> dict[str, float]:
-    """`KEYS`: ECE has 15 bins; `gap` is mean confidence less accuracy."""
+    """`KEYS`: ECE has 15 bins; `gap` is mean confidence minus accuracy, also of two classes."""
     found = scored(probs, y)
+    found["gap"] = float(probs.max(axis=1).mean()) - found["accuracy"]
     return {key: found[key] for key in KEYS}
 
 
@@ -26,6 +32,15 @@ def spread(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
         found[key] = fmean(values)
         found[f"{key} std"] = stdev(values) if len(values) > 1 else 0.0
     return found
+
+
+def above(a: Record, b: Record, key: str) -> Told:
+    """Whether the mean of a score over seeds is larger in a than in b.
+
+    No difference: less than `MATTERS`, or than a standard deviation over seeds.
+    """
+    noise = math.hypot(a.get(f"{key} std", 0.0), b.get(f"{key} std", 0.0))
+    return larger(a[key], b[key], max(MATTERS, noise))
 
 
 def paired(a: Sequence[float], b: Sequence[float]) -> dict[str, float | None]:

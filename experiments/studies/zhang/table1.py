@@ -5,4 +5,4 @@ from __future__ import annotations
 from fedcal.experiments.studies.zhang.tables import module
 from fedcal.experiments.studies.zhang.tasks import IMAGES
 
-rows, claims = module(8.0, (IMAGES,), "table1", "CIFAR-10")
+rows, claims = module(8.0, (IMAGES,), "table1")

@@ -5,4 +5,4 @@ from __future__ import annotations
 from fedcal.experiments.studies.zhang.tables import module
 from fedcal.experiments.studies.zhang.tasks import TABLE
 
-rows, claims = module(8.0, (TABLE,), "table2", "QNLI")
+rows, claims = module(8.0, (TABLE,), "table2")

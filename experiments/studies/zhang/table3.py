@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 
 from fedcal.errors import InputError
-from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.studies.claims import all_of
+from fedcal.experiments.studies.spec import NO_DIFFERENCE, Record, Rows, RowsClaim, counted
 from fedcal.experiments.studies.zhang.grid import (
     DP,
     GLOBAL,
@@ -19,13 +20,14 @@ from fedcal.experiments.studies.zhang.grid import (
     made,
     place,
 )
-from fedcal.experiments.studies.zhang.scores import spread
-from fedcal.experiments.studies.zhang.tables import printed
+from fedcal.experiments.studies.zhang.scores import above, spread
+from fedcal.experiments.studies.zhang.tables import in_paper
 from fedcal.experiments.studies.zhang.tasks import IMAGES, tasks
 from fedcal.strategies.outcome import Progress
 
 EPSILON, SEEDS = 8.0, 3
-IN_DOMAIN, ALL = "none", "all corruptions"
+HOME, ALL = "none", "all corruptions"
+OTHERS = (GLOBAL, DP, SGLD)
 
 
 def rows(
@@ -36,7 +38,7 @@ def rows(
     Returns
     -------
     list of dict
-        what = "method": `data`, `method`, `shift` (`IN_DOMAIN`, `ALL`: the mean over them, or the
+        what = "method": `data`, `method`, `shift` (`HOME`, `ALL`: the mean over them, or the
         corruption and its severity), `number` of shifts, see `scores.spread`
 
     Raises
@@ -53,7 +55,7 @@ def rows(
                 "`fedcal features --corruption` makes"
             )
     for task, title in counted([(t, title) for t in chosen for title in METHODS], progress):
-        shifts = {IN_DOMAIN: task.test_x}
+        shifts = {HOME: task.test_x}
         shifts |= {f"{name}, {severity}": x for (name, severity), x in task.shifted.items()}
         runs = {
             shift: [
@@ -62,7 +64,7 @@ def rows(
             ]
             for shift, x in shifts.items()
         }
-        away = [runs[shift] for shift in shifts if shift != IN_DOMAIN]
+        away = [runs[shift] for shift in shifts if shift != HOME]
         runs[ALL] = [
             {key: fmean(of[seed][key] for of in away) for key in away[0][0]}
             for seed in range(seeds)
@@ -77,40 +79,48 @@ def rows(
 def claims(found: Sequence[Record]) -> list[RowsClaim]:
     """What section 4.2 says, in the mean over all corruptions."""
     said: list[RowsClaim] = []
-    paper = printed("table3")
     for name in dict.fromkeys(r["data"] for r in found):
         away, home = (
-            {r["method"]: r["ece"] for r in found if r["data"] == name and r["shift"] == shift}
-            for shift in (ALL, IN_DOMAIN)
+            {r["method"]: r for r in found if r["data"] == name and r["shift"] == shift}
+            for shift in (ALL, HOME)
         )
         shifts = [r["shift"] for r in found if r["data"] == name and r["method"] == DP]
         one = {
             (r["method"], r["shift"]): r["ece"]
             for r in found
-            if r["data"] == name and r["shift"] not in (ALL, IN_DOMAIN)
+            if r["data"] == name and r["shift"] not in (ALL, HOME)
         }
-        apart = [s for s in shifts if s not in (ALL, IN_DOMAIN)]
+        apart = [s for s in shifts if s not in (ALL, HOME)]
         less = sum(max(one[t, s] for t in (PS, TS)) < one[DP, s] for s in apart)
-        order = " < ".join(sorted((PS, TS, OURS, GLOBAL, DP, SGLD), key=away.__getitem__))
-        shown = ", ".join(f"{t} {away[t]:.4f}" for t in (PS, TS, OURS, GLOBAL, DP, SGLD))
-        better = [n for n, v in paper.items() if max(v[PS][1], v[TS][1]) < v[DP][1]]
+
+        def ece(title: str, of: Mapping[str, Record] = away) -> float:
+            return float(of[title]["ece"])
+
+        order = " < ".join(sorted((PS, TS, OURS, GLOBAL, DP, SGLD), key=ece))
+        shown = ", ".join(f"{t} {ece(t):.4f}" for t in (PS, TS, OURS, GLOBAL, DP, SGLD))
+        taken = {where: 1 - ece(TS, of) / ece(DP, of) for where, of in ((ALL, away), (HOME, home))}
         said += [
             (
                 f"{name}: DP-TS and DP-PS, fitted in-domain, lower the ECE out of domain, too",
-                max(away[PS], away[TS]) < away[DP],
+                all_of(above(away[DP], away[t], "ece") for t in (PS, TS)),
                 f"{shown}; on {less} of {len(apart)} corruptions",
-                f"on {len(better)} of {len(paper)}",
+                in_paper("table3", lambda p: max(p[PS][1], p[TS][1]) < p[DP][1]),
             ),
             (
                 f"{name}: DP-TS and DP-PS have the lowest ECE of the paper's private methods there",
-                max(away[PS], away[TS]) < min(away[GLOBAL], away[DP], away[SGLD]),
+                all_of(above(away[b], away[a], "ece") for a in (PS, TS) for b in OTHERS),
                 order,
+                in_paper(
+                    "table3", lambda p: all(p[a][1] < p[b][1] for a in (PS, TS) for b in OTHERS)
+                ),
             ),
             (
                 f"{name}: out of domain recalibration takes a smaller part of the ECE away than "
                 "in-domain",
-                away[TS] / away[DP] > home[TS] / home[DP],
-                f"DP-TS {1 - away[TS] / away[DP]:.2f} against {1 - home[TS] / home[DP]:.2f}",
+                NO_DIFFERENCE
+                if above(home[DP], home[TS], "ece") is not True
+                else taken[ALL] < taken[HOME],
+                f"DP-TS {taken[ALL]:.2f} against {taken[HOME]:.2f}",
             ),
         ]
     return said

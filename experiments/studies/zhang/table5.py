@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from fedcal.experiments.studies.claims import all_of
 from fedcal.experiments.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.studies.zhang.grid import DP, NON_PRIVATE, measured
 from fedcal.experiments.studies.zhang.models import PLAIN, Training
+from fedcal.experiments.studies.zhang.scores import above
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
@@ -44,13 +46,13 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
     for name in dict.fromkeys(r["data"] for r in found):
         of = {r["method"]: r for r in found if r["data"] == name}
         private = of[DP]
-        worse = [t for t in REGULAR if of[t]["ece"] >= private["ece"]]
-        sure = [t for t in REGULAR if of[t]["gap"] >= private["gap"]]
+        worse = [t for t in REGULAR if above(private, of[t], "ece") is False]
+        sure = above(private, {"gap": 0.0}, "gap") is True
         most = max(REGULAR, key=lambda t: of[t]["gap"])
         said += [
             (
                 f"{name}: every regulariser has a smaller ECE than DP-SGD",
-                not worse,
+                all_of(above(private, of[t], "ece") for t in REGULAR),
                 f"DP-SGD {private['ece']:.4f}; "
                 + (
                     ", ".join(f"{t} {of[t]['ece']:.4f}" for t in worse)
@@ -60,8 +62,9 @@ def claims(found: Sequence[Record]) -> list[RowsClaim]:
             ),
             (
                 f"{name}: no regulariser makes the model as over-confident as DP-SGD does",
-                not sure,
-                f"mean confidence less accuracy: DP-SGD {private['gap']:+.4f}, {most} "
+                all_of(above(private, of[t], "gap") for t in REGULAR) if sure else None,
+                ("" if sure else "DP-SGD's is not over-confident; ")
+                + f"mean confidence less accuracy: DP-SGD {private['gap']:+.4f}, {most} "
                 f"{of[most]['gap']:+.4f}",
             ),
         ]

@@ -5,4 +5,4 @@ from __future__ import annotations
 from fedcal.experiments.studies.zhang.tables import module
 from fedcal.experiments.studies.zhang.tasks import IMAGES
 
-rows, claims = module(3.0, (IMAGES,), "table7", "CIFAR-10")
+rows, claims = module(3.0, (IMAGES,), "table7")

@@ -10,7 +10,15 @@ from statistics import fmean
 from typing import Any
 
 from fedcal.experiments.config import read_toml
-from fedcal.experiments.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.studies.claims import all_of, larger, where
+from fedcal.experiments.studies.spec import (
+    NO_DIFFERENCE,
+    Record,
+    Rows,
+    RowsClaim,
+    Told,
+    counted,
+)
 from fedcal.experiments.studies.zhang.grid import (
     ALL_ROWS,
     DP,
@@ -26,7 +34,7 @@ from fedcal.experiments.studies.zhang.grid import (
     made,
     place,
 )
-from fedcal.experiments.studies.zhang.scores import paired, spread
+from fedcal.experiments.studies.zhang.scores import MATTERS, above, paired, spread
 from fedcal.experiments.studies.zhang.tasks import tasks
 from fedcal.strategies.outcome import Progress
 
@@ -53,15 +61,30 @@ def printed(table: str) -> Printed:
     return found
 
 
-def table(epsilon: float, shipped: Sequence[str], beside: str, theirs: str) -> Callable[..., Rows]:
+def printed_rows(table: str) -> Rows:
+    """A table of the paper: what = "paper", a row for each method, `DATA accuracy`, `DATA ece`."""
+    paper = printed(table)
+    methods = dict.fromkeys(title for lines in paper.values() for title in lines)
+    return [
+        {"what": "paper", "method": title}
+        | {
+            f"{name} {key}": value
+            for name, lines in paper.items()
+            for key, value in zip(("accuracy", "ece"), lines[title], strict=True)
+        }
+        for title in methods
+    ]
+
+
+def table(epsilon: float, shipped: Sequence[str], beside: str) -> Callable[..., Rows]:
     """The function `rows` of a table.
 
     Parameters
     ----------
     shipped
         data without `--data`
-    beside, theirs
-        the paper's table, and which of its data stand beside ours
+    beside
+        the paper's table, all of whose data stand beside ours
     """
 
     def rows(
@@ -72,11 +95,10 @@ def table(epsilon: float, shipped: Sequence[str], beside: str, theirs: str) -> C
         Returns
         -------
         list of dict
-            `data`, `method`, the paper's `paper accuracy` and `paper ece`, see `scores.spread`; or
-            `data`, `better`, `worse`, see `scores.paired`: of accuracy (`of` = "accuracy") or ECE
+            `data`, `method`, see `scores.spread`; or `data`, `better`, `worse`, see
+            `scores.paired`: of accuracy (`of` = "accuracy") or ECE; or see `printed_rows`
         """
         found: Rows = []
-        paper = printed(beside)[theirs]
         todo = [(task, title) for task in tasks(data, shipped) for title in METHODS]
         runs: dict[tuple[str, str], list[dict[str, float]]] = {}
         for task, title in counted(todo, progress):
@@ -85,13 +107,11 @@ def table(epsilon: float, shipped: Sequence[str], beside: str, theirs: str) -> C
                 for seed in range(seeds)
             ]
             runs[task.name, title] = mine
-            accuracy, ece = paper.get(title, (None, None))
             what = {"what": "method", "epsilon": epsilon, "seeds": seeds, "method": title}
-            line = place(task, **what, **spread(mine))
-            found.append(line | {"paper accuracy": accuracy, "paper ece": ece})
+            found.append(place(task, **what, **spread(mine)))
         for name in dict.fromkeys(name for name, _ in runs):
             found += _pairs(name, {title: runs[name, title] for title in METHODS})
-        return found
+        return found + printed_rows(beside)
 
     return rows
 
@@ -121,7 +141,7 @@ def _pairs(name: str, runs: Mapping[str, list[dict[str, float]]]) -> Rows:
 
 def method_of(found: Sequence[Record], data: str, title: str) -> Record:
     """The line of a method."""
-    return next(r for r in found if r.get("method") == title and r["data"] == data)
+    return next(r for r in found if r.get("method") == title and r.get("data") == data)
 
 
 def pair_of(found: Sequence[Record], data: str, **facts: str) -> Record:
@@ -130,80 +150,67 @@ def pair_of(found: Sequence[Record], data: str, **facts: str) -> Record:
     return next(r for r in found if all(r.get(k) == v for k, v in wanted.items()))
 
 
-def claims(found: Sequence[Record], beside: str, theirs: str) -> list[RowsClaim]:
+def claims(found: Sequence[Record], beside: str) -> list[RowsClaim]:
     """Of each of the data; and the mean reduction over all of them."""
-    names = list(dict.fromkeys(r["data"] for r in found))
-    paper = printed(beside)[theirs]
+    names = list(dict.fromkeys(r["data"] for r in found if "data" in r))
     said: list[RowsClaim] = []
     for name in names:
-        said += _claims(found, name, paper)
+        said += _claims(found, name, beside)
     said.append(_reduction(found, names, beside))
     return said
 
 
-def _claims(
-    found: Sequence[Record], data: str, paper: Mapping[str, Sequence[float]]
-) -> list[RowsClaim]:
+def _claims(found: Sequence[Record], data: str, beside: str) -> list[RowsClaim]:
     of = {title: method_of(found, data, title) for title in METHODS}
     ece = {title: line["ece"] for title, line in of.items()}
-    wrong = [
-        f"{a} before {b}"
-        for b, a in pairwise(ORDER)
-        if _clearly(pair_of(found, data, of="ece", better=b, worse=a))
-    ]
-    theirs = [f"{a} before {b}" for b, a in pairwise(ORDER) if paper[b][1] > paper[a][1]]
     lost = {t: of[DP]["accuracy"] - of[t]["accuracy"] for t in (PS, TS)}
-    their_loss = max(paper[DP][0] - paper[t][0] for t in (PS, TS))
-    others = min((GLOBAL, SGLD), key=ece.__getitem__)
     exact = pair_of(found, data, better=TS, worse=EXACT_TS)
-    whole = pair_of(found, data, better=TS, worse=ALL_ROWS)
     mine = pair_of(found, data, of="ece_debiased", better=OURS)
     kept = pair_of(found, data, of="accuracy", better=DP, worse=OURS)
     gained = -pair_of(found, data, of="accuracy", worse=OURS)["difference"]
     return [
         (
-            f"{data}: ECE in the paper's order, {' < '.join(ORDER)}, up to 2 standard errors",
-            not wrong,
-            ", ".join(f"{t} {ece[t]:.4f}" for t in ORDER) + _but(wrong),
-            "holds" if not theirs else "does not hold" + _but(theirs),
+            f"{data}: ECE in the paper's order, {' < '.join(ORDER)}, where 2 standard errors tell "
+            "neighbours apart",
+            *_in_order(ece, [pair_of(found, data, better=b, worse=a) for b, a in _NEIGHBOURS]),
+            where(orders(beside)),
         ),
         (
             f"{data}: training with DP-SGD makes the ECE larger than training without privacy",
-            ece[NON_PRIVATE] < ece[DP]
-            and not _clearly(pair_of(found, data, better=NON_PRIVATE, worse=DP)),
+            _lower(pair_of(found, data, better=NON_PRIVATE, worse=DP)),
             f"{ece[DP]:.4f} against {ece[NON_PRIVATE]:.4f}",
-            f"{paper[DP][1]:.4f} against {paper[NON_PRIVATE][1]:.4f}",
+            in_paper(beside, lambda p: p[DP][1] > p[NON_PRIVATE][1]),
         ),
         (
             f"{data}: the model trained with DP-SGD is over-confident",
-            of[DP]["gap"] > 0,
+            above(of[DP], {"gap": 0.0}, "gap"),
             f"mean confidence less accuracy {of[DP]['gap']:+.4f}; trained without privacy "
             f"{of[NON_PRIVATE]['gap']:+.4f}",
         ),
         (
-            f"{data}: DP-TS and DP-PS have an ECE no larger than global clipping's and DP-SGLD's",
-            max(ece[PS], ece[TS]) <= ece[others],
-            f"DP-PS {ece[PS]:.4f}, DP-TS {ece[TS]:.4f}, {others} {ece[others]:.4f}",
-            _holds(max(paper[PS][1], paper[TS][1]) <= min(paper[GLOBAL][1], paper[SGLD][1])),
+            f"{data}: DP-TS and DP-PS have a lower ECE than global clipping and DP-SGLD",
+            all_of(above(of[b], of[a], "ece") for a in (PS, TS) for b in (GLOBAL, SGLD)),
+            ", ".join(f"{t} {ece[t]:.4f}" for t in (PS, TS, GLOBAL, SGLD)),
+            in_paper(beside, lambda p: max(p[PS][1], p[TS][1]) < min(p[GLOBAL][1], p[SGLD][1])),
         ),
         (
-            f"{data}: DP-TS's ECE is at most that of global clipping with no row left out, up to 2 "
-            "standard errors",
-            not _clearly(whole),
+            f"{data}: DP-TS has a lower ECE than global clipping with no row left out",
+            _lower(pair_of(found, data, better=TS, worse=ALL_ROWS)),
             f"{ece[TS]:.4f} against {ece[ALL_ROWS]:.4f}, with an accuracy of "
-            f"{of[ALL_ROWS]['accuracy']:.4f} instead of {of[TS]['accuracy']:.4f}",
+            f"{of[TS]['accuracy']:.4f} against {of[ALL_ROWS]['accuracy']:.4f}",
         ),
         (
             f"{data}: recalibration with the split costs less than one point of accuracy",
             max(lost.values()) < POINT,
             ", ".join(f"{t} {100 * lost[t]:.2f} points" for t in lost),
-            f"up to {100 * their_loss:.2f} points",
+            in_paper(beside, lambda p: _loss(p) < POINT)
+            + f"; up to {100 * max(map(_loss, printed(beside).values())):.2f} points",
         ),
         (
             f"{data}: DP-TS is within {AS_GOOD:g} of non-private temperature scaling",
             abs(exact["difference"]) <= AS_GOOD,
             f"{ece[TS]:.4f} against {ece[EXACT_TS]:.4f}",
-            f"{paper[TS][1]:.4f} against {paper[EXACT_TS][1]:.4f}",
+            in_paper(beside, lambda p: abs(p[TS][1] - p[EXACT_TS][1]) <= AS_GOOD),
         ),
         (
             f"{data}: ours without a split is as good as the better of DP-TS and DP-PS: the upper "
@@ -212,28 +219,58 @@ def _claims(
             None if mine["upper"] is None else mine["upper"] <= AS_GOOD,
             f"ours {of[OURS]['ece_debiased']:.4f}, {mine['worse']} "
             f"{of[mine['worse']]['ece_debiased']:.4f}; difference {mine['difference']:+.4f}"
-            + ("" if mine["upper"] is None else f", limit {mine['upper']:+.4f}"),
+            + _limit(mine, 1.0, 4),
         ),
         (
-            f"{data}: ours loses no accuracy, up to 2 standard errors",
-            kept["difference"] <= 2 * (kept["error"] or 0.0),
-            f"{100 * kept['difference']:+.2f} points lost of the DP model's; "
+            f"{data}: ours costs at most {100 * AS_GOOD:g} points of the DP model's accuracy, by "
+            "the upper 95 % limit",
+            None if kept["upper"] is None else kept["upper"] <= AS_GOOD,
+            f"{100 * kept['difference']:+.2f} points lost{_limit(kept, 100.0, 2)}; "
             f"{100 * gained:+.2f} points more than {mine['worse']}",
         ),
     ]
 
 
-def _clearly(pair: Record) -> bool:
-    """Whether the ECE that should be the lower one is the higher one by two standard errors."""
-    return bool(pair["difference"] > 2 * (pair["error"] or 0.0))
+_NEIGHBOURS = tuple(pairwise(ORDER))
 
 
-def _but(wrong: Sequence[str]) -> str:
-    return f"; {', '.join(wrong)}" if wrong else ""
+def _lower(pair: Record) -> Told:
+    """Whether the first of a pair has the lower value, by two standard errors."""
+    return larger(0.0, pair["difference"], max(MATTERS, 2 * (pair["error"] or 0.0)))
 
 
-def _holds(found: bool) -> str:
-    return "holds" if found else "does not hold"
+def _in_order(ece: Mapping[str, float], pairs: Sequence[Record]) -> tuple[Told, str]:
+    """Whether no neighbours stand the other way round and some stand as they should."""
+    said, told = [f"{t} {ece[t]:.4f}" for t in ORDER], [_lower(pair) for pair in pairs]
+    for pair, one in zip(pairs, told, strict=True):
+        if one is False:
+            said.append(f"{pair['worse']} before {pair['better']}")
+        elif one == NO_DIFFERENCE:
+            said.append(f"{pair['better']} and {pair['worse']} not told apart")
+    holds = False if False in told else True if True in told else NO_DIFFERENCE
+    return holds, ", ".join(said)
+
+
+def _limit(pair: Record, factor: float, digits: int) -> str:
+    return "" if pair["upper"] is None else f", limit {factor * pair['upper']:+.{digits}f}"
+
+
+def orders(table: str) -> dict[str, bool]:
+    """Data of one of the paper's tables -> whether `ORDER` holds there."""
+    return {
+        name: all(lines[a][1] <= lines[b][1] for a, b in _NEIGHBOURS)
+        for name, lines in printed(table).items()
+    }
+
+
+def _loss(lines: Mapping[str, Sequence[float]]) -> float:
+    """Accuracy that the split costs on the paper's data, of DP-PS and DP-TS the most."""
+    return max(lines[DP][0] - lines[t][0] for t in (PS, TS))
+
+
+def in_paper(table: str, holds: Callable[[Mapping[str, Sequence[float]]], bool]) -> str:
+    """On how many data of the paper's table a claim holds, and on which not."""
+    return where({name: holds(lines) for name, lines in printed(table).items()})
 
 
 def reductions(lines: Mapping[str, float]) -> list[float]:
@@ -257,9 +294,6 @@ def _reduction(found: Sequence[Record], names: Sequence[str], beside: str) -> Ro
     return text, holds, "; ".join(filter(None, [shown, *left])), f"{own:.2f}"
 
 
-def module(epsilon: float, shipped: Sequence[str], beside: str, theirs: str) -> tuple[Any, Any]:
+def module(epsilon: float, shipped: Sequence[str], beside: str) -> tuple[Any, Any]:
     """The functions `rows` and `claims` of a table."""
-    return (
-        table(epsilon, shipped, beside, theirs),
-        lambda found: claims(found, beside, theirs),
-    )
+    return table(epsilon, shipped, beside), lambda found: claims(found, beside)

@@ -70,7 +70,7 @@ def test_a_model_comes_of_it_and_each_site_judges_it(there: Deployment) -> None:
         found = json.loads(judged.read_text())["after"]["accuracy"]
         assert found > 0.8
         log = (site / "site.log").read_text("utf-8")
-        assert f"on own test rows: accuracy {found:.4f}, ECE" in log
+        assert f"on own test rows: accuracy {found:.4f}, top-label ECE" in log
         assert not re.search(r"\b300\b", log)
     took = re.findall(
         r"a message took ([\d.]+) s", (there.folder / "site-a" / "flower.log").read_text("utf-8")

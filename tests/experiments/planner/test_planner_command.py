@@ -138,7 +138,7 @@ def test_auto_resolves_to_a_method_and_says_so() -> None:
     assert found.to_json()["method"] == found.config.method
     said = " ".join(found.privacy["statement"])
     assert "chosen by the planner from public facts only" in said
-    assert "planner's rows_per_client = 125 is rows / clients of the simulated data" in said
+    assert "planner's rows_per_client was rows / clients of the simulated data" in said
     options = tomllib.loads(found.config.to_toml())
     again = simulate("imdb-binary", **{k: v for k, v in options.items() if k != "data"})
     assert (again.test_probs == found.test_probs).all()

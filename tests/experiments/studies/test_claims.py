@@ -181,3 +181,14 @@ def test_cells_with_a_failed_run_tell_nothing() -> None:
 def test_spread_is_that_of_a_sample() -> None:
     assert spread((0.01, 0.03)) == pytest.approx(math.sqrt(2) / 100)
     assert spread((0.5,)) == 0.0
+
+
+def test_all_of_several_is_decided_by_the_one_that_fails() -> None:
+    same = claims.larger(1.0, 1.1, margin=0.2)
+    assert same == "no difference"
+    assert (claims.larger(1.0, 0.5, 0.2), claims.larger(0.5, 1.0, 0.2)) == (True, False)
+    assert claims.all_of([True, same, None, False]) is False
+    assert claims.all_of([True, same, None]) is None
+    assert claims.all_of([True, same]) == same
+    assert claims.all_of([True]) is True
+    assert claims.all_of([]) is None

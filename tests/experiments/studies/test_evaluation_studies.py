@@ -126,3 +126,18 @@ def test_what_the_files_say() -> None:
     assert min(r["coverage"] for r in smooth) >= evaluation_intervals.NARROW
     slopes = [r for r in shipped("evaluation-errors").rows if r["what"] == "slope"]
     assert {r["axis"] for r in slopes} == {"clients", "buckets", "epsilon", "height"}
+
+
+@pytest.mark.parametrize(
+    ("slope", "error", "holds"),
+    [(-0.95, 0.02, True), (-0.85, 0.14, None), (-0.92, 0.08, None), (-0.5, 0.1, False)],
+)
+def test_a_slope_holds_by_its_limit_and_not_by_its_noise(
+    slope: float, error: float, holds: bool | None
+) -> None:
+    exact = {"what": "error", "trust": "secagg", "quantity": "P/R/A given", "error": 0.0}
+    one = {"what": "slope", "trust": "local", "label": "l", "quantity": "q", "axis": "clients"}
+    found = evaluation_errors.claims(
+        [exact, one | {"slope": slope, "slope_std": error, "theory": -1}]
+    )
+    assert found[1][1] is holds

@@ -11,6 +11,9 @@ import pytest
 
 from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
 from fedcal.errors import InputError
+from fedcal.experiments.studies import angelopoulos_figure3
+from fedcal.experiments.studies.expected import shipped
+from fedcal.experiments.studies.spec import Told
 from fedcal.experiments.studies.zhang import (
     figure1,
     mixture,
@@ -21,7 +24,7 @@ from fedcal.experiments.studies.zhang import (
 )
 from fedcal.experiments.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
 from fedcal.experiments.studies.zhang.models import DELTA, Training
-from fedcal.experiments.studies.zhang.scores import paired, scores
+from fedcal.experiments.studies.zhang.scores import above, paired, scores
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, relabelled, task
 
 
@@ -42,7 +45,7 @@ def file(tmp_path: Path) -> str:
 def test_a_table_of_a_file(file: str) -> None:
     rows = table1.rows(data=[file], seeds=2)
     assert [r["method"] for r in rows if r["what"] == "method"] == list(METHODS)
-    assert {r["data"] for r in rows} == {"made"}
+    assert {r["data"] for r in rows if r["what"] != "paper"} == {"made"}
     said = table1.claims(rows)
     assert all(text and found for text, _, found, *_ in said)
     assert any("in the paper's order" in text for text, *_ in said)
@@ -125,7 +128,73 @@ def test_clipping_polarises_two_gaussians() -> None:
     assert all(holds for _, holds, _ in figure1.claims(rows))
 
 
-def test_the_paper_s_own_numbers_have_its_order() -> None:
-    for table in ("table1", "table7"):
-        ece = {title: value[1] for title, value in tables.printed(table)["CIFAR-10"].items()}
-        assert sorted(tables.ORDER, key=ece.__getitem__) == list(tables.ORDER)
+def test_the_paper_s_own_numbers_have_its_order_on_three_of_ten_columns() -> None:
+    held = [
+        name for t in ("table1", "table7", "table2") for name, h in tables.orders(t).items() if h
+    ]
+    assert held == ["CIFAR-10", "CIFAR-10", "SST-2"]
+    assert sum(len(tables.printed(t)) for t in ("table1", "table7", "table2")) == 10
+
+
+def test_all_columns_of_the_paper_stand_beside_ours(file: str) -> None:
+    """SUN397 loses more than a point by the split; Adult stands beside four texts, not one."""
+    said = {text.partition(": ")[2]: own for text, _, _, own in _printed_claims(file, "table1")}
+    split = "recalibration with the split costs less than one point of accuracy"
+    assert said[split] == "on 2 of 3; not on SUN397; up to 1.04 points"
+    orders = [own for text, _, _, own in _printed_claims(file, "table2") if "paper's order" in text]
+    assert orders == ["on 1 of 4; not on MNLI, QNLI, QQP"]
+
+
+def _printed_claims(file: str, table: str) -> list[tuple[str, Told, str, str]]:
+    made_here = table1.rows(data=[file], seeds=2)
+    return [c for c in tables.claims(made_here, table) if len(c) == 4]
+
+
+def test_what_does_not_differ_neither_holds_nor_fails() -> None:
+    """Of the shipped results: the same accuracy, nothing to take away, no over-confidence."""
+    words = {
+        v.text: v.word
+        for name in ("zhang-table3", "zhang-table5", "zhang-figure4c")
+        for v in shipped(name).verdicts
+    }
+    two = "two Gaussians: noise without clipping has a higher accuracy than DP-SGD"  # 85.73, 85.72
+    assert words[two] == "no difference"
+    away = "out of domain recalibration takes a smaller part of the ECE away than in-domain"
+    assert words[f"mnist-features: {away}"] == "no difference"  # -.05 against -.00
+    sure = "no regulariser makes the model as over-confident as DP-SGD does"
+    assert words[f"mnist-features: {sure}"] == "not told here"  # it is under-confident
+    assert words[f"adult-features: {sure}"] == "does not hold"
+
+
+def test_a_mean_is_above_another_beyond_the_noise_of_seeds() -> None:
+    a, b = {"ece": 0.03, "ece std": 0.003}, {"ece": 0.026, "ece std": 0.004}
+    assert above(a, b, "ece") == "no difference"  # .004 within .005
+    assert above(a, b | {"ece std": 0.0}, "ece") is True
+    assert above(b | {"ece std": 0.0}, a, "ece") is False
+    assert above({"ece": 0.0309}, {"ece": 0.03}, "ece") == "no difference"  # too small to matter
+
+
+def test_privately_trained_heads_stand_beside_others_in_figure_3(file: str) -> None:
+    rows = angelopoulos_figure3.rows(data=[file], splits=50)
+    of = {(r["model"], r["sets"]): r for r in rows if r["what"] == "setting"}
+    assert {model for model, _ in of} == {"non-private", "DP-SGD"}
+    for line in of.values():
+        assert (line["splits"], line["n"], line["tests"]) == (50, 300, 300)
+        assert line["between"] > 0  # over five trainings
+    larger, plain = of["DP-SGD", "private"], of["non-private", "private"]
+    for size, told in ((1.0, True), (0.0, "no difference"), (-1.0, False)):
+        larger |= {"set_size": plain["set_size"] + size * 4 * plain["between"]}
+        larger |= {"between": plain["between"]}
+        assert angelopoulos_figure3.claims(rows)[-1][1] == told
+
+
+def test_how_far_m_star_is_luck_is_shown() -> None:
+    """100 to 13,257 bins over seeds at epsilon = .5, and sets of some or of all labels."""
+    spread = {
+        r["epsilon"]: r for r in shipped("angelopoulos-figure5").rows if r["what"] == "spread"
+    }
+    assert len(spread) == 8
+    half = spread[0.5]
+    assert (half["seeds"], half["bins_low"], half["bins_high"]) == (20, 100, 13_257)
+    assert half["size_low"] < 3 < half["size_high"] == 100
+    assert all(r["bins_low"] < r["bins_median"] < r["bins_high"] for r in spread.values())

@@ -49,7 +49,11 @@ def test_a_small_group_is_named_and_has_no_numbers() -> None:
     shown = parts(found, histograms)
     table = named(shown, "Groups")
     assert [row[0] for row in table.rows] == ["large", "middling", "small"]
-    assert table.rows[-1][1:] == ("too few", "", "", "")
+    assert table.rows[-1][1:] == ("too few", "", "", "", "")
+    by_group = told["tests"]["metrics"]["groups"]["by_group"]
+    assert set(by_group) == {"large", "middling"}
+    assert table.columns[-1] == "calibrated: p-value"
+    assert float(str(table.rows[0][-1])) == pytest.approx(by_group["large"], abs=1e-4)
     errors = named(shown, "Groups: errors at threshold 0.5")
     assert errors.columns[:2] == ("group", "rows")
     assert [row[0] for row in errors.rows] == [row[0] for row in table.rows]
@@ -73,8 +77,10 @@ def test_drowned_is_said_in_words() -> None:
     assert told["value"] is None
     assert told["drowned"]
     table = named(parts(found, histograms), "Metrics: each row counts once")
-    (row,) = (row for row in table.rows if row[0] == "ROC AUC")
-    assert row[1] == "drowned by noise"
+    assert "ROC AUC" not in [row[0] for row in table.rows]  # from 0 to 1: no row of a table
+    assert "ROC AUC" in table.note.partition(".")[0]
+    assert "anything" not in str(table)
+    assert "drowned by noise" in [row[1] for row in table.rows]
 
 
 def two_views() -> tuple[Findings, dict[Key, Histogram]]:
