@@ -76,13 +76,12 @@ def right(result: Result) -> str:
             return "How often the model is right could not be measured under this noise."
         at = result.get("threshold", 0.5)
         return f"Right in {text}{f' at threshold {at:g}' * (at != 0.5)}."
-    told = {name: measured(name, metrics[name]) for name in _ALONE if name in metrics}
-    return " ".join(
-        f"{heading(name).removesuffix(', %')} is {text}."
-        if text
-        else f"{heading(name).removesuffix(', %')} could not be measured under this noise."
-        for name, text in told.items()
-    )
+    said = []
+    for name in (m for m in _ALONE if m in metrics):
+        text = measured(name, metrics[name])
+        told = f": {text}." if text else " could not be measured under this noise."
+        said.append(_first(heading(name).removesuffix(", %")) + told)
+    return " ".join(said)
 
 
 def calibrated_on_average(result: Result) -> str:

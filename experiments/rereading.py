@@ -18,7 +18,7 @@ from fedcal.evaluation.clusters import ESTIMANDS
 from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_edges
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.page import heading, parts, texts
+from fedcal.evaluation.page import heading, p_shown, parts, texts
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.files import PAGE, to_json, write_folder
@@ -171,8 +171,24 @@ def reread(
         chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
         threshold = chosen.value
     made = _calibrator(release, calibrate)
-    read = Reading(path_of(path), release, release.findings(threshold), chosen, made, {})
+    found = release.findings(threshold)
+    if chosen is not None:
+        found, chosen = _joined(found, chosen)
+    read = Reading(path_of(path), release, found, chosen, made, {})
     return read if since is None else _compared(read, read_release(since))
+
+
+def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
+    """Both with one interval of each metric: the wider one, as the best of many was chosen."""
+    first = next(iter(found.metrics))
+    own = dict(found.metrics[first])
+    for name, e in chosen.estimates.items():
+        if name in own:
+            low, high = min(own[name].low, e.low), max(own[name].high, e.high)
+            own[name] = replace(own[name], low=low, high=high)
+    both = {name: own.get(name, e) for name, e in chosen.estimates.items()}
+    metrics = {**found.metrics, first: own}
+    return replace(found, metrics=metrics), replace(chosen, estimates=both)
 
 
 def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
@@ -267,17 +283,13 @@ FIRM = 0.05
 """p-value up to which a site is said to have changed."""
 
 
-def _p_value(p: float) -> str:
-    return "≤ 0.001" if p <= 0.001 else f"{p:.3f}"
-
-
 def _by_site(sites: Mapping[str, Mapping[str, Change]], changed: str) -> Table:
     """The tests of each site."""
 
     def cell(test: Change | None) -> str:
         if test is None:
             return "too few"
-        return f"{100 * test.change:.2f} (p {_p_value(test.p_value)})"
+        return f"{100 * test.change:.2f} (p {p_shown(test.p_value, test.floor)})"
 
     rows = [(site, *(cell(tests.get(name)) for name in _CHANGES)) for site, tests in sites.items()]
     return Table(
@@ -291,7 +303,7 @@ def _by_site(sites: Mapping[str, Mapping[str, Change]], changed: str) -> Table:
 
 def _changes(changes: Mapping[str, Change], missing: str) -> Table:
     rows = [
-        (_CHANGES[name], f"{100 * test.change:.2f}", _p_value(test.p_value))
+        (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
         for name, test in changes.items()
     ]
     return Table(

@@ -19,7 +19,7 @@ from fedcal.checks import positive
 from fedcal.encodings import column_norm, decoder_of
 from fedcal.errors import InputError
 from fedcal.evaluation.estimates import METRICS
-from fedcal.evaluation.intervals import Estimate, Span, estimate, normal_quantile
+from fedcal.evaluation.intervals import Estimate, Span, estimate, normal_quantile, warned
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
 from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
@@ -71,7 +71,7 @@ class SingleMetricStrategy(CalibrationStrategy):
         if self.by_nominal and self.plan.private:
             beyond += ("what rows_per_client is off by",)
         counted = counted_of(subject_rows(self.plan.unit))
-        return SingleMetric(name, estimate, beyond, counted)
+        return SingleMetric(name, warned({name: estimate}, beyond)[name], beyond, counted)
 
     def public(
         self, federation: Federation, rounds: int, rows_per_client: float | None

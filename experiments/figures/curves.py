@@ -38,7 +38,10 @@ def scaled(metric: str, value: float) -> float:
 
 
 def rounds_sheet(
-    before: Mapping[str, float], rounds: Sequence[Mapping[str, Any]], title: str
+    before: Mapping[str, float],
+    rounds: Sequence[Mapping[str, Any]],
+    title: str,
+    names: Mapping[str, str] | None = None,
 ) -> Sheet | None:
     """Test metrics after each release, from "before" as round 0; None without any release.
 
@@ -48,7 +51,10 @@ def rounds_sheet(
         metrics without a calibrator
     rounds
         records of `rounds.jsonl`; those without `test` are left out
+    names
+        headings in place of those of `NAMES`
     """
+    headings = NAMES | dict(names or {})
     judged = [r for r in rounds if "test" in r]
     if not judged:
         return None
@@ -57,24 +63,23 @@ def rounds_sheet(
     if all("temperature" in r for r in judged):
         values["temperature"] = [1.0, *(float(r["temperature"]) for r in judged)]
     panels = tuple(
-        _round_panel(metric, at, [scaled(metric, v) for v in found])
+        _round_panel(headings[metric], at, [scaled(metric, v) for v in found])
         for metric, found in values.items()
     )
     legend = (("reference", "before"), ("after", "after each round"))
     return Sheet(title, len(panels), panels, legend)
 
 
-def _round_panel(metric: str, at: Sequence[int], y: Sequence[float]) -> Panel:
+def _round_panel(name: str, at: Sequence[int], y: Sequence[float]) -> Panel:
     said = "; ".join(f"round {t}: {v:.4g}" for t, v in zip(at, y, strict=True))
 
     def plot(ax: Axes) -> None:
-        ax.set(xlabel="round", xlim=(0, at[-1]), ylabel=NAMES[metric].rpartition(", ")[2])
+        ax.set(xlabel="round", xlim=(0, at[-1]), ylabel=name.rpartition(", ")[2])
         ax.locator_params("x", integer=True)
         level(ax, "reference", y[0])
         curve(ax, "after", at, y)
 
-    title = NAMES[metric].partition(",")[0]
-    return Panel(title, plot, f"{NAMES[metric]} by round. {said}.", aspect=0.75)
+    return Panel(name.partition(",")[0], plot, f"{name} by round. {said}.", aspect=0.75)
 
 
 # -- a comparison --------------------------------------------------------------------------------

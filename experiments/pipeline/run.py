@@ -276,8 +276,10 @@ class _Run:
         sign = 1.0 if metric == "accuracy" else -1.0
 
         def worth(name: str) -> float:
-            value = told[f"choose-{name}"]["results"]["metrics"][metric]["value"]
-            return -math.inf if value is None else sign * value  # None: drowned by noise
+            found = told[f"choose-{name}"]["results"]["metrics"][metric]
+            if found["value"] is None:  # noise hides it: the worse end of its interval
+                return sign * float(found["low" if sign > 0 else "high"])
+            return sign * float(found["value"])
 
         names = list(self.models)
         return names[0] if len(names) == 1 else max(names, key=worth)

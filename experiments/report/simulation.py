@@ -88,7 +88,8 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
     with reading(folder, "rounds.jsonl"):
         rounds = read_json_lines(folder / "rounds.jsonl")
-        curves = rounds_sheet(result["before"], rounds, title_of(result, "by round"))
+        names = {metric: heading for metric, (heading, _) in words.meanings(result).items()}
+        curves = rounds_sheet(result["before"], rounds, title_of(result, "by round"), names)
     diagrams = {"before": before, "after": after}
     sheets = {
         "reliability": reliability_sheet(diagrams, title_of(result, "test rows")),

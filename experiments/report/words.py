@@ -10,8 +10,9 @@ from typing import Any
 from fedcal.classes import called
 from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
+from fedcal.evaluation.intervals import from_json
 from fedcal.experiments.figures.curves import NAMES
-from fedcal.experiments.headline import HIGHER_IS_BETTER, measured
+from fedcal.experiments.headline import HIGHER_IS_BETTER
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.metrics.bootstrap import FEWEST
 
@@ -139,8 +140,9 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     for name in _TILES:
         if name not in metrics:
             continue
-        called = page.heading(name, str(result.get("score", ""))).removesuffix(", %")
-        found.append((called, measured(name, metrics[name]) or "unknown"))
+        heading = page.heading(name, str(result.get("score", "")))
+        told, unit = page.whole(name, from_json(metrics[name])), heading.partition(", ")[2]
+        found.append((heading.removesuffix(", %"), told + (f"\u00a0{unit}" if unit else "")))
     return found
 
 

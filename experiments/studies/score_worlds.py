@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 
 import numpy as np
+from scipy.special import expit
 
 from fedcal import datasets
 from fedcal.buckets import bucket_of, equal_width, scored
@@ -73,6 +74,22 @@ def _beta(a: float, b: float) -> Floats:
     return np.asarray(density / density.sum())
 
 
+LOGISTIC = {
+    "rare": ((-5.6, 1.4), (0.0, 1.0)),
+    "rare, too high": ((-3.0, 1.5), (-2.5, 1.0)),
+    "slope 0.2": ((0.0, 2.5), (0.0, 0.2)),
+    "slope 5": ((0.0, 0.5), (0.0, 5.0)),
+    "shifted": ((0.0, 1.5), (2.0, 1.0)),
+}
+"""World -> mean and std of the scores' logits; intercept and slope of the outcome on them."""
+
+
+def _logit_normal(mean: float, std: float) -> Floats:
+    z = (np.log(SCORES / (1 - SCORES)) - mean) / std
+    density = np.exp(-(z**2) / 2) / (SCORES * (1 - SCORES))
+    return np.asarray(density / density.sum())
+
+
 @cache
 def world(name: str) -> World:
     """One of `WORLDS`."""
@@ -81,6 +98,13 @@ def world(name: str) -> World:
         return World(name, np.stack([density * (1 - SCORES), density * SCORES]))
     if name == "beta":  # smooth and miscalibrated
         return World(name, np.stack([0.5 * _beta(2.0, 3.0), 0.5 * _beta(4.0, 2.0)]))
+    if name in LOGISTIC:
+        logits, rate = LOGISTIC[name]
+        claimed = _logit_normal(*logits)
+        rates = expit(rate[0] + rate[1] * np.log(SCORES / (1 - SCORES)))
+        return World(name, np.stack([claimed * (1 - rates), claimed * rates]))
+    if name == "separated":  # 99.99 % of all pairs in order
+        return World(name, np.stack([0.5 * _logit_normal(m, 1.0) for m in (-2.75, 2.75)]))
     data = datasets.load(name)
     score, outcome = scored(data.logits, data.labels, "positive")
     place = bin_index(score[:, 0], CELLS) + CELLS * outcome[:, 0]
@@ -88,6 +112,8 @@ def world(name: str) -> World:
 
 
 WORLDS = ("calibrated", "beta", "imdb-binary")
+UNSEEN = (*LOGISTIC, "separated")
+"""Worlds that nothing was chosen by."""
 
 
 def bucket_counts(counts: Integers | Floats, edges: Floats) -> Floats:

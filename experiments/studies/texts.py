@@ -261,7 +261,7 @@ _PAGES = {
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
-    "evaluation-studies": ("evaluation-errors", "evaluation-intervals"),
+    "evaluation-studies": ("evaluation-errors", "evaluation-intervals", "evaluation-coverage"),
     "angelopoulos": (
         *(name for name in _NAMES if name.startswith("angelopoulos-")),
         "prediction-sets-peers",

@@ -86,6 +86,14 @@ class GapMetric(ABC):
         together, _ = JOINS[self.join]
         return float(together(np.abs(gaps), axis=0)) ** self.power
 
+    def warning(self, h: Histogram) -> str:
+        """Why the interval may be short; "" = it is not."""
+        return ""
+
+    def unseen(self, h: Histogram) -> float:
+        """Largest gap of rows that `gaps` may leave out; 0 = it leaves none out."""
+        return 0.0
+
     def binning(self, h: Histogram) -> float:
         """Bound of what scores, instead of the middles of their buckets, change."""
         reach = np.abs(self.gaps(h)) @ (rows_of(h) * np.diff(h.edges) / 2)
@@ -147,24 +155,45 @@ class EceEqualMass(GapMetric):
 
     name = "ece_equal_mass"
 
+    def warning(self, h: Histogram) -> str:
+        """Of rows that crowd in few buckets, whose bins follow the rows that were drawn."""
+        crowded = len(np.unique(equal_mass(h))) < BINS
+        return "a bucket holds more rows than a bin should" if crowded else ""
+
     def gaps(self, h: Histogram) -> Floats:
         """Bins, over all rows."""
         return np.asarray(_members(equal_mass(h), BINS) / h.counts.sum())
 
 
 class Mce(GapMetric):
-    """Largest |share of outcome 1 - mean score| of a bin of equal width that surely has rows."""
+    """Largest |share of outcome 1 - mean score| of a bin of equal width that has rows.
+
+    Noise hides it nearly always: a bin that noise may have filled, or emptied, may have any gap.
+    """
 
     name = "mce"
     join = "max"
 
     def gaps(self, h: Histogram) -> Floats:
         """Bins, each over its own rows; those that noise may have filled are left out."""
+        members, rows, used = self._bins(h)
+        return np.asarray(members * np.where(used, 1 / np.where(used, rows, 1.0), 0.0)[:, None])
+
+    def unseen(self, h: Histogram) -> float:
+        """Of a bin that noise may have filled: the distance of its farther edge from 0 or 1."""
+        members, _, used = self._bins(h)
+        if used.all() or not h.noisy:
+            return 0.0
+        there = members[~used].any(axis=0)
+        return float(np.maximum(h.edges[1:], 1 - h.edges[:-1])[there].max(initial=0.0))
+
+    @staticmethod
+    def _bins(h: Histogram) -> tuple[Floats, Floats, NDArray[np.bool_]]:
+        """Buckets and rows of each bin, and which surely have rows."""
         members = _members(equal_width(h), BINS)
         rows = members @ h.counts.sum(axis=0)
         noise = h.noise_std(np.stack([members, members], axis=1))
-        used = (rows > FIRM * noise) & (rows > 0)
-        return np.asarray(members * np.where(used, 1 / np.where(used, rows, 1.0), 0.0)[:, None])
+        return members, rows, (rows > FIRM * noise) & (rows > 0)
 
 
 class Ks(GapMetric):

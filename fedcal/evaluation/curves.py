@@ -13,7 +13,7 @@ import numpy as np
 
 from fedcal.evaluation.calibration import BINS, equal_width
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import check_rows, fieller, normal_quantile
+from fedcal.evaluation.intervals import check_rows, fieller, normal_quantile, of_share
 from fedcal.evaluation.monotone import monotone_counts
 from fedcal.types import Floats
 
@@ -58,7 +58,7 @@ def roc_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
         [_dot(spread, spread), spread @ spread[0], _dot(spread[:1], spread[:1]).repeat(len(spread))]
     )
     bottom = np.full(h.buckets + 1, sums[1, 0])
-    low, high = fieller(sums[1], bottom, noise + _binomial(bottom, rows), z)
+    low, high = of_share(sums[1], bottom, noise, z, rows)
     points = _suffix(monotone_counts(h))
     x, y = (_divide(row, np.full_like(row, row[0])) for row in points)
     return _curve(h.edges, x, y, low, high)
@@ -72,7 +72,7 @@ def precision_recall_curve(h: Histogram, *, level: float = 0.95, rows: str = "ne
     one = _dot(spread, spread)
     noise = np.stack([one, one, 2 * one])
     bottom = negative + positive
-    low, high = fieller(positive, bottom, noise + _binomial(bottom, rows), z)
+    low, high = of_share(positive, bottom, noise, z, rows)
     n, p = _suffix(monotone_counts(h))
     x, y = _divide(p, np.full_like(p, p[0])), _divide(p, n + p)
     return _curve(h.edges, x, y, low, high)
@@ -122,7 +122,7 @@ def decision_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> D
     )
     sampling = np.zeros_like(noise)
     if rows == "new":  # of top - v bottom with a row's part 1 - v, -odds - v or -v
-        squares = positive + odds**2 * negative
+        squares = positive + odds**2 * negative + 2 * (1 + odds**2)  # see `NetBenefit.unseen`
         sampling = np.stack([squares, top, bottom])
     low, high = fieller(top, bottom, noise + sampling, z, (-np.inf, 1.0))
     n, p = _suffix(monotone_counts(h))
@@ -174,9 +174,7 @@ def reliability(
     negative, positive = h.counts @ members.T
     one = np.square(members @ h.root).sum(axis=1)
     bottom = negative + positive
-    low, high = fieller(
-        positive, bottom, np.stack([one, one, 2 * one]) + _binomial(bottom, rows), z
-    )
+    low, high = of_share(positive, bottom, np.stack([one, one, 2 * one]), z, rows)
     n, p = monotone_counts(h) @ members.T
     scores = (monotone_counts(h).sum(axis=0) * h.middles) @ members.T
     return ReliabilityDiagram(
@@ -193,15 +191,6 @@ def _suffix(counts: Floats) -> Floats:
     """Sums from each edge on, (..., buckets) -> (..., buckets + 1), the last 0."""
     ends = np.zeros((*counts.shape[:-1], 1))
     return np.concatenate([np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1], ends], axis=-1)
-
-
-def _binomial(bottom: Floats, rows: str) -> Floats:
-    """Variance bottom t (1 - t) of the choice of rows, as coefficients for `fieller`."""
-    check_rows(rows)
-    found = np.zeros((3, len(bottom)))
-    if rows == "new":
-        found[1], found[2] = -bottom / 2, -bottom
-    return found
 
 
 def _dot(a: Floats, b: Floats) -> Floats:

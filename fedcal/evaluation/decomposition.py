@@ -47,6 +47,11 @@ class BrierResolution(Metric):
         """Of the Brier score, and of squared gaps of at most 1 by the width of a bucket."""
         return Brier().binning(h) + 2 * mean_reach(h, lambda scores: np.stack([scores, scores]))
 
+    def warning(self, h: Histogram) -> str:
+        """Of a noisy release whose bins do not all surely have rows: it is too small then."""
+        left_out = h.noisy and len(self._bins(h)[0]) < BINS
+        return "bins that noise may have filled are left out" if left_out else ""
+
     def denominators(self, h: Histogram) -> Floats:
         """All rows."""
         return np.ones((1, *h.counts.shape))

@@ -21,13 +21,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.evaluation.findings import FEWEST
+from fedcal.evaluation.goodness import FAR_TAIL
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM
 from fedcal.streams import Purpose, stream
@@ -52,10 +53,13 @@ class Change:
         its statistic, a difference of shares; with a sign (later minus earlier) for `prevalence`
     p_value
         chance of so large a statistic if nothing has changed
+    floor
+        the smallest p-value that the test can tell
     """
 
     change: float
     p_value: float
+    floor: float
 
     def to_json(self) -> dict[str, float]:
         """Plain numbers."""
@@ -139,7 +143,9 @@ def drift_by_site(
     every = [(site, name) for site, tests in found.items() for name in tests]
     alone = np.array([found[site][name].p_value for site, name in every])
     for (site, name), p in zip(every, _holm(alone), strict=True):
-        found[site][name] = Change(found[site][name].change, float(p))
+        one = found[site][name]
+        floor = float(p) if one.p_value <= one.floor else one.floor
+        found[site][name] = replace(one, p_value=float(p), floor=floor)
     return {site: found.get(site, {}) for site in pairs}
 
 
@@ -242,7 +248,7 @@ def _tested(
         ]
         above += int((statistic(null[0], null[1]) >= seen).sum())
         done += some
-    return Change(seen, (1 + above) / (1 + done))
+    return Change(seen, (1 + above) / (1 + done), 1 / (1 + done))
 
 
 def _prevalence(a: Histogram, b: Histogram) -> Change:
@@ -258,5 +264,6 @@ def _prevalence(a: Histogram, b: Histogram) -> Change:
     )
     change = shares[1] - shares[0]
     if variance == 0:
-        return Change(change, 1.0)
-    return Change(change, math.erfc(abs(change) / math.sqrt(2 * variance)))
+        return Change(change, 1.0, FAR_TAIL)
+    p_value = math.erfc(abs(change) / math.sqrt(2 * variance))
+    return Change(change, max(p_value, FAR_TAIL), FAR_TAIL)

@@ -11,9 +11,11 @@ import numpy as np
 from fedcal.checks import one_of
 from fedcal.evaluation import decomposition, metrics, ranking, recalibration
 from fedcal.evaluation.calibration import GAPS, GapMetric
+from fedcal.evaluation.constraints import BELOW, agreed
 from fedcal.evaluation.gap_intervals import gap_span, simulate
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
+    FEW,
     FIRM,
     Estimate,
     Span,
@@ -22,6 +24,7 @@ from fedcal.evaluation.intervals import (
     fieller,
     mover,
     normal_quantile,
+    of_share,
     quadratic,
 )
 from fedcal.evaluation.metrics import Metric, RatioMetric
@@ -135,11 +138,24 @@ def evaluate(
     check_rows(rows)
     # The prediction whose correctness is the outcome is made already: all count as predicted 1.
     at = threshold if score == "positive" else 0.0
-    found = spans(h, score, at, level, rows, spread or {}, seed, only, effect)
-    return {
+    asked = {*only, *(source for name in only for source in BELOW.get(name, ()))}
+    found = spans(h, score, at, level, rows, spread or {}, seed, asked, effect)
+    each = estimates_of(found, level, h)
+    return {name: one for name, one in each.items() if not only or name in only}
+
+
+def estimates_of(
+    found: Mapping[str, tuple[Metric | GapMetric, Span]], level: float, h: Histogram
+) -> dict[str, Estimate]:
+    """Spans with their binning; metrics that constrain each other agree."""
+    each = {
         name: estimate(span, binning(metric, span, h), metric.bounds, metric.scale, level)
         for name, (metric, span) in found.items()
     }
+    for name, (metric, _) in found.items():
+        if warning := metric.warning(h):
+            each[name] = replace(each[name], warning=warning)
+    return agreed(each, {name for name, (_, span) in found.items() if span.hidden})
 
 
 def binning(metric: Metric | GapMetric, span: Span, *histograms: Histogram) -> float:
@@ -198,13 +214,18 @@ def smooth_span(
             smooth_span(part(metric.threshold), h, level, rows)
             for part in (metrics.Recall, metrics.Specificity)
         ]
-        both = mover(parts[0], parts[1], value, (0.5, 0.5))
+        both = _share_sum(parts[0], parts[1], 0.5)
         return both if both.firm else replace(both, low=metric.bounds[0], high=metric.bounds[1])
+    if isinstance(metric, metrics.BrierUncertainty) and spread is None:
+        return _uncertainty_span(
+            smooth_span(metrics.Prevalence(metric.threshold), h, level, rows), value
+        )
     weights = metric.denominators(h)
     sums = (weights * h.counts).sum(axis=(1, 2))
     firm = bool((sums > FIRM * h.noise_std(weights)).all())
     if isinstance(metric, RatioMetric):
-        return replace(_ratio_span(metric, h, z, rows, spread), firm=firm)
+        span = replace(_ratio_span(metric, h, z, rows, spread), firm=firm)
+        return few_rows(span, metric, h, z, rows) if metric.name in _SKEWED else span
     if isinstance(metric, recalibration.Recalibration) and spread is None:
         span = recalibration.score_test_span(metric, h, level, rows)
         return span if firm else replace(span, low=-math.inf, high=math.inf, firm=False)
@@ -214,7 +235,85 @@ def smooth_span(
     if rows == "new":
         sampling = math.sqrt(rows_variance(metric, h) if spread is None else spread)
     half = z * math.hypot(sampling, noise) if firm else math.inf
-    return Span(value, value - half, value + half, sampling, noise, firm)
+    span = Span(value, value - half, value + half, sampling, noise, firm)
+    if isinstance(metric, metrics.MatthewsCorrelation) and firm and spread is None:
+        return _correlation_span(span, metric, h, level, rows)
+    return few_rows(span, metric, h, z, rows) if metric.name in _SKEWED else span
+
+
+_RANKINGS = ("roc_auc", "confidence_auc", "average_precision")
+_SKEWED = (*_RANKINGS, "brier", "log_loss")
+
+
+def few_rows(span: Span, metric: Metric, h: Histogram, z: float, rows: str) -> Span:
+    """The span, widened where few rows have an outcome, or few of a ranking are misplaced.
+
+    By Wilson's interval of as many rows as give the same variance (Boyd et al. 2013 take one for
+    average precision); of a ranking that is nearly perfect, of the rows of the rarer outcome.
+    """
+    least, total = float(h.counts.sum(axis=1).min()), float(h.counts.sum())
+    lowest, reach = metric.bounds[0], metric.bounds[1] - metric.bounds[0]
+    share, ranks = (span.value - lowest) / reach, metric.name in _RANKINGS
+    misplaced = ranks and (1 - share) * least < ranking.MISPLACED
+    if rows != "new" or not span.firm or (least >= FEW and not misplaced):
+        return span
+    trials = max(least if ranks else total, 1.0)
+    inner = (min(max(share, 0.0), 1.0) * trials + 0.5) / (trials + 1)
+    variance = max((span.sampling**2 + span.noise**2) / reach**2, 1e-12)
+    most = 4 * trials if ranks else trials
+    count = trials if misplaced else min(inner * (1 - inner) / variance, most)
+    low, high = of_share(inner * count, count, np.zeros(3), z, rows)
+    return replace(
+        span,
+        low=min(float(low) * reach + lowest, span.low),
+        high=max(float(high) * reach + lowest, span.high),
+    )
+
+
+def _correlation_span(
+    span: Span, metric: metrics.MatthewsCorrelation, h: Histogram, level: float, rows: str
+) -> Span:
+    """The hull with what recall, specificity and both predictive values say of it.
+
+    Its square is (recall + specificity - 1) (precision + negative predictive value - 1), and both
+    factors have its sign. The delta method sees no variance in a cell that happens to be empty.
+    """
+    ends = []
+    for pair in (
+        (metrics.Recall, metrics.Specificity),
+        (metrics.Precision, metrics.NegativePredictiveValue),
+    ):
+        one, other = (smooth_span(part(metric.threshold), h, level, rows) for part in pair)
+        both = _share_sum(one, other, 1.0)
+        ends.append((both.low - 1, both.high - 1))
+    low, high = (
+        math.copysign(math.sqrt(a * b), a) if a * b > 0 else 0.0 for a, b in zip(*ends, strict=True)
+    )
+    return replace(span, low=min(low, span.low), high=max(high, span.high))
+
+
+def _share_sum(one: Span, other: Span, weight: float) -> Span:
+    """Weighted sum of two shares; an end that is cut at 0 or 1 may lie farther, so ends add up."""
+    span = mover(one, other, weight * (one.value + other.value), (weight, weight))
+    low, high = weight * (one.low + other.low), weight * (one.high + other.high)
+    return replace(
+        span,
+        low=low if min(one.low, other.low) <= 0 else span.low,
+        high=high if max(one.high, other.high) >= 1 else span.high,
+    )
+
+
+def _uncertainty_span(prevalence: Span, value: float) -> Span:
+    """Of o (1 - o) from the interval of the prevalence o."""
+    ends = [prevalence.low, prevalence.high]
+    if ends[0] < 0.5 < ends[1]:
+        ends.append(0.5)
+    of = [o * (1 - o) for o in ends]
+    slope = abs(1 - 2 * prevalence.value)
+    spread = slope * prevalence.sampling, slope * prevalence.noise
+    return replace(
+        prevalence, value=value, low=min(of), high=max(of), sampling=spread[0], noise=spread[1]
+    )
 
 
 def _ratio_span(
@@ -224,18 +323,23 @@ def _ratio_span(
     value = top / bottom
     through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
     noise = _coefficients(through @ through.T) - metric.excess(h)
-    sampling = np.zeros(3)
+    sampling, trials = np.zeros(3), metric.trials(h)
     if rows == "new" and spread is not None:
         sampling[0] = spread * bottom**2
-    elif rows == "new" and (trials := metric.trials(h)) is not None:
+    elif rows == "new" and trials is not None:
         sampling[1:] = -trials / 2, -trials
     elif rows == "new":
         flat = np.stack(gradients).reshape(2, -1)
         sampling = _coefficients((flat * h.counts.ravel()) @ flat.T)
-    low, high = fieller(top, bottom, noise + sampling, z, metric.bounds)
+        sampling[0] += metric.unseen(h)
+    if spread is None and trials is not None:
+        unit = float(gradients[0].max())
+        low, high = of_share(top, bottom, noise, z, rows, trials, unit)
+    else:
+        low, high = fieller(top, bottom, noise + sampling, z, metric.bounds)
     inside = float(np.clip(value, *metric.bounds))
     by_rows, by_noise = (math.sqrt(quadratic(v, inside)) / bottom for v in (sampling, noise))
-    return Span(value, float(low), float(high), by_rows, by_noise)
+    return Span(inside, float(low), float(high), by_rows, by_noise)
 
 
 def _coefficients(covariance: Floats) -> Floats:

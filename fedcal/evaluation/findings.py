@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation.clusters import Estimand
+from fedcal.evaluation.clusters import MEASURED, Estimand
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.goodness import (
     CalibrationTest,
@@ -19,9 +19,9 @@ from fedcal.evaluation.goodness import (
     single_groups,
 )
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import FIRM, Estimate
+from fedcal.evaluation.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
-from fedcal.evaluation.paired import compare
+from fedcal.evaluation.paired import accuracies, compare
 from fedcal.evaluation.weighting import ROWS, Weighting
 from fedcal.types import Floats
 
@@ -203,6 +203,7 @@ def findings(
             some = counted(histograms, views[0], group)
             shown = some[0] >= max(FEWEST, FIRM * some[1])
             groups[group] = {view: read(view, group, IN_GROUPS) for view in views if shown}
+    metrics = {view: of_all(view) for view in views}
     difference: Metrics = {}
     tests, single = {}, dict[str, dict[str, float]]()
     if score != "classes":
@@ -214,7 +215,7 @@ def findings(
             }
         if groups:
             for view in views:
-                gaps = {group: told[view]["gap"] for group, told in groups.items() if told}
+                gaps = {group: own[view]["gap"] for group, own in groups.items() if own}
                 tests[view]["groups"], single[view] = (
                     groups_test(gaps.values()),
                     single_groups(gaps),
@@ -223,6 +224,10 @@ def findings(
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
             one, other = whole.values()
+            if pairs is not None:  # all three accuracies from the same counts: they agree
+                both = accuracies(pairs, cell_std, level=level, rows=rows)
+                for view, accuracy in zip(views, both, strict=True):
+                    metrics[view] = {**metrics[view], "accuracy": accuracy}
             difference = compare(
                 one,
                 other,
@@ -232,14 +237,15 @@ def findings(
                 threshold=threshold,
                 **options,
             )
+    measured = MEASURED[score] if estimand == "clients" else None
     return Findings(
         score,
         threshold,
         level,
         counted(histograms, views[0], ""),
-        {view: of_all(view) for view in views},
-        difference,
-        groups,
+        {view: warned(own, excluded, measured) for view, own in metrics.items()},
+        warned(difference, excluded),
+        {g: {v: warned(own, excluded) for v, own in of.items()} for g, of in groups.items()},
         tests,
         estimand,
         excluded,

@@ -24,13 +24,20 @@ from fedcal.types import Floats
 
 DRAWS = 999
 
+FAR_TAIL = 1e-4
+"""Nothing smaller is told of a distribution that holds to first order."""
+
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """A statistic, and how often calibrated scores would give one as large."""
+    """A statistic, and how often calibrated scores would give one as large.
+
+    `floor` is the smallest p-value that the test can tell: of one in 1,000 draws, say.
+    """
 
     statistic: float
     p_value: float
+    floor: float = 1 / (1 + DRAWS)
 
 
 def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> CalibrationTest:
@@ -86,7 +93,8 @@ def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
 
     sizes = [_size(e) for e in gaps if math.isfinite(e.value)]
     statistic = math.fsum(size**2 for size in sizes)
-    return CalibrationTest(statistic, float(chdtrc(len(sizes), statistic)) if sizes else 1.0)
+    p_value = float(chdtrc(len(sizes), statistic)) if sizes else 1.0
+    return CalibrationTest(statistic, max(p_value, FAR_TAIL), FAR_TAIL)
 
 
 def single_groups(gaps: Mapping[str, Estimate]) -> dict[str, float]:

@@ -13,8 +13,8 @@ sampling variance is taken at t too, bottom * t (1 - t), which without noise is 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Literal, get_args
 
@@ -24,6 +24,15 @@ from numpy.typing import ArrayLike
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.types import Floats
+
+CLIPPED = "clipping may shift it, far where clients differ"
+"""Warning of an interval that does not contain the bias of clipping whole clients."""
+
+UNMEASURED = "how much clients differ in it was not measured"
+"""Warning of an interval for new clients that is widened as those of other metrics."""
+
+HIDES = "noise hides it"
+"""In place of a value that noise drowns."""
 
 
 def beyond(excluded: Sequence[str]) -> str:
@@ -36,6 +45,9 @@ Rows = Literal["new", "these"]
 
 FIRM = 3.0
 """Noise standard deviations that a denominator must lie above 0."""
+
+FEW = 30.0
+"""Rows or events below which an interval is widened by what sampling of small counts needs."""
 
 DROWNED = 0.25
 """A metric is drowned if noise alone gives a half-width above this share of its `scale`."""
@@ -57,6 +69,8 @@ class Estimate:
         how far the value of the rows themselves, in finer buckets, may lie from this one
     drowned
         the noise leaves nearly nothing to be said: the value is not for print
+    warning
+        why the interval may be short, for the same line of every output; "" = it is not
     """
 
     value: float
@@ -66,22 +80,33 @@ class Estimate:
     noise: float
     binning: float
     drowned: bool
+    warning: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain numbers; no value (None) where it is drowned, and None for what is not finite."""
         found: dict[str, Any] = {
             name: number if math.isfinite(number) else None
             for name, number in vars(self).items()
-            if name != "drowned"
+            if name not in ("drowned", "warning")
         }
         if self.drowned:
             found["value"] = None
-        return {**found, "drowned": self.drowned}
+        found["drowned"] = self.drowned
+        return {**found, "warning": self.warning} if self.warning else found
+
+
+def from_json(told: Mapping[str, Any]) -> Estimate:
+    """What `to_json` gave; NaN for None."""
+    numbers: dict[str, Any] = {name: math.nan if x is None else x for name, x in told.items()}
+    return Estimate(**numbers)
 
 
 @dataclass(frozen=True)
 class Span:
-    """An interval without binning, and its parts; `firm` = no denominator may be 0."""
+    """An interval without binning, and its parts.
+
+    `firm` = no denominator may be 0; `hidden` = noise alone may have made the value.
+    """
 
     value: float
     low: float
@@ -89,6 +114,7 @@ class Span:
     sampling: float
     noise: float
     firm: bool = True
+    hidden: bool = False
 
 
 def estimate(
@@ -163,6 +189,68 @@ def fieller(
 def quadratic(variance: Floats, t: float) -> float:
     """Var(top - t bottom) from its three coefficients, not below 0."""
     return float(max(variance[0] - 2 * t * variance[1] + t * t * variance[2], 0.0))
+
+
+def of_share(
+    top: ArrayLike,
+    bottom: ArrayLike,
+    noise: Floats,
+    z: float,
+    rows: str,
+    trials: ArrayLike | None = None,
+    unit: float = 1.0,
+) -> tuple[Floats, Floats]:
+    """`fieller` for shares of rows: the choice of rows has the variance trials t (1 - t).
+
+    Where few rows are counted, or few are not, their number is whole: half a row (Yates 1934).
+
+    Parameters
+    ----------
+    top, bottom, z
+        as `fieller` takes them
+    noise
+        (3, ...) coefficients of the noise's variance
+    rows
+        `new` or `these`
+    trials
+        None = the bottom
+    unit
+        what a row adds to the top
+    """
+    check_rows(rows)
+    x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
+    if rows != "new":
+        return fieller(x, y, noise, z)
+    of = np.asarray(y if trials is None else trials, np.float64)
+    variance = noise + np.stack([np.zeros_like(of), -of / 2, -of])
+    half = np.where(np.minimum(x, y - x) < FEW, unit / 2, 0.0)
+    (low, _), (_, high) = (fieller(x + side, y, variance, z) for side in (-half, half))
+    return low, high
+
+
+def warned(
+    found: Mapping[str, Estimate],
+    excluded: Sequence[str],
+    measured: Collection[str] | None = None,
+) -> dict[str, Estimate]:
+    """The estimates, each with the warning that follows from what intervals do not contain.
+
+    Parameters
+    ----------
+    found
+        by name
+    excluded
+        sources of error, in words
+    measured
+        metrics whose variance over new clients was measured; None = intervals are not for them
+    """
+    clipped = any("clipping" in source for source in excluded)
+
+    def warning(name: str, own: str) -> str:
+        guessed = UNMEASURED if measured is not None and name not in measured else ""
+        return "; ".join(filter(None, (CLIPPED if clipped else "", guessed, own)))
+
+    return {name: replace(e, warning=warning(name, e.warning)) for name, e in found.items()}
 
 
 def check_rows(rows: str) -> None:

@@ -75,6 +75,10 @@ class Metric(ABC):
         """Half-width of what the same rows in finer buckets could show."""
         return 0.0
 
+    def warning(self, h: Histogram) -> str:
+        """Why the interval may be short; "" = it is not."""
+        return ""
+
     @abstractmethod
     def denominators(self, h: Histogram) -> Floats:
         """Weights of the sums of counts that must lie above 0, (sums, 2, buckets)."""
@@ -112,6 +116,10 @@ class RatioMetric(Metric):
         So it is for shares of rows, with K = bottom; None: take it from the counts.
         """
         return None
+
+    def unseen(self, h: Histogram) -> float:
+        """Variance of the top by rows that may be there and were not drawn, where few were."""
+        return 0.0
 
     def excess(self, h: Histogram) -> Floats:
         """How much too large the noise variance of top - t bottom by the gradients is on average.
@@ -195,6 +203,13 @@ class Specificity(Predictions):
     top, bottom = (1, 0, 0, 0), (1, 1, 0, 0)
 
 
+class NegativePredictiveValue(Predictions):
+    """Share of outcome 0 among the rows predicted negative; for the interval of `mcc`."""
+
+    name = "negative_predictive_value"
+    top, bottom = (1, 0, 0, 0), (1, 0, 1, 0)
+
+
 class F1(Predictions):
     """Harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn)."""
 
@@ -228,6 +243,11 @@ class NetBenefit(LinearRatio):
         at = edge_index(h, self.threshold)
         odds = h.edges[at] / (1 - h.edges[at])
         return spread_cells(h, at, (0, -odds, 0, 1)), np.ones_like(h.counts)
+
+    def unseen(self, h: Histogram) -> float:
+        """Two rows more of each kind that counts, as in the interval of Agresti & Coull 1998."""
+        kinds = np.unique(self.weights(h)[0])
+        return float(2 * np.square(kinds).sum())
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from fedcal.evaluation.intervals import (
     Span,
     check_rows,
     estimate,
-    fieller,
     normal_quantile,
+    of_share,
 )
 from fedcal.evaluation.metrics import Metric
 from fedcal.evaluation.monotone import monotone_counts
@@ -169,11 +169,9 @@ def evaluate_confusion(
 def _accuracy(c: Floats, noise: float, rows: str, z: float) -> Span:
     right, total = float(np.trace(c)), float(c.sum())
     variance = noise**2 * np.array([len(c), len(c), c.size], np.float64)
-    if rows == "new":
-        variance += [0.0, -total / 2, -total]
     if total <= 0:
         return Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
-    low, high = fieller(right, total, variance, z)
+    low, high = of_share(right, total, variance, z, rows)
     value = right / total
     by_rows = math.sqrt(max(value * (1 - value), 0.0) / total) if rows == "new" else 0.0
     by_noise = noise * math.sqrt(len(c) * (1 - 2 * value) + c.size * value**2) / total

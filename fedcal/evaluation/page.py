@@ -9,11 +9,13 @@ from statistics import NormalDist
 import numpy as np
 
 from fedcal.classes import called, class_names
+from fedcal.evaluation.calibration import GAPS
 from fedcal.evaluation.clusters import MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
+from fedcal.evaluation.goodness import FAR_TAIL
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Estimate, beyond
+from fedcal.evaluation.intervals import HIDES, Estimate, beyond
 from fedcal.pages import Entry, Intervals, Part, Table
 from fedcal.types import Floats
 
@@ -70,6 +72,14 @@ The gap is the mean score minus the share of the outcome: below 0 the model pred
 
 MOST_GROUPS = 60
 """Groups in a figure; of more, those whose score and outcome differ most."""
+
+
+def p_shown(p_value: float, floor: float) -> str:
+    """A p-value, "" for nan; at the smallest that draws can tell, "< 0.001" instead of it."""
+    if math.isnan(p_value):
+        return ""
+    digits = max(3, round(-math.log10(floor)))
+    return f"< {floor:.{digits}f}" if p_value <= floor else f"{p_value:.{digits}f}"
 
 
 def heading(metric: str, score: str = "") -> str:
@@ -144,19 +154,25 @@ def _unknown(estimate: Estimate) -> bool:
 
 
 def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
-    """Return value and interval, to the digits that the interval deserves."""
+    """Return value and interval, to the digits that the interval deserves, with its warning."""
     digits = decimals(metric, estimate.low, estimate.high)
     value, low, high = (
         shown(metric, number, sign, digits)
         for number in (estimate.value, estimate.low, estimate.high)
     )
-    return "drowned by noise" if estimate.drowned else value, f"{low} to {high}"
+    interval = f"{low} to {high}"
+    if estimate.drowned and metric in GAPS and estimate.low == 0:
+        interval = f"at most {high}"
+    warning = f"; {estimate.warning}" if estimate.warning else ""
+    return HIDES if estimate.drowned else value, interval + warning
 
 
-def _whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
+def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
+    """Value and interval; where noise hides the value, what it is at most, or "unknown"."""
     if _unknown(estimate):
         return "unknown"
-    return "{} ({})".format(*texts(metric, estimate, sign))
+    value, interval = texts(metric, estimate, sign)
+    return f"{value}: {interval}" if estimate.drowned else f"{value} ({interval})"
 
 
 def _about(score: str, names: Sequence[str] | None) -> str:
@@ -234,9 +250,9 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
     rows = []
     for metric, change in found.difference.items():
         pair = [found.metrics[view][metric] for view in views]
-        values = [_whole(metric, e) for e in pair]
+        values = [whole(metric, e) for e in pair]
         says = "" if change.low <= 0 <= change.high else "beyond chance"
-        rows.append((heading(metric, found.score), *values, _whole(metric, change, True), says))
+        rows.append((heading(metric, found.score), *values, whole(metric, change, True), says))
     return Table(
         " and ".join(names.values()).capitalize(),
         ("metric", *names.values(), "difference", ""),
@@ -247,14 +263,14 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
     )
 
 
-def _p_value(p: float) -> str:
-    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
-
-
 def _tests(found: Findings, views: Sequence[str]) -> Table:
     """Whether scores could be calibrated."""
     rows = [
-        (_TESTS[name] + _of(view, views), f"{test.statistic:.4g}", _p_value(test.p_value))
+        (
+            _TESTS[name] + _of(view, views),
+            f"{test.statistic:.4g}",
+            p_shown(test.p_value, test.floor),
+        )
         for view in views
         for name, test in found.tests[view].items()
     ]
@@ -302,10 +318,12 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
         pairs = [(metric, view) for metric in metrics for view in views]
         lines = []
         for group, own in found.groups.items():
-            told = [_whole(m, own[view][m]) if own else "" for m, view in pairs]
-            sure = [found.single[view].get(group) for view in p_values]
+            told = [whole(m, own[view][m]) if own else "" for m, view in pairs]
+            sure = [found.single[view].get(group, math.nan) for view in p_values]
             size = f"{rows[group]:,.0f}" if own else "too few"
-            lines.append((group, size, *told, *("" if p is None else _p_value(p) for p in sure)))
+            lines.append(
+                (group, size, *told, *("" if p is None else p_shown(p, FAR_TAIL) for p in sure))
+            )
         columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
         columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
         noun = found.weighting.noun

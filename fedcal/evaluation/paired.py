@@ -10,9 +10,10 @@ import numpy as np
 from fedcal.checks import one_of
 from fedcal.errors import InputError
 from fedcal.evaluation.calibration import GAPS
-from fedcal.evaluation.estimates import SCORES, binning, spans
+from fedcal.evaluation.estimates import SCORES, binning, estimates_of, spans
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import (
+    FEW,
     Estimate,
     Span,
     check_rows,
@@ -21,6 +22,7 @@ from fedcal.evaluation.intervals import (
     mover,
     normal_quantile,
 )
+from fedcal.evaluation.multiclass import evaluate_confusion
 from fedcal.types import Floats
 
 
@@ -42,7 +44,8 @@ def compare(
     and b (Zou & Donner 2008) as if their sampling errors were independent: right or too wide
     where they are positively correlated, as those of two models on the same rows are. Where a
     calibration error may be 0 the sign of its correlation is anybody's guess, and the difference
-    of the far ends is taken. `agreement` makes the difference of accuracies properly paired.
+    of the far ends is taken. `agreement` makes the difference of accuracies properly paired. Values
+    are differences of the two values that `evaluate` and `accuracies` give.
 
     Parameters
     ----------
@@ -64,6 +67,11 @@ def compare(
     check_rows(rows)
     at = threshold if score == "positive" else 0.0
     first, second = (spans(h, score, at, level, rows, {}, seed) for h in (a, b))
+    one, two = (estimates_of(s, level, h) for s, h in ((first, a), (second, b)))
+    if agreement is not None:
+        one["accuracy"], two["accuracy"] = accuracies(
+            agreement, agreement_noise, level=level, rows=rows
+        )
     found = {}
     for name, (metric, before) in first.items():
         after = second[name][1]
@@ -75,8 +83,38 @@ def compare(
             span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
         reach = metric.bounds[1] - metric.bounds[0]
         open_to = binning(metric, span, a, b)
-        found[name] = estimate(span, open_to, (-reach, reach), metric.scale, level)
+        change = estimate(span, open_to, (-reach, reach), metric.scale, level)
+        found[name] = _as_printed(change, one[name], two[name])
     return found
+
+
+def accuracies(
+    agreement: Floats, noise: float, *, level: float = 0.95, rows: str = "new"
+) -> tuple[Estimate, Estimate]:
+    """Accuracy of both views from the rows whose difference is paired: the three agree."""
+    cells = np.asarray(agreement, np.float64)
+    if cells.shape != (2, 2) or not np.isfinite(cells).all():
+        raise InputError(f"agreement must be 2 x 2 finite counts, got shape {cells.shape}")
+    # a table with right rows on its diagonal, two cells of four, is a confusion matrix's
+    tables = (np.array([[of[1, 0], of[0, 0]], [of[0, 1], of[1, 1]]]) for of in (cells, cells.T))
+    one, other = (
+        evaluate_confusion(table, noise, level=level, rows=rows)["accuracy"] for table in tables
+    )
+    return one, other
+
+
+def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:
+    """The difference of the two printed values, in its interval; drowned where either is."""
+    value = after.value - before.value
+    if not math.isfinite(value):
+        return change
+    return replace(
+        change,
+        value=value,
+        low=min(change.low, value),
+        high=max(change.high, value),
+        drowned=change.drowned or before.drowned or after.drowned,
+    )
 
 
 _ERRORS = tuple(GAPS)
@@ -84,16 +122,14 @@ _ERRORS = tuple(GAPS)
 
 def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
     """(only b correct - only a correct) / n, with its variance (McNemar 1947)."""
-    if agreement.shape != (2, 2) or not np.isfinite(agreement).all():
-        raise InputError(f"agreement must be 2 x 2 finite counts, got shape {agreement.shape}")
     only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
     if total <= 0:
         return Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)
     variance = noise**2 * np.array([2.0, 0.0, 4.0])
     moved = max(float(only_a + only_b), 0.0)
     difference = float(only_b - only_a)
-    if rows == "new":  # of difference - t n
-        variance += [moved, difference, total]
+    if rows == "new":  # of difference - t n; of few that moved two more (Agresti & Min 2005)
+        variance += [moved + 2 * (moved < FEW), difference, total]
     z = normal_quantile(level)
     low, high = fieller(difference, total, variance, z, (-1.0, 1.0))
     value = difference / total

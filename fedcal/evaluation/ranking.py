@@ -11,6 +11,9 @@ from fedcal.evaluation.metrics import Metric, Ratio, RatioMetric
 from fedcal.evaluation.monotone import monotone_counts
 from fedcal.types import Floats
 
+MISPLACED = 5.0
+"""Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
+
 
 class RocAuc(RatioMetric):
     """Probability that a row of outcome 1 has a higher score than one of outcome 0, ties half.

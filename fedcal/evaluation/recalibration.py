@@ -16,7 +16,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Span, normal_quantile
 from fedcal.evaluation.metrics import LEAST, Metric
 from fedcal.evaluation.monotone import monotone_counts
-from fedcal.evaluation.ranking import outcomes
+from fedcal.evaluation.ranking import MISPLACED, RocAuc, outcomes
 from fedcal.types import Floats
 
 _STEPS = 50
@@ -57,6 +57,12 @@ class Recalibration(Metric):
         slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * (row[0] + row[1] * x)
         reach = np.maximum(_logit(h.edges[1:]) - x, x - _logit(h.edges[:-1]))
         return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
+
+    def warning(self, h: Histogram) -> str:
+        """Of scores that tell nearly all rows apart: few rows say how steep they should be."""
+        least = float(h.counts.sum(axis=1).min())
+        separated = (1 - RocAuc().value(h)) * least < MISPLACED
+        return "few rows are misplaced" if separated else ""
 
     def denominators(self, h: Histogram) -> Floats:
         """Rows of each outcome."""
@@ -139,10 +145,13 @@ def score_test_span(metric: Recalibration, h: Histogram, level: float, rows: str
     z, x, counts = normal_quantile(level), _logit(h.middles), monotone_counts(h)
     total, one = counts.sum(axis=0), np.ones(h.buckets)
     own, other = (x, one) if metric.which else (one, x)
+    fit = regression(h)
+    # from 0 and 1 Newton's steps do not end where scores are far too extreme
+    start = 0.0 if fit is None else float(fit[1 - metric.which])
 
     def score(t: float) -> tuple[float, float, float, float]:
         """The score, its variances by rows and by noise, and the information about t."""
-        at = 0.0 if metric.which else 1.0
+        at = start
         for _ in range(_STEPS):
             p = expit(t * own + at * other)
             weight = total * p * (1 - p)

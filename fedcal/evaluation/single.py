@@ -54,6 +54,7 @@ class SingleMetric(Artifact):
             "name": np.array(self.name),
             "numbers": np.array([getattr(self.estimate, n) for n in _NUMBERS]),
             "drowned": np.array(self.estimate.drowned),
+            "warning": np.array(self.estimate.warning),
             "excluded": np.array(json.dumps(self.excluded)),
             "counted": np.array(self.counted),
         }
@@ -62,7 +63,8 @@ class SingleMetric(Artifact):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """What `arrays` gave."""
         numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
-        estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]))
+        warning = str(arrays.get("warning", ""))  # files of earlier versions have none
+        estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]), warning=warning)
         excluded = json.loads(str(arrays["excluded"])) if "excluded" in arrays else ()
         counted = one_of("counted", str(arrays.get("counted", "")), get_args(Counted))
         return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)), counted)

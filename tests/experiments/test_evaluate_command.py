@@ -202,6 +202,8 @@ def test_a_release_is_read_again_at_another_threshold(
     chosen = json.loads(again(capsys, release, "--recall", "0.95", "--confident", "--json")[0])
     assert chosen["chosen"]["estimates"]["recall"]["low"] >= 0.94
     assert chosen["threshold"] == chosen["chosen"]["value"]
+    for name in ("precision", "recall", "accuracy", "f1"):  # one interval in one output
+        assert chosen["chosen"]["estimates"][name] == chosen["metrics"][name], name
     said, _ = again(capsys, release, "--cost", "4")
     assert "no run, and no further charge" in said
     assert "(2, 0)-DP for each example" in said

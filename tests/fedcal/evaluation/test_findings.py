@@ -10,7 +10,7 @@ import pytest
 
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.findings import Findings, Key, findings
-from fedcal.evaluation.page import parts
+from fedcal.evaluation.page import parts, whole
 from fedcal.pages import Curve, Intervals, Table, from_json, to_json
 
 BUCKETS = 60
@@ -80,7 +80,7 @@ def test_drowned_is_said_in_words() -> None:
     assert "ROC AUC" not in [row[0] for row in table.rows]  # from 0 to 1: no row of a table
     assert "ROC AUC" in table.note.partition(".")[0]
     assert "anything" not in str(table)
-    assert "drowned by noise" in [row[1] for row in table.rows]
+    assert "noise hides it" in [row[1] for row in table.rows]
 
 
 def two_views() -> tuple[Findings, dict[Key, Histogram]]:
@@ -91,6 +91,38 @@ def two_views() -> tuple[Findings, dict[Key, Histogram]]:
     # rows that both, only the first, only the second, and none predicts right
     agreement = np.array([2700.0, 100.0, 300.0, 900.0])
     return findings(histograms, "positive", agreement=agreement, cell_std=2.0), histograms
+
+
+@pytest.mark.parametrize("std", [2.0, 40.0])
+def test_two_accuracies_and_their_difference_are_of_the_same_counts(std: float) -> None:
+    rng = np.random.default_rng(3)
+    histograms = {(view, "", ""): histogram(4000, std, seed=9) for view in ("model", "other")}
+    agreement = np.array([2700.0, 100.0, 300.0, 900.0]) + std * rng.standard_normal(4)
+    told = findings(histograms, "positive", agreement=agreement, cell_std=std).to_json()
+    one, other = (told[key]["accuracy"]["value"] for key in ("metrics", "metrics_other"))
+    both, first, second, _ = agreement
+    assert one == pytest.approx((both + first) / agreement.sum())
+    assert other == pytest.approx((both + second) / agreement.sum())
+    for name, change in told["metrics_difference"].items():
+        pair = [told[key][name]["value"] for key in ("metrics", "metrics_other")]
+        if change["value"] is not None:
+            assert change["value"] == pytest.approx(pair[1] - pair[0], abs=1e-12), name
+            assert change["low"] <= change["value"] <= change["high"], name
+        assert (change["value"] is None) >= (None in pair), name
+
+
+def test_noise_hides_an_error_that_may_be_0_and_a_p_value_has_a_floor() -> None:
+    histograms = {("model", "", ""): histogram(3000, 12.0)}
+    found = findings(histograms, "positive")
+    ece = found.to_json()["metrics"]["ece"]
+    assert ece["value"] is None
+    assert ece["low"] == 0
+    assert whole("ece", found.metrics["model"]["ece"]) == (
+        f"noise hides it: at most {100 * ece['high']:.0f}"
+    )
+    wrong = {("model", "", ""): histogram(4000, power=3.0)}
+    table = named(parts(findings(wrong, "positive"), wrong), "Tests of calibration")
+    assert {row[2] for row in table.rows} == {"< 0.001"}
 
 
 def test_two_views_stand_side_by_side() -> None:
