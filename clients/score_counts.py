@@ -27,7 +27,7 @@ def score_counts(shards: Shards, query: ScoreCounts) -> Floats:
     Floats
         (clients, numbers) in rows times the encoding's weights and `gain`
     """
-    answers = query.encode(counts_of(shards, query).astype(np.float64))  # whole numbers: exact
+    answers = query.encode(counts_of(shards, query).astype(np.float64))  # exact: short numbers
     if query.reference is not None:
         expected = query.encode(query.reference[None])[0]
         answers = answers - shards.rows[:, None] * expected
@@ -62,13 +62,13 @@ def row_words(shards: Shards, query: ScoreCounts, bound: Bound, ring: Ring) -> W
     Words or None
         (clients, length) uint64, saturated as `ClientSums` is
     """
-    if query.pad:
+    if query.pad or query.subject_rows:
         return None
     inside = query.row_norm(bound.order) * query.gain <= min(bound.norms) * (1.0 - SLACK)
     most = int(shards.rows.max(initial=0))
     if not inside or len(bound.norms) > 1 or query.reference is not None or most > MOST_IN_HALVES:
         return None
-    counts = counts_of(shards, query)
+    counts = counts_of(shards, query).astype(np.int64)
     size = math.prod(query.shape)
     halves = counts[:, :size].reshape(shards.clients, -1, query.buckets)
     sums = ClientSums(shards.clients, bound.length, ring)

@@ -18,9 +18,10 @@ def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
     Floats
         (clients, numbers) in units of the value
     """
-    total = shards.sum_rows(query.value_of(*_scored(shards, query.score)))
+    each = shards.weights(query.subject_rows)
+    total = shards.sum_rows(query.value_of(*_scored(shards, query.score)) * each)
     answers = np.zeros((shards.clients, *query.lengths()))
-    gaps = total[:, None] - shards.rows[:, None] * query.candidates
+    gaps = total[:, None] - shards.sum_rows(each)[:, None] * query.candidates
     answers[:, : query.points] = gaps * query.gain
     return answers
 
@@ -35,12 +36,14 @@ def score_gaps(shards: Shards, query: ScoreGaps) -> Floats:
     """
     score, outcome = _scored(shards, query.score)
     cells = shards.owner * query.buckets + bucket_of(score, equal_width(query.buckets))
-    sums = np.bincount(cells, outcome - score, shards.clients * query.buckets)
+    each = shards.weights(query.subject_rows)
+    sums = np.bincount(cells, (outcome - score) * each, shards.clients * query.buckets)
     gaps = sums.reshape(shards.clients, query.buckets)
     # no matrix product: what a client sends must not depend on who is computed with it
     coded = gaps if query.encoding == "flat" else (gaps[:, None] * query.matrix).sum(axis=2)
     answers = coded * query.gain
-    return np.column_stack([answers, shards.rows]) if query.count else np.asarray(answers)
+    counted = shards.sum_rows(each)
+    return np.column_stack([answers, counted]) if query.count else np.asarray(answers)
 
 
 def _scored(shards: Shards, score: str) -> tuple[Floats, Integers]:

@@ -21,9 +21,9 @@ def score_spread(shards: Shards, query: ScoreSpread) -> Floats:
         (clients, numbers) in units of the weights
     """
     cells = cells_of(shards, query.as_counts)[:, 0]
-    answers = np.zeros((shards.clients, *query.lengths()))
+    answers, each = np.zeros((shards.clients, *query.lengths())), shards.weights(query.subject_rows)
     for k, weights in enumerate(query.by_metric):
-        answers[:, k] = shards.sum_rows(weights[cells])
+        answers[:, k] = shards.sum_rows(weights[cells] * each)
     return answers
 
 

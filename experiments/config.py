@@ -39,6 +39,7 @@ from fedcal.strategies.settings import (
     check_settings,
     check_subjects,
     lacks_rows,
+    nominal_rows,
     settings_of,
 )
 from fedcal.streams import check_seed
@@ -448,7 +449,8 @@ def job_of(config: Config, shards: Shards) -> Job:
     """What a server runs, from what was asked for and how the rows were dealt.
 
     In a simulation `rows_per_client`, a public number in a deployment, is by default the mean of
-    the simulated shards, where the method needs it: it tells how many rows there are.
+    the simulated shards (of their subjects, where each counts once), where the method needs it: it
+    tells how many rows there are.
 
     Raises
     ------
@@ -464,7 +466,7 @@ def job_of(config: Config, shards: Shards) -> Job:
     )
     settings = dict(config.set)
     if lacks_rows(config.method, federation, settings):
-        settings["rows_per_client"] = len(shards.labels) / shards.clients
+        settings["rows_per_client"] = nominal_rows(config.method, federation, shards)
     return Job(
         method=config.method,
         federation=federation,

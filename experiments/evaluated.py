@@ -41,6 +41,7 @@ def settings(
     score: str | None,
     bins: int | None,
     estimand: str | None,
+    rows_per_subject: int | None,
 ) -> dict[str, Any]:
     """The method's settings from the options of `evaluate`; what is not given is left out."""
     one_of("by", by, BY)
@@ -53,6 +54,7 @@ def settings(
         "score": score,
         "bins": bins,
         "estimand": estimand,
+        "rows_per_subject": rows_per_subject,
     }
     return {name: value for name, value in found.items() if value is not None}
 
@@ -105,10 +107,18 @@ def about_groups(given: Config) -> list[str]:
 
 
 def about_intervals(told: Mapping[str, Any]) -> str:
-    """What intervals are for and do not contain, from the keys of `result.json`; "" = no such."""
+    """What counts once, how many there are, and what intervals are for and do not contain.
+
+    From the keys of `result.json`; "" = no such.
+    """
     if "estimand" not in told:
         return ""
-    return f"Intervals are for {told['estimand']}.{beyond(told['intervals_exclude'])}"
+    number = told.get("counted", {"value": None})
+    about = told["weighting"].capitalize()
+    if number["value"] is not None:
+        noise = f" (noise of std {number['noise']:,.1f})" if number["noise"] else ""
+        about += f": {number['value']:,.0f} {number['of']}{noise}"
+    return f"{about}. Intervals are for {told['estimand']}.{beyond(told['intervals_exclude'])}"
 
 
 def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]:

@@ -25,6 +25,7 @@ def evaluate(
     score: str | None = None,
     bins: int | None = None,
     estimand: str | None = None,
+    rows_per_subject: int | None = None,
     config: Config | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -55,6 +56,9 @@ def evaluate(
     estimand
         what intervals are for: "rows" (new rows like these; the default), "these" rows, or new
         "clients" like these, which takes one more round
+    rows_per_subject
+        of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
+        rows of a subject, for R times the noise
     config
         instead of options
     out
@@ -78,7 +82,7 @@ def evaluate(
     """
     run: dict[str, Any] = {**options}
     if config is None:
-        asked = settings(calibrator, by, threshold, score, bins, estimand)
+        asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
         run |= {"set": {**asked, **options.get("set", {})}, "method": METHOD}
     return simulate(
         data,

@@ -15,15 +15,12 @@ from typing import Any
 from fedcal.classes import called
 from fedcal.conformal.shortfalls import SHORT
 from fedcal.evaluation.by_group import sentences as of_groups
-from fedcal.evaluation.goodness import holm
 from fedcal.evaluation.page import decimals, heading, shown
+from fedcal.metrics.holm import ERROR, holm
 from fedcal.strategies import participation
 
 Result = Mapping[str, Any]
 """The content of `result.json`, or of `reading.json`."""
-
-ALPHA = 0.05
-"""Error of the tests that sentences rest on, after the correction for their number."""
 
 MOST_NAMED = 3
 """Groups that are named for one kind of error; of more, the worst."""
@@ -103,7 +100,7 @@ def calibrated_on_average(result: Result) -> str:
     tests = result.get("tests", {}).get("metrics", {})
     sure = holm({name: t["p_value"] for name, t in tests.items() if name != "groups"})
     p = min(sure.values(), default=1.0)
-    if p < ALPHA:
+    if p < ERROR:
         said += f", but not score by score (p = {p:.2g})"
     return f"{said}."
 
@@ -115,7 +112,7 @@ def by_group(result: Result) -> str:
         return ""
     p_values = tests["by_group"]
     gaps = {g: result["groups"][g]["metrics"]["gap"] for g in p_values}
-    off = {g: gaps[g] for g, p in p_values.items() if p < ALPHA}
+    off = {g: gaps[g] for g, p in p_values.items() if p < ERROR}
     others = [gap for g, gap in gaps.items() if g not in off]
     unseen = sorted(_unseen(gap, len(gaps)) for gap in others)
     ends = dict.fromkeys(_points(unseen[k]) for k in (0, -1) if unseen)
@@ -129,7 +126,7 @@ def by_group(result: Result) -> str:
                 parts.append(f"{too} for {_named(some)}")
         rest = f"; elsewhere {hidden}" if others else ""
         return f"By group it is {' and '.join(parts)}{rest}."
-    if tests["p_value"] < ALPHA:
+    if tests["p_value"] < ERROR:
         p = f"p = {tests['p_value']:.2g}"
         return f"Over the {len(gaps)} groups it is off ({p}), but none stands out: {hidden}."
     return f"None of the {len(gaps)} groups stands out: {hidden}."
@@ -215,7 +212,7 @@ def changed(result: Result) -> str:
     if not changes:
         return ""
     sure = holm({name: test["p_value"] for name, test in changes.items()})
-    names = [_CHANGES[name] for name, p in sure.items() if p < ALPHA]
+    names = [_CHANGES[name] for name, p in sure.items() if p < ERROR]
     if not names:
         return "Nothing has changed beyond chance since the earlier release."
     return f"Since the earlier release {_listed(names)} changed beyond chance."
@@ -352,7 +349,7 @@ def _off(gap: Mapping[str, Any]) -> str:
 
 def _unseen(gap: Mapping[str, Any], groups: int) -> float:
     """The gap at which one group of so many would just stand out."""
-    z = NormalDist().inv_cdf(1 - ALPHA / groups / 2)
+    z = NormalDist().inv_cdf(1 - ERROR / groups / 2)
     return float(gap["binning"] + z * math.hypot(gap["sampling"], gap["noise"]))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fedcal.artifact import Holdout
 from fedcal.atomic import path_of
 from fedcal.classes import names_in
-from fedcal.datasets import Dataset
+from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.config import Config
 from fedcal.experiments.result import SimulationResult, versions
 from fedcal.experiments.statement import of_plan
@@ -28,6 +29,10 @@ UNTOLD_ROWS = (
 )
 PUBLIC_ROWS = (
     "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
+)
+SUBJECT_ROWS = (
+    "rows_per_subject = {0}: rows count, all rows of one subject as {0} at most, and the noise is "
+    "{0} times that of counting each subject once."
 )
 
 
@@ -68,6 +73,8 @@ def recorded(
         privacy["statement"].append(UNUSED_ROWS.format(rows))
     elif rows is not None and plan.private and real:
         privacy["statement"].append(PUBLIC_ROWS.format(rows))
+    if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
+        privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
     if real:
         with_real_sites(privacy)
         privacy["statement"] += sentences(outcome.sites)
@@ -116,6 +123,9 @@ def result_of(
     if names is None and config.class_names is not None:
         names = names_in(config.class_names)
     artifact = outcome.artifact.under(privacy["statement"])
+    shipped = is_shipped(config.data)
+    named = config.data if shipped else Path(config.data).name  # the name tells no path
+    artifact.of_data("" if config.control is not None else named)
     for each in (artifact, *outcome.history):
         each.of_classes(names)
     return SimulationResult(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,12 @@ from fedcal import pages
 from fedcal.atomic import path_of
 from fedcal.calibrators.score_map import OfScore
 from fedcal.classes import called
+from fedcal.datasets import is_shipped
 from fedcal.errors import InputError
 from fedcal.evaluation.by_group import change_table, changes_by, group_parts
 from fedcal.evaluation.calibrate import How, calibrator_from
-from fedcal.evaluation.drift import Change, drift_between
+from fedcal.evaluation.clusters import ESTIMANDS
+from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_edges
 from fedcal.evaluation.figures import names_of
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
@@ -27,6 +29,7 @@ from fedcal.experiments.folders import READING
 from fedcal.experiments.result import versions
 from fedcal.metrics import gap_change
 from fedcal.metrics.gap_change import GapChange
+from fedcal.metrics.holm import ERROR
 from fedcal.pages import Part, Table
 
 ALL = ("model", "", "")
@@ -58,6 +61,10 @@ class Reading:
         since an earlier release: tests by name; {} if none was given
     gaps
         of each site or group before and after the calibrator; {} without
+    by_site
+        the same of each site (or group) that both releases have, corrected for their number
+    unknown
+        what a file of an earlier version does not say, and so was not compared
     """
 
     path: Path
@@ -68,6 +75,8 @@ class Reading:
     calibrator: OfScore | None
     changes: Mapping[str, Change]
     gaps: Mapping[str, GapChange]
+    by_site: Mapping[str, Mapping[str, Change]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """As `result.json` has metrics, and what was chosen."""
@@ -75,7 +84,10 @@ class Reading:
         if self.chosen is not None:
             told["chosen"] = self.chosen.to_json()
         if self.changes:
-            told["changes"] = {name: change.to_json() for name, change in self.changes.items()}
+            told["changes"] = _plain(self.changes)
+            told["not_compared"] = list(self.unknown)
+        if self.by_site:
+            told["changes_by_site"] = {s: _plain(tests) for s, tests in self.by_site.items()}
         if self.gaps:
             told["groups_change"] = gap_change.told(self.gaps, self.found.score)
         names = self.release.class_names
@@ -105,7 +117,9 @@ class Reading:
                 at = {name: metrics[name] for name in _AT_THRESHOLD if name in metrics}
                 tables.append(_estimates(title, at))
         if self.changes:
-            tables.append(_changes(self.changes))
+            tables.append(_changes(self.changes, self.not_compared))
+        if self.by_site:
+            tables.append(_by_site(self.by_site, self.changed))
         if self.gaps:
             told = gap_change.told(self.gaps, self.found.score)
             tables.append(change_table(told, "group"))
@@ -114,6 +128,25 @@ class Reading:
     def _at(self, threshold: float) -> str:
         of = called(self.release.class_names, 1)
         return f"Threshold {threshold:.6g} of the probability of {of}"
+
+    @property
+    def not_compared(self) -> str:
+        """A sentence; "" = all that must be equal was."""
+        if not self.unknown:
+            return ""
+        return f"Not compared, because a file does not say: {', '.join(self.unknown)}."
+
+    @property
+    def changed(self) -> str:
+        """Which sites have changed, a sentence; "" = they were not compared."""
+        if not self.by_site:
+            return ""
+        sure = {
+            site: [_CHANGES[name] for name, test in tests.items() if test.p_value <= ERROR]
+            for site, tests in self.by_site.items()
+        }
+        named = [f"{site} ({', '.join(what)})" for site, what in sure.items() if what]
+        return f"Changed: {'; '.join(named)}." if named else "No site is shown to have changed."
 
     def save(self, out: Path, *, report: bool = True) -> None:
         """Write `reading.json`, the page and its figures into a folder; all of them or none."""
@@ -184,13 +217,13 @@ def reread(
         chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
         threshold = chosen.value
     given = threshold if chosen is None else None
-    changes = {} if since is None else _compared(read_release(since), release)
     made = _calibrator(release, calibrate)
     found = release.findings(threshold)
     if chosen is not None:
         found, chosen = _joined(found, chosen)
     gaps = {} if made is None else changes_by(release.histograms, made)
-    return Reading(path_of(path), release, found, given, chosen, made, changes, gaps)
+    read = Reading(path_of(path), release, found, given, chosen, made, {}, gaps)
+    return read if since is None else _compared(read, read_release(since))
 
 
 def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
@@ -206,15 +239,72 @@ def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
     return replace(found, metrics=metrics), replace(chosen, estimates=both)
 
 
-def _compared(earlier: ScoreRelease, later: ScoreRelease) -> dict[str, Change]:
-    one, other = earlier.question, later.question
-    if (one.score, one.classes) != (other.score, other.classes) or one.score == "classes":
+def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
+    """The reading with what has changed since; InputError if two questions were asked."""
+    unknown = comparable(earlier, read.release)
+    before, now = earlier.histograms, read.release.histograms
+    changes = drift_between(before[ALL], now[ALL])
+    sites = drift_by_site(
+        *({g: h for (v, g, _), h in of.items() if v == "model" and g} for of in (before, now))
+    )
+    return replace(read, changes=changes, by_site=sites, unknown=unknown)
+
+
+def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
+    """Return what is not known of one of two releases, and so cannot be compared.
+
+    Raises
+    ------
+    InputError
+        They answer two questions, or are of other data: how they differ.
+    """
+    facts = [_facts(release) for release in (earlier, later)]
+    unknown, found = list[str](), list[str]()
+    for name in facts[0]:
+        before, now = (of[name] for of in facts)
+        if before is None or now is None:
+            unknown += [name] * (before is not now)
+        elif before != now:
+            found.append(f"{name} ({before}, now {now})")
+    one, other = (release.question for release in (earlier, later))
+    if not same_edges(one.bucket_edges, other.bucket_edges):
+        found.append(f"buckets ({one.buckets}, now {other.buckets} with other edges)")
+    if one.calibrator != other.calibrator and bool(one.calibrator) == bool(other.calibrator):
+        found.append("calibrator (two different ones)")
+    if earlier.unit and later.unit and earlier.unit != later.unit:  # "" = no noise hides anything
+        found.append(f"unit ({earlier.unit}, now {later.unit})")
+    names = earlier.data, later.data
+    if None in names:
+        unknown.append("data set")
+    elif names[0] != names[1] and any(is_shipped(str(name)) for name in names):  # else two quarters
+        told = [name or "rows of real sites" for name in names]
+        found.append(f"data set ({told[0]}, now {told[1]})")
+    if found:
+        raise InputError(f"these releases cannot be compared, they differ in: {'; '.join(found)}")
+    if one.score == "classes":
         raise InputError(
-            "two releases are compared by the same score, 'positive' or 'confidence', and as many "
-            f"classes; these are of '{one.score}' and {one.classes}, '{other.score}' and "
-            f"{other.classes}"
+            "two releases are compared by the score 'positive' or 'confidence', not by 'classes'"
         )
-    return drift_between(earlier.histograms[ALL], later.histograms[ALL])
+    return tuple(unknown)
+
+
+def _facts(release: ScoreRelease) -> dict[str, str | None]:
+    """What must be equal of two releases, in words; None = not known."""
+    asked, names = release.question, release.class_names
+    return {
+        "score": asked.score,
+        "number of classes": str(asked.classes),
+        "class names": None if names is None else ", ".join(names),
+        "scores": "logits" if release.input == "logits" else "probabilities",
+        "calibrator": "with one" if asked.calibrator else "without",
+        "weighting": release.weighting.words if release.counted else None,
+        "estimand": ESTIMANDS[release.estimand],
+        "unit": None if release.unit is None else "",
+    }
+
+
+def _plain(changes: Mapping[str, Change]) -> dict[str, Any]:
+    return {name: change.to_json() for name, change in changes.items()}
 
 
 def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
@@ -237,7 +327,25 @@ _CHANGES = {
 }
 
 
-def _changes(changes: Mapping[str, Change]) -> Table:
+def _by_site(sites: Mapping[str, Mapping[str, Change]], changed: str) -> Table:
+    """The tests of each site."""
+
+    def cell(test: Change | None) -> str:
+        if test is None:
+            return "too few"
+        return f"{100 * test.change:.2f} (p {p_shown(test.p_value, test.floor)})"
+
+    rows = [(site, *(cell(tests.get(name)) for name in _CHANGES)) for site, tests in sites.items()]
+    return Table(
+        "Since the earlier release, by site",
+        ("site", *(f"{name}, %" for name in _CHANGES.values())),
+        tuple(rows),
+        f"{changed} p-values are corrected for all tests of this table (Holm): if nothing had "
+        f"changed anywhere, one of {ERROR:g} or less would stand in it with a chance of {ERROR:g}.",
+    )
+
+
+def _changes(changes: Mapping[str, Change], missing: str) -> Table:
     rows = [
         (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
         for name, test in changes.items()
@@ -247,7 +355,7 @@ def _changes(changes: Mapping[str, Change]) -> Table:
         ("what", "change, %", "p-value"),
         tuple(rows),
         "A p-value says how often rows and noise alone would show as large a change if nothing had "
-        "changed; each stands alone.",
+        f"changed; each stands alone. {missing}".rstrip(),
     )
 
 

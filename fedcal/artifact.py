@@ -168,6 +168,9 @@ class Artifact(ABC):
     def learnt_on(self, input: Kind) -> None:  # noqa: B027  few need to know
         """Hear what the clients' rows were: logits or probabilities."""
 
+    def of_data(self, name: str) -> None:  # noqa: B027  few need to know
+        """Hear what the clients' data are called; "" = rows of real sites."""
+
     def of_classes(self, names: tuple[str, ...] | None) -> None:
         """Hear what the classes are called; pages and files say so from then on."""
         object.__setattr__(self, "class_names", names)

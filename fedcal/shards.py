@@ -13,6 +13,8 @@ from fedcal.errors import InputError
 from fedcal.scores import Kind, refuse_probs
 from fedcal.types import Floats, Integers
 
+_WEIGHT_GRID = 2.0**-30
+
 NO_SUBJECTS = "unit 'subject' needs a column subject, which says whom each row is about"
 
 
@@ -205,6 +207,28 @@ class Shards:
         in_order = bool((np.diff(order) == 1).all())  # then nothing is copied
         rows = slice(None) if in_order else order
         return self._picked(rows, np.append(firsts, len(order))), owner[firsts]
+
+    def weights(self, subject_rows: int) -> Floats:
+        """What each row counts where a subject's rows count as so many at most, (n,).
+
+        Each of m rows of one subject at one client counts min(1, subject_rows / m), so that with
+        `subject_rows` = 1 each subject counts once. 0 = each row counts once.
+
+        Raises
+        ------
+        InputError
+            If nobody has said whom the rows are about.
+        """
+        if not subject_rows:
+            return np.ones(len(self.labels))
+        if self.subjects is None:
+            raise InputError(NO_SUBJECTS)
+        _, place, rows = np.unique(
+            np.stack([self.owner, self.subjects]), axis=1, return_inverse=True, return_counts=True
+        )
+        # on a grid, rounded down: sums are exact, whatever their order, and never above the bound
+        each = np.floor(np.minimum(1.0, subject_rows / rows) / _WEIGHT_GRID) * _WEIGHT_GRID
+        return np.asarray(each)[place.reshape(-1)]
 
     def take(self, ids: Integers) -> Shards:
         """The clients `ids`, in that order (a copy)."""

@@ -24,6 +24,7 @@ from fedcal.evaluation.clusters import ESTIMANDS, Estimand
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.metrics import edge_index
 from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.weighting import Counted, counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, Unary
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
@@ -58,7 +59,9 @@ class FedEvaluate(CalibrationStrategy):
 
     * Unit `example`, add/remove of one row: a row is a 1 in each of `ScoreCounts.ones` counts; what
       an encoding makes of that is the bound, and clips nothing.
-    * Unit `subject`: what all rows of a subject at a client add is clipped to what one row may.
+    * Unit `subject`: each of a subject's m rows at a client counts min(1, R / m), R =
+      `rows_per_subject`, so that together they add at most R times what one row may, which clips
+      nothing. R = 1: each subject counts once. R > 1: rows do, and noise is R times as large.
     * Unit `user`, zero-out (replace under `local`): in two rounds. The first asks for counts, the
       second for what differs from m times the shares that the first found: rows of one client
       add up to m, their difference from what is expected of them to about the root of m (a
@@ -101,6 +104,10 @@ class FedEvaluate(CalibrationStrategy):
         (`fedcal.evaluation.clusters`), for its share of the budget. Of all rows and one model only
     rows_per_client
         m, the public nominal number of rows of a client; needed with privacy for unit `user`
+    rows_per_subject
+        R, of unit `subject`, with privacy or without: 1 (the default) = each subject counts once,
+        whatever the number of its rows; more = each row counts once, all rows of a subject with
+        more than R as R, for R times the noise
     """
 
     name, family = "evaluate", "evaluate"
@@ -127,6 +134,7 @@ class FedEvaluate(CalibrationStrategy):
         threshold: float = 0.5,
         estimand: str = "rows",
         rows_per_client: float | None = None,
+        rows_per_subject: int | None = None,
         **base: Any,
     ) -> None:
         one_of("edges", edges, get_args(Edges))
@@ -164,6 +172,7 @@ class FedEvaluate(CalibrationStrategy):
                 "evaluate with unit 'user' needs rows_per_client, a public nominal number of rows "
                 "> 0"
             )
+        limit = subject_rows(federation.unit, rows_per_subject)
         fine = edges == get_args(Edges)[0]
         question = ScoreCounts(
             classes=federation.classes,
@@ -173,6 +182,7 @@ class FedEvaluate(CalibrationStrategy):
             groups=groups,
             confusion=confusion,
             calibrator=text_of(calibrator, federation.classes) if calibrator else "",
+            subject_rows=limit,
         )
         _check_threshold(threshold, question, edges)
         self._threshold = threshold
@@ -202,7 +212,7 @@ class FedEvaluate(CalibrationStrategy):
             opening = last
             bound = last.bound(part, (1.0,) if part == "client" else (), law.order)
             if clusters:
-                row = None if user or not federation.private else bound.norms[0]
+                row = bound.norms[0] / max(limit, 1) if federation.private and not user else None
                 asked = federation.clients * federation.sampling_rate
                 self._ways = ThenSpread(
                     self._ways, last, threshold, asked, row, law.order, rows_per_client
@@ -225,6 +235,7 @@ class FedEvaluate(CalibrationStrategy):
         elif user and isinstance(self._ways, ThenSpread):
             self._ways.noise = max(plan.noise_std or (0.0,))
         self._nothing = ScoreRelease(question, np.zeros(question.counts), known=False)
+        self._counted: Counted = "clients" if unary else counted_of(limit)
         self._read, self._over = self._nothing, False
         super().__init__(plan, **base)
 
@@ -253,6 +264,8 @@ class FedEvaluate(CalibrationStrategy):
             self._read,
             threshold=self._threshold,
             estimand=self._estimand,
+            unit=self.plan.unit if self.plan.private else "",
+            counted=self._counted,
             excluded=excluded(self.plan, new_clients=self._estimand == "clients"),
             exact=not self.plan.private,
         )

@@ -48,6 +48,8 @@ class MeanSearch:
         "exact": the sums at 0 and 1, without noise; "draw": an index of `POINTS` candidates, by
         the exponential mechanism; "rounds": a sum with noise at one candidate in each of `ASKED`
         rounds, at the mean of what the last ones leave (`root_posterior`)
+    subject_rows
+        as of `ScoreCounts`
     value
         the mean: so far, and where the first round asks
     noise
@@ -55,6 +57,7 @@ class MeanSearch:
     """
 
     how: How
+    subject_rows: int = 0
     value: float = 0.5
     noise: float = 0.0
     _asked: list[float] = field(default_factory=list)
@@ -72,7 +75,8 @@ class MeanSearch:
             points = POINTS
         elif self.how == "rounds":
             low, high, points = self.value, self.value, 1
-        return MeanGaps(classes, score, values.ravel(), low, high, points, 1.0 / scale)
+        gain, some = 1.0 / scale, self.subject_rows
+        return MeanGaps(classes, score, values.ravel(), low, high, points, gain, subject_rows=some)
 
     def hear(self, sums: Floats, std: Floats, tailed: bool, draw_std: float) -> None:
         """Learn from a release.

@@ -26,9 +26,8 @@ def excluded(plan: Plan, *, new_clients: bool = False) -> tuple[str, ...]:
     """
     found = list[str]()
     clipped = plan.law.answers in ("sum", "index")
-    if clipped and plan.bound is not None and plan.bound.per != "row":
-        of = "a client's answer" if plan.protected.whole_client else "what a subject's rows add"
-        found.append(f"the bias of clipping {of}")
+    if clipped and plan.bound is not None and plan.bound.per == "client":
+        found.append("the bias of clipping a client's answer")
     if plan.sampling_rate < 1 and not new_clients:
         found.append("the choice of the clients that were asked")
     return tuple(found)

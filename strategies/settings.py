@@ -67,6 +67,13 @@ def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setti
     return undecided and STRATEGIES[method].needs_rows(federation, settings)
 
 
+def nominal_rows(method: str, federation: Federation, shards: Shards) -> float:
+    """Mean number of a client's rows; of its subjects where the method counts each of them once."""
+    once = needs_subjects(federation) and STRATEGIES[method].family in ("evaluate", "conformal")
+    each = len(shards.each_subject()[1]) if once else len(shards.labels)
+    return each / shards.clients
+
+
 def needs_subjects(federation: Federation) -> bool:
     """Whether the guarantee is one for subjects, so that rows must say whom they are about."""
     return federation.private and UNITS[federation.unit].column is not None

@@ -12,6 +12,7 @@ from fedcal.buckets import arcsine_edges, check_score
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.influence import AucReference
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
+from fedcal.evaluation.weighting import subject_rows
 from fedcal.mechanisms import Laplace
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import make_plan
@@ -103,7 +104,9 @@ class FedAUC(SingleMetricStrategy):
         gain = 1.0
         if federation.private:
             gain = 1.0 / (REFERENCE * rows) if self._clipped else _INSIDE
-        self._first = ScoreCounts(self.classes, arcsine_edges(buckets), self._score, gain=gain)
+        some = self._subject_rows = subject_rows(federation.unit)
+        edges = arcsine_edges(buckets)
+        self._first = ScoreCounts(self.classes, edges, self._score, gain=gain, subject_rows=some)
         self._last: MeanGaps | None = None
         self._reference: AucReference | None = None
         self._estimate = UNKNOWN
@@ -136,7 +139,8 @@ class FedAUC(SingleMetricStrategy):
     def _means(self, values: Floats, low: float, high: float, gain: float) -> MeanGaps:
         """The last question: sums at 0 and 1 also tell how many rows there are."""
         points, numbers = (1, self._first.lengths()[0]) if low == high else (2, 1)
-        return MeanGaps(self.classes, self._score, values, low, high, points, gain, numbers)
+        asked = (self.classes, self._score, values, low, high, points, gain, numbers)
+        return MeanGaps(*asked, self._subject_rows)
 
     def update(self, release: Release) -> None:
         """Make the second question of the histogram; then read the answer."""

@@ -21,6 +21,7 @@ from fedcal.errors import InputError
 from fedcal.evaluation.estimates import METRICS
 from fedcal.evaluation.intervals import Estimate, Span, estimate, normal_quantile, warned
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
+from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.privacy.choice import order_of
 from fedcal.privacy.federation import Federation
@@ -69,7 +70,8 @@ class SingleMetricStrategy(CalibrationStrategy):
         beyond = excluded(self.plan)
         if self.by_nominal and self.plan.private:
             beyond += ("what rows_per_client is off by",)
-        return SingleMetric(name, warned({name: estimate}, beyond)[name], beyond)
+        counted = counted_of(subject_rows(self.plan.unit))
+        return SingleMetric(name, warned({name: estimate}, beyond)[name], beyond, counted)
 
     def public(
         self, federation: Federation, rounds: int, rows_per_client: float | None
@@ -159,7 +161,7 @@ class FedAccuracy(SingleMetricStrategy):
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
     ) -> None:
-        self._mean = MeanSearch(how_to_ask(federation))
+        self._mean = MeanSearch(how_to_ask(federation), subject_rows(federation.unit))
         rows, whole = self.public(federation, self._mean.rounds, rows_per_client)
         self.classes = federation.classes
         self._rows = rows * federation.clients * federation.sampling_rate
@@ -282,6 +284,7 @@ class FedKS(SingleMetricStrategy):
             30 if prefix or not private else 15,
             "prefix" if prefix else "flat",
             count=not private,
+            subject_rows=subject_rows(federation.unit),
         )
         plan = make_plan(
             federation,

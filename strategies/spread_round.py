@@ -92,7 +92,8 @@ class ThenSpread(ScoreRounds):
     def _spread(self, edges: Floats, weights: Floats) -> ScoreSpread:
         """The last question: sums in folds where a row's part has a bound, else their squares."""
         kind = ScoreSquares if self.row is None else ScoreSpread
-        asked = kind(self.question.classes, edges, weights, self.question.score)
+        q = self.question
+        asked = kind(q.classes, edges, weights, q.score, subject_rows=q.subject_rows)
         return replace(asked, pad=sum(self.question.lengths()) - sum(asked.lengths()))
 
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:

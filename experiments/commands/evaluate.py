@@ -56,6 +56,14 @@ def evaluate_command(
     estimand: Annotated[
         str | None, other(EVALUATION, "rows | these | clients: what intervals are for (rows).")
     ] = None,
+    rows_per_subject: Annotated[
+        int | None,
+        other(
+            EVALUATION,
+            "Unit subject: 1: each subject counts once | R: each row does, up to R of a subject, "
+            "for R times the noise (1).",
+        ),
+    ] = None,
     release: Annotated[Path | None, other(AGAIN, "A release.npz of an earlier run.")] = None,
     precision: Annotated[
         float | None, other(AGAIN, "Find the threshold with this precision.")
@@ -93,6 +101,7 @@ def evaluate_command(
     if release is not None:
         given = {**options, "calibrator": calibrator, "score": score, "bins": bins, "set": set}
         given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
+        given |= {"rows_per_subject": rows_per_subject}
         _refuse(given, "is of a run, and --release reads what one left")
         goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
         if calibrate is not None and out is None:
@@ -125,7 +134,7 @@ def evaluate_command(
         "since": since,
     }
     _refuse(of_releases, "reads an earlier run's release: give --release FILE")
-    asked = settings(calibrator, by, threshold, score, bins, estimand)
+    asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
     if not evaluates(known.method):
@@ -163,7 +172,9 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     if asked is not None:
         to.print("All that it says: --release alone, --json, or a folder as --out.")
     told = found.to_json()
-    to.print(about_intervals(told))
+    for sentence in (found.changed, found.not_compared, about_intervals(told)):
+        if sentence:
+            to.print(sentence)
     for sentence in found.release.privacy[:1]:
         to.print(sentence)
     if out is not None:

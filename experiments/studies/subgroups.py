@@ -149,7 +149,8 @@ def subjects_read() -> str:
     here = [g for g in told.groups if apart(of(told, g, "gap"))]
     p_values = [groups_test(gaps.values()).p_value for gaps in each]
     overall = [hosmer_lemeshow(h["model", "", ""]).p_value for h in seeds]
-    exact_p = p_shown(truth.tests["model"]["groups"])
+    together = truth.tests["model"]["groups"]
+    exact_p = p_shown(together.p_value, together.floor)
     here_all = each[0].values()
     noise, sampling = (100 * fmean(getattr(e, p) for e in here_all) for p in ("noise", "sampling"))
     widths = ", ".join(f"{half_width(bins):.1f} with {bins}" for bins in (15, 30, 60, BUCKETS))

@@ -18,7 +18,8 @@ from fedcal.evaluation.findings import FEWEST, KEYS, Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate
 from fedcal.evaluation.monotone import monotone_counts
-from fedcal.metrics.gap_change import ERROR, LEAST, GapChange, gap_change
+from fedcal.metrics.gap_change import LEAST, GapChange, gap_change
+from fedcal.metrics.holm import ERROR
 from fedcal.pages import Part, Table
 from fedcal.printable import listed
 from fedcal.types import Floats

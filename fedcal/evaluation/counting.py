@@ -14,11 +14,13 @@ from fedcal.shards import Shards
 from fedcal.types import Floats, Integers
 
 
-def counts_of(shards: Shards, query: ScoreCounts) -> Integers:
-    """The counts themselves, (clients, counts)."""
+def counts_of(shards: Shards, query: ScoreCounts) -> Integers | Floats:
+    """The counts themselves, (clients, counts); whole numbers where each row counts once."""
     each = cells_of(shards, query)
     place = shards.owner[:, None] * query.counts + each
-    counted = np.bincount(place.ravel(), minlength=shards.clients * query.counts)
+    some = query.subject_rows
+    weights = np.repeat(shards.weights(some), each.shape[1]) if some else None
+    counted = np.bincount(place.ravel(), weights, shards.clients * query.counts)
     return counted.reshape(shards.clients, query.counts)
 
 

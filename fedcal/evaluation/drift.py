@@ -13,22 +13,25 @@ Three tests of two histograms, with the noise of both:
 p-values of the first two come from a parametric bootstrap: rows drawn from what both releases say
 together, as a Poisson number in each group, and noise as that of each release. The third is
 asymptotically normal. All take rows as independent of each other: rows of one client often are
-not, and then a change of clients, too, may be found. It is post-processing of both releases.
+not, and then a change of clients, too, may be found. Where each subject counts once, that is what
+is taken as independent. It is post-processing of both releases.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from fedcal.checks import whole
 from fedcal.errors import InputError
+from fedcal.evaluation.findings import FEWEST
 from fedcal.evaluation.goodness import FAR_TAIL
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM
+from fedcal.metrics.holm import holm
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats, Integers
 
@@ -36,7 +39,9 @@ GROUPS = 20
 """Most groups of buckets that are compared, of about equally many rows."""
 
 _STDS = 5.0  # of its noise that a group's rows exceed
-_EDGE = 1e-9  # how far equal edges may lie apart
+_CHUNK = 999  # draws at once
+_ENOUGH = 10  # draws as large as the statistic, after which more would change no verdict
+_DRAWS = 30  # for each of several tests: the least p-value times their number is 0.03
 
 
 @dataclass(frozen=True)
@@ -63,17 +68,22 @@ class Change:
 
 
 def drift_between(
-    earlier: Histogram, later: Histogram, *, draws: int = 999, seed: int = 0
+    earlier: Histogram,
+    later: Histogram,
+    *,
+    draws: int = 999,
+    seed: int = 0,
+    what: str = "drift",
 ) -> dict[str, Change]:
     """Tests of what has changed between two releases about the same score.
 
     Parameters
     ----------
     earlier, later
-        rows by score and outcome; of different edges only the common ones count
+        rows by score and outcome, between the same edges
     draws
-        of the bootstrap; no p-value is below 1 / (draws + 1)
-    seed
+        of the bootstrap at most; no p-value is below 1 / (draws + 1)
+    seed, what
         of the bootstrap
 
     Returns
@@ -85,14 +95,16 @@ def drift_between(
     Raises
     ------
     InputError
-        If a release's noise drowns its rows, or `draws` is not allowed.
+        If a release's noise drowns its rows, edges differ, or `draws` is not allowed.
     """
     whole("draws", draws, 19, 10**6)
     for name, h in (("earlier", earlier), ("later", later)):
-        if h.counts.sum() <= FIRM * h.noise_std(np.ones_like(h.counts)):
+        if _drowned(h):
             raise InputError(f"the {name} release's noise drowns its rows: no drift can be seen")
-    a, b = grouped(*on_common_edges(earlier, later))
-    rng = stream(seed, Purpose.BOOTSTRAP, 0, "drift")
+    if not same_edges(earlier.edges, later.edges):
+        raise InputError("the two releases have other edges of buckets")
+    a, b = grouped(earlier, later)
+    rng = stream(seed, Purpose.BOOTSTRAP, 0, what)
     return {
         "score": _tested(_score_change, a, b, _same_scores(a, b), rng, draws),
         "calibration": _tested(_calibration_change, a, b, _same_shares(a, b), rng, draws),
@@ -110,10 +122,45 @@ def merged(h: Histogram, starts: Integers) -> Histogram:
     )
 
 
-def on_common_edges(a: Histogram, b: Histogram) -> tuple[Histogram, Histogram]:
-    """Both with the edges that both have."""
-    near = np.abs(np.subtract.outer(a.edges[:-1], b.edges[:-1])) <= _EDGE
-    return merged(a, np.flatnonzero(near.any(axis=1))), merged(b, np.flatnonzero(near.any(axis=0)))
+def drift_by_site(
+    earlier: Mapping[str, Histogram], later: Mapping[str, Histogram], *, seed: int = 0
+) -> dict[str, dict[str, Change]]:
+    """Tests of what has changed at each site (or group of rows) that both releases have.
+
+    Returns
+    -------
+    dict[str, dict[str, Change]]
+        site -> tests as of `drift_between`, p-values corrected for all tests of all sites (Holm
+        1979): if nothing has changed anywhere, one is below p with a chance of at most p. {} of a
+        site of too few rows, by its noisy count, in one of the releases
+    """
+    pairs = {site: (earlier[site], later[site]) for site in earlier if site in later}
+    there = {s: pair for s, pair in pairs.items() if not any(few(h) for h in pair)}
+    draws = max(_CHUNK, _DRAWS * 3 * len(there))
+    found = {
+        site: drift_between(*pair, draws=draws, seed=seed, what=f"drift {site}")
+        for site, pair in there.items()
+    }
+    alone = {(site, name): t.p_value for site, tests in found.items() for name, t in tests.items()}
+    for (site, name), p in holm(alone).items():
+        one = found[site][name]
+        floor = p if one.p_value <= one.floor else one.floor
+        found[site][name] = replace(one, p_value=p, floor=floor)
+    return {site: found.get(site, {}) for site in pairs}
+
+
+def few(h: Histogram) -> bool:
+    """Return whether nothing should be said of so few rows, by their noisy count."""
+    return bool(h.counts.sum() < FEWEST) or _drowned(h)
+
+
+def _drowned(h: Histogram) -> bool:
+    return bool(h.counts.sum() <= FIRM * h.noise_std(np.ones_like(h.counts)))
+
+
+def same_edges(a: Floats, b: Floats) -> bool:
+    """Return whether buckets lie between the same edges."""
+    return a.shape == b.shape and bool(np.allclose(a, b, rtol=0, atol=1e-9))
 
 
 def grouped(a: Histogram, b: Histogram) -> tuple[Histogram, Histogram]:
@@ -183,12 +230,16 @@ def _tested(
 ) -> Change:
     """The statistic, and how often counts drawn from `expected` exceed it."""
     seen = float(statistic(a.counts, b.counts))
-    null = [
-        rng.poisson(mean, (draws, *mean.shape)) + h.draws(rng, draws)
-        for h, mean in zip((a, b), expected, strict=True)
-    ]
-    above = int((statistic(null[0], null[1]) >= seen).sum())
-    return Change(seen, (1 + above) / (1 + draws), 1 / (1 + draws))
+    above = done = 0
+    while done < draws and above < _ENOUGH:
+        some = min(_CHUNK, draws - done)
+        null = [
+            rng.poisson(mean, (some, *mean.shape)) + h.draws(rng, some)
+            for h, mean in zip((a, b), expected, strict=True)
+        ]
+        above += int((statistic(null[0], null[1]) >= seen).sum())
+        done += some
+    return Change(seen, (1 + above) / (1 + done), 1 / (1 + done))
 
 
 def _prevalence(a: Histogram, b: Histogram) -> Change:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation.clusters import ESTIMANDS, MEASURED, Estimand
+from fedcal.evaluation.clusters import MEASURED, Estimand
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.goodness import (
     CalibrationTest,
@@ -24,7 +24,9 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.paired import accuracies, compare
-from fedcal.metrics.gap_change import GapChange, gap_change, rejected, told
+from fedcal.evaluation.weighting import ROWS, Weighting
+from fedcal.metrics.gap_change import GapChange, gap_change, told
+from fedcal.metrics.holm import rejected
 from fedcal.types import Floats
 
 FEWEST = 20
@@ -58,7 +60,7 @@ class Findings:
     threshold, level
         of predictions, and of each interval
     rows
-        how many rows there are, with noise, and the noise's std; NaN = unknown
+        how many there are of what counts once, with noise, and the noise's std; NaN = unknown
     metrics
         view -> metrics of all rows; the first view is the model itself
     difference
@@ -75,6 +77,8 @@ class Findings:
         what intervals are for
     excluded
         sources of error that no interval contains, in words
+    weighting
+        what counts once
     single
         view -> group -> p-value that it is calibrated in the large, corrected for their number
     """
@@ -90,20 +94,25 @@ class Findings:
     cox: Mapping[str, Mapping[str, CalibrationTest]] = field(default_factory=dict)
     estimand: Estimand = "rows"
     excluded: tuple[str, ...] = ()
+    weighting: Weighting = ROWS
     single: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The keys that `result.json` gains."""
+        counted = {
+            name: number if math.isfinite(number) else None
+            for name, number in zip(("value", "noise"), self.rows, strict=True)
+        }
+        of_rows = self.weighting.noun == "rows"
         found: dict[str, Any] = {
             "score": self.score,
             "threshold": self.threshold,
             "level": self.level,
-            "estimand": ESTIMANDS[self.estimand],
+            "weighting": self.weighting.words,
+            "estimand": self.weighting.intervals(self.estimand),
             "intervals_exclude": list(self.excluded),
-            "rows": {
-                name: number if math.isfinite(number) else None
-                for name, number in zip(("value", "noise"), self.rows, strict=True)
-            },
+            "rows": counted if of_rows else dict.fromkeys(counted),
+            "counted": {"of": self.weighting.noun, **counted},
         }
         found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         if self.tests:
@@ -179,6 +188,7 @@ def findings(
     spread: Mapping[str, float] | None = None,
     effect: float = 1.0,
     excluded: tuple[str, ...] = (),
+    weighting: Weighting = ROWS,
     seed: int = 0,
 ) -> Findings:
     """Read all metrics of a release.
@@ -201,6 +211,8 @@ def findings(
         what intervals are for; see `fedcal.evaluation.clusters`
     excluded
         what no interval contains, in words
+    weighting
+        what counts once
     level, spread, effect, seed
         as `evaluate` takes them
 
@@ -282,6 +294,7 @@ def findings(
         cox_of,
         estimand,
         excluded,
+        weighting,
         single,
     )
 

@@ -20,6 +20,7 @@ from fedcal.evaluation.calibration import Ks, equal_mass, residuals, rows_of
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import Estimate
 from fedcal.evaluation.recalibration import logit
+from fedcal.metrics.holm import holm
 from fedcal.streams import Purpose, stream
 from fedcal.types import Floats
 
@@ -137,17 +138,6 @@ def single_groups(gaps: Mapping[str, Estimate]) -> dict[str, float]:
     """
     known = {group: e for group, e in gaps.items() if math.isfinite(e.value)}
     return holm({group: math.erfc(_size(e) / math.sqrt(2)) for group, e in known.items()})
-
-
-def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """P-values corrected for their number: one below alpha is wrong with probability alpha at most.
-
-    Holm 1979: the k-th smallest of m (k from 0) times m - k, none below one before it.
-    """
-    found, least = dict(p_values), 0.0
-    for k, name in enumerate(sorted(found, key=found.__getitem__)):
-        least = found[name] = min(max(least, (len(found) - k) * found[name]), 1.0)
-    return found
 
 
 def _size(gap: Estimate) -> float:

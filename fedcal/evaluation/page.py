@@ -10,7 +10,7 @@ import numpy as np
 
 from fedcal.classes import called, class_names
 from fedcal.evaluation.calibration import GAPS
-from fedcal.evaluation.clusters import ESTIMANDS, MEASURED
+from fedcal.evaluation.clusters import MEASURED
 from fedcal.evaluation.figures import curve_parts, names_of
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.goodness import FAR_TAIL
@@ -200,20 +200,24 @@ def _summary(
         told = (shown(metric, half, digits=digits) if half == half else "" for half in halves)
         rows.append((name, *texts(metric, estimate), *told))
     of_rows, noise = found.rows
-    about = f"{_about(found.score, names)}Intervals are for {ESTIMANDS[found.estimand]}. "
+    counted = found.weighting
+    about = f"{_about(found.score, names)}{counted.words.capitalize()}. "
+    about += f"Intervals are for {counted.intervals(found.estimand)}. "
     if math.isnan(of_rows):
         about += "Nobody was asked in a round, so nothing is known"
     else:
-        about += f"{of_rows:,.0f} rows" + (f" (noise of std {noise:,.1f})" if noise else "")
+        about += f"{of_rows:,.0f} {counted.noun}" + (
+            f" (noise of std {noise:,.1f})" if noise else ""
+        )
     note = (
-        f"{about}. Half-widths of an interval by cause: which rows there were, the noise of the "
-        "release, and buckets of the score; the first two add up as squares, the last in full."
-        + _beyond(found)
+        f"{about}. Half-widths of an interval by cause: which {counted.noun} there were, the noise "
+        "of the release, and buckets of the score; the first two add up as squares, the last in "
+        "full." + _beyond(found)
     )
     if unknown:
         note = f"Noise leaves nothing to say of: {'; '.join(unknown)}. {note}"
     return Table(
-        f"Metrics{_of(view, views)}",
+        f"Metrics{_of(view, views)}: {counted.head}",
         (
             "metric",
             "value",
@@ -323,7 +327,8 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
             )
         columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
         columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
-        return Table(title, ("group", "rows", *columns), tuple(lines), about.strip())
+        noun = found.weighting.noun
+        return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
     tests = (
         "Each group's p-value is corrected for their number (Holm 1979)." if found.single else ""

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from fedcal.evaluation.counting import view_logits
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.page import parts
+from fedcal.evaluation.weighting import Counted, Weighting
 from fedcal.metrics.clients import by_client
 from fedcal.pages import Part
 from fedcal.printable import listed
@@ -68,6 +69,12 @@ class ScoreRelease(Artifact):
         sources of error that no interval contains, in words
     input
         what the clients' rows were, and so what a calibrator from these counts takes
+    unit
+        of privacy; "" = without privacy, None = not known (a file of an earlier version)
+    counted
+        see `Weighting`
+    data
+        name of the data set or file that it is of; "" = real sites, None = not known
     """
 
     form = "release"
@@ -85,6 +92,9 @@ class ScoreRelease(Artifact):
     input: Kind = "logits"
     exact: bool = False
     known: bool = True
+    unit: str | None = None
+    counted: Counted = ""
+    data: str | None = None
 
     def __post_init__(self) -> None:
         if self.counts.shape != (self.question.counts,):
@@ -110,6 +120,8 @@ class ScoreRelease(Artifact):
             "input": np.array(self.input),
             "exact": np.array(self.exact),
             "known": np.array(self.known),
+            "counted": np.array(self.counted),
+            "taken": np.array(json.dumps({"unit": self.unit, "data": self.data})),
         }
 
     @classmethod
@@ -122,6 +134,9 @@ class ScoreRelease(Artifact):
         law: Any = str(arrays["law"])
         privacy = tuple(map(str, json.loads(str(arrays["privacy"]))))
         threshold, kind = float(arrays["threshold"]), one_of("input", str(arrays["input"]), KINDS)
+        # files of earlier versions do not say
+        taken = json.loads(str(arrays["taken"])) if "taken" in arrays else {}
+        counted = one_of("counted", str(arrays.get("counted", "")), get_args(Counted))
         return cls(
             question,
             counts,
@@ -133,8 +148,11 @@ class ScoreRelease(Artifact):
             {str(k): float(v) for k, v in json.loads(str(arrays["spread"])).items()},
             tuple(map(str, json.loads(str(arrays["excluded"])))),
             kind,
-            bool(arrays.get("exact", False)),  # files of earlier versions do not say
+            bool(arrays.get("exact", False)),
             bool(arrays.get("known", True)),
+            _text(taken.get("unit")),
+            counted,
+            _text(taken.get("data")),
         )
 
     # -- what is told of it ---------------------------------------------------------------
@@ -143,9 +161,18 @@ class ScoreRelease(Artifact):
         """Kept for calibrators made of it."""
         object.__setattr__(self, "input", input)
 
+    def of_data(self, name: str) -> None:
+        """Kept for who compares it with another release."""
+        object.__setattr__(self, "data", name)
+
     def under(self, statement: Sequence[str]) -> ScoreRelease:
         """With the statement, which its file then holds."""
         return replace(self, privacy=tuple(statement))
+
+    @property
+    def weighting(self) -> Weighting:
+        """What counts once."""
+        return Weighting(self.counted, self.question.subject_rows)
 
     def of_sites(self, sites: Mapping[str, Any]) -> ScoreRelease:
         """With intervals that say that they exclude sites without a part in it."""
@@ -170,6 +197,7 @@ class ScoreRelease(Artifact):
             spread=spread,
             effect=effect,
             excluded=self.excluded,
+            weighting=self.weighting,
         )
         return (
             found if self.known else replace(found, rows=(math.nan, math.nan), tests={}, single={})
@@ -203,7 +231,8 @@ class ScoreRelease(Artifact):
         """
         if test.shards is None or not self.exact:
             return {}
-        return {"clients": by_client(test.shards.owner, test.names, self._rights(test.shards))}
+        rows, weights = test.shards, test.shards.weights(self.question.subject_rows)
+        return {"clients": by_client(rows.owner, test.names, self._rights(rows), weights)}
 
     def _rights(self, rows: Shards) -> dict[str, tuple[Floats, Floats]]:
         """View's key -> whether each row is predicted right, and its score less its outcome."""
@@ -272,6 +301,10 @@ class ScoreRelease(Artifact):
         asked = self.question
         decoder = decoder_of(asked.encoding, asked.buckets, asked.height)
         return decoder * self.std if self.std else np.zeros((asked.buckets, 0))
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)
 
 
 _NOT_KEPT = ("edges", "reference", "gain", "pad")

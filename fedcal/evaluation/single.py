@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.artifact import Artifact
+from fedcal.checks import one_of
 from fedcal.classes import called
-from fedcal.evaluation.clusters import ESTIMANDS
 from fedcal.evaluation.intervals import Estimate, beyond
 from fedcal.evaluation.page import heading, texts
+from fedcal.evaluation.weighting import Counted, Weighting
 from fedcal.pages import Table
 
 _NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
@@ -35,6 +36,8 @@ class SingleMetric(Artifact):
         what is known of it
     excluded
         sources of error that the interval does not contain, in words
+    counted
+        see `Weighting`
     """
 
     form = "metric"
@@ -43,6 +46,7 @@ class SingleMetric(Artifact):
     name: str
     estimate: Estimate
     excluded: tuple[str, ...] = ()
+    counted: Counted = ""
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Name, numbers, and whether the noise drowns it."""
@@ -52,6 +56,7 @@ class SingleMetric(Artifact):
             "drowned": np.array(self.estimate.drowned),
             "warning": np.array(self.estimate.warning),
             "excluded": np.array(json.dumps(self.excluded)),
+            "counted": np.array(self.counted),
         }
 
     @classmethod
@@ -61,12 +66,14 @@ class SingleMetric(Artifact):
         warning = str(arrays.get("warning", ""))  # files of earlier versions have none
         estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]), warning=warning)
         excluded = json.loads(str(arrays["excluded"])) if "excluded" in arrays else ()
-        return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)))
+        counted = one_of("counted", str(arrays.get("counted", "")), get_args(Counted))
+        return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)), counted)
 
     def results(self) -> dict[str, Any]:
         """The metric, what its interval is for and what that does not contain."""
         return {
-            "estimand": ESTIMANDS["rows"],
+            "weighting": Weighting(self.counted).words,
+            "estimand": Weighting(self.counted).intervals("rows"),
             "intervals_exclude": list(self.excluded),
             "metrics": {self.name: self.estimate.to_json()},
         }
@@ -75,7 +82,8 @@ class SingleMetric(Artifact):
         """A table of one line."""
         row = (heading(self.name), *texts(self.name, self.estimate))
         of = f"Of the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
-        note = (
-            f"{of}Interval: the noise of the release and the choice of rows.{beyond(self.excluded)}"
-        )
-        return [Table("Metric", ("metric", "value", "95 % interval"), (row,), note)]
+        what = Weighting(self.counted)
+        note = f"{of}Interval: the noise of the release and the choice of {what.noun}."
+        note += beyond(self.excluded)
+        title = f"Metric: {what.head}"
+        return [Table(title, ("metric", "value", "95 % interval"), (row,), note)]

@@ -14,7 +14,10 @@ MOST_CLIENTS = 1000
 
 
 def by_client(
-    owner: Integers, names: tuple[str, ...], views: Mapping[str, tuple[Floats, Floats]]
+    owner: Integers,
+    names: tuple[str, ...],
+    views: Mapping[str, tuple[Floats, Floats]],
+    weights: Floats | None = None,
 ) -> dict[str, Any]:
     """Accuracy and calibration in the large of each client that has rows.
 
@@ -26,6 +29,8 @@ def by_client(
         of the K clients
     views
         key -> (n,) whether the prediction is right, and (n,) score minus outcome
+    weights
+        (n,) what each row counts; None = 1
 
     Returns
     -------
@@ -34,10 +39,13 @@ def by_client(
     """
     rows = np.bincount(owner, minlength=len(names))
     there = np.flatnonzero(rows)[:MOST_CLIENTS]
+    each = np.ones(len(owner)) if weights is None else weights
+    total = np.bincount(owner, each, len(names))
     found: dict[str, Any] = {names[k]: {"rows": int(rows[k])} for k in there}
     for key, (right, gap) in views.items():
         accuracy, mean = (
-            np.bincount(owner, value, len(names))[there] / rows[there] for value in (right, gap)
+            np.bincount(owner, value * each, len(names))[there] / total[there]
+            for value in (right, gap)
         )
         for k, a, g in zip(there, accuracy, mean, strict=True):
             found[names[k]][key] = {"accuracy": float(a), "gap": float(g)}

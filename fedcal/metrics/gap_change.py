@@ -9,7 +9,7 @@ Both are means over rows, hence asymptotically normal where |after| - |before| i
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Any
@@ -17,10 +17,8 @@ from typing import Any
 import numpy as np
 
 from fedcal.metrics.clients import MOST_CLIENTS
+from fedcal.metrics.holm import rejected
 from fedcal.types import Floats, Integers
-
-ERROR = 0.05
-"""Chance that any site at all is named by accident (Holm 1979)."""
 
 LEAST = 0.005
 """Change of a gap's size below which nobody need act: no verdict is made of it."""
@@ -149,20 +147,3 @@ def told(changes: Mapping[str, GapChange], score: str) -> dict[str, Any]:
         "better": list(rejected({name: c.p_better for name, c in changes.items()})),
         "sites": {name: dict(vars(c)) for name, c in changes.items()},
     }
-
-
-def rejected(p_values: Mapping[str, float], error: float = ERROR) -> tuple[str, ...]:
-    """Names of the hypotheses that Holm's procedure rejects, the smallest p-value first.
-
-    The chance that any true hypothesis is among them is at most `error`.
-    """
-    found = []
-    for k, (p, name) in enumerate(_sorted(p_values.items())):
-        if not p <= error / (len(p_values) - k):
-            break
-        found.append(name)
-    return tuple(found)
-
-
-def _sorted(items: Iterable[tuple[str, float]]) -> list[tuple[float, str]]:
-    return sorted(((p, name) for name, p in items), key=lambda pair: pair[0])

@@ -36,15 +36,20 @@ from fedcal.queries.base import (
 )
 from fedcal.streams import check_seed
 from fedcal.types import Floats
+from fedcal.units import Subject
 
 VIEWS = ("model", "model,other", "model,calibrated")
 """Whose scores are counted: the model's, beside them another model's, or the model's after a
 calibrator."""
 
-_OPTIONAL = ("encoding", "height", "views", "groups", "confusion", "calibrator", "gain", "pad")
+_OPTIONAL = (
+    *("encoding", "height", "views", "groups", "confusion", "calibrator", "gain", "pad"),
+    "subject_rows",
+)
 """Parameters of `ScoreCounts` that travel where they are not the default."""
 
 MOST_GROUPS = 1000
+MOST_SUBJECT_ROWS = 2**16
 ROOM = 1.0 + 2.0**-20
 """A norm above what a row adds, so that the clip's slack cuts nothing off."""
 
@@ -102,6 +107,9 @@ class ScoreCounts(Query):
         what answers are multiplied by before they are clipped
     pad
         zeros at the end of an answer, so that all questions of a run have one length
+    subject_rows
+        rows that one subject's rows at a client count as at most; see `Shards.weights`. What one
+        subject adds is at most so many times what a row adds. 0 = each row counts once
     """
 
     kind = "score_counts"
@@ -127,6 +135,7 @@ class ScoreCounts(Query):
     reference: Any = None
     gain: float = 1.0
     pad: int = 0
+    subject_rows: int = 0
 
     def __post_init__(self) -> None:
         edges = vector("edges", self.edges)
@@ -145,6 +154,7 @@ class ScoreCounts(Query):
             confusion=flag("confusion", self.confusion),
             gain=positive("gain", self.gain),
             pad=whole("pad", self.pad, 0, MOST_NUMBERS),
+            subject_rows=subject_rows_of(self.subject_rows),
         )
         check_encoding(self.encoding, self.buckets, self.height)
         if not isinstance(self.calibrator, str) or bool(self.calibrator) != (
@@ -154,6 +164,8 @@ class ScoreCounts(Query):
         _ = self.group_names  # refuses what are none
         not_too_long(self)
         if self.reference is not None:
+            if self.subject_rows:
+                raise InputError("a reference is of rows that count once each: subject_rows = 0")
             reference = vector("reference", self.reference)
             if len(reference) != self.counts:
                 raise InputError(f"{len(reference)} numbers of reference for {self.counts} counts")
@@ -272,10 +284,10 @@ class ScoreCounts(Query):
         return math.sqrt(norm**2 * (self.ones - other) + other * self.weight**2)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All numbers together: of a client to its clip, of a row to what a row adds."""
+        """All numbers together: of a client to its clip, else to what a row or subject adds."""
         if self.takes(part, clips, 1):
             return Bound(self.lengths(), (clips[0],), order=order)
-        norm = self.row_norm(order)
+        norm = self.row_norm(order) * rows_in(part, self.subject_rows)
         if self.reference is not None:
             norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
         norm *= self.gain
@@ -364,3 +376,13 @@ class ScoreCell(Query):
         """Room for the 1, which a norm of 1 would cut."""
         self.takes(part, clips, 0)
         return Bound(self.lengths(), (2.0,), order=order)
+
+
+def subject_rows_of(value: Any) -> int:
+    """Rows that a subject's rows count as at most, 0 = any; or InputError."""
+    return whole("subject_rows", value, 0, MOST_SUBJECT_ROWS)
+
+
+def rows_in(part: Part, subject_rows: int) -> int:
+    """Return how many rows a part of a client counts as at most."""
+    return max(subject_rows, 1) if part == Subject.per else 1

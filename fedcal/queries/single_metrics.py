@@ -18,6 +18,7 @@ from fedcal.checks import positive, whole
 from fedcal.encodings import check_encoding, column_norm, matrix_of
 from fedcal.errors import InputError
 from fedcal.queries.base import Order, Param, Part, Query, finite, flag, number_of_classes, vector
+from fedcal.queries.evaluation import rows_in, subject_rows_of
 from fedcal.types import Floats, Integers
 
 MOST_CANDIDATES = 65536
@@ -50,6 +51,8 @@ class MeanGaps(Query):
     numbers
         of the answer: zeros follow the sum at a single candidate, where the answers of all rounds
         of a run have one length
+    subject_rows
+        as of `ScoreCounts`
     """
 
     kind = "mean_gaps"
@@ -82,6 +85,7 @@ class MeanGaps(Query):
     points: int = 1
     gain: float = 1.0
     numbers: int = 1
+    subject_rows: int = 0
 
     def __post_init__(self) -> None:
         values = vector("values", self.values)
@@ -107,6 +111,7 @@ class MeanGaps(Query):
             score=one_part(self.score, classes),
             gain=positive("gain", self.gain),
             numbers=whole("numbers", self.numbers, 1, MOST_CANDIDATES),
+            subject_rows=subject_rows_of(self.subject_rows),
         )
         if points > 1 and self.numbers > 1:
             raise InputError("zeros follow the sum at a single candidate only")
@@ -130,7 +135,7 @@ class MeanGaps(Query):
     def params(self) -> Mapping[str, Param]:
         """All but the classes."""
         names = ("score", "values", "low", "high", "points", "gain", "numbers")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in (*names, *_weighed(self.subject_rows))}
 
     @property
     def row_bound(self) -> float:
@@ -141,7 +146,8 @@ class MeanGaps(Query):
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Each sum by itself: of a client to its clip, of a row to what a row adds."""
         whole_client = self.takes(part, clips, 1)
-        norm = clips[0] if whole_client else self.row_bound * self.gain
+        norm = self.row_bound * self.gain * rows_in(part, self.subject_rows)
+        norm = clips[0] if whole_client else norm
         return Bound(self.lengths(), (norm,), "per_value" if self.points > 1 else "joint", order)
 
 
@@ -166,6 +172,8 @@ class ScoreGaps(Query):
         what answers are multiplied by before they are clipped
     count
         send also how many rows there are (without privacy: nothing bounds that)
+    subject_rows
+        as of `ScoreCounts`
     """
 
     kind = "score_gaps"
@@ -188,6 +196,7 @@ class ScoreGaps(Query):
     height: int = 1
     gain: float = 1.0
     count: bool = False
+    subject_rows: int = 0
 
     def __post_init__(self) -> None:
         check_encoding(self.encoding, self.buckets, self.height)
@@ -199,6 +208,7 @@ class ScoreGaps(Query):
             score=one_part(self.score, classes),
             gain=positive("gain", self.gain),
             count=flag("count", self.count),
+            subject_rows=subject_rows_of(self.subject_rows),
         )
 
     @property
@@ -213,7 +223,7 @@ class ScoreGaps(Query):
     def params(self) -> Mapping[str, Param]:
         """All but the classes."""
         names = ("score", "buckets", "encoding", "height", "gain", "count")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in (*names, *_weighed(self.subject_rows))}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """All numbers together: of a client to its clip; a row is in one bucket, and adds <= 1."""
@@ -222,7 +232,12 @@ class ScoreGaps(Query):
         if self.takes(part, clips, 1):
             return Bound(self.lengths(), (clips[0],), order=order)
         norm = column_norm(self.encoding, self.buckets, self.height, order) * self.gain
-        return Bound(self.lengths(), (norm,), order=order)
+        return Bound(self.lengths(), (norm * rows_in(part, self.subject_rows),), order=order)
+
+
+def _weighed(subject_rows: int) -> tuple[str, ...]:
+    """The parameter's name where it is not the default."""
+    return ("subject_rows",) if subject_rows else ()
 
 
 def one_part(score: str, classes: int) -> Score:

@@ -13,7 +13,7 @@ from fedcal.bounding import SLACK, Bound
 from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.queries.base import MOST_NUMBERS, Order, Param, Part, Query, not_too_long, vector
-from fedcal.queries.evaluation import ROOM, ScoreCounts
+from fedcal.queries.evaluation import ROOM, ScoreCounts, rows_in, subject_rows_of
 from fedcal.queries.single_metrics import one_part
 from fedcal.types import Floats
 
@@ -42,6 +42,8 @@ class ScoreSpread(Query):
         see `fedcal.buckets`; not "classes"
     pad
         zeros at the end of an answer, so that all questions of a run have one length
+    subject_rows
+        as of `ScoreCounts`
     """
 
     kind = "score_spread"
@@ -67,6 +69,7 @@ class ScoreSpread(Query):
     weights: Any
     score: str = "confidence"
     pad: int = 0
+    subject_rows: int = 0
 
     def __post_init__(self) -> None:
         counts = ScoreCounts(self.classes, self.edges, self.score)
@@ -76,6 +79,7 @@ class ScoreSpread(Query):
             score=one_part(self.score, counts.classes),
             weights=vector("weights", self.weights),
             pad=whole("pad", self.pad, 0, MOST_NUMBERS),
+            subject_rows=subject_rows_of(self.subject_rows),
         )
         if len(self.weights) % (2 * counts.buckets):
             raise InputError(f"{len(self.weights)} weights for 2 x {counts.buckets} counts")
@@ -97,13 +101,15 @@ class ScoreSpread(Query):
 
     def params(self) -> Mapping[str, Param]:
         """All but the classes."""
-        return {name: getattr(self, name) for name in ("edges", "weights", "score", "pad")}
+        names = ("edges", "weights", "score", "pad", *("subject_rows",) * bool(self.subject_rows))
+        return {name: getattr(self, name) for name in names}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All numbers together: of a client to its clip, of a row to the most that one adds."""
+        """All numbers together: of a client to its clip, else to what a row or subject adds."""
         if self.takes(part, clips, 1):
             return Bound(self.lengths(), (clips[0],), order=order)
         norm = max(float(np.linalg.norm(self.by_metric, order, axis=0).max()), 1e-9)
+        norm *= rows_in(part, self.subject_rows)
         return Bound(self.lengths(), (norm * ROOM / (1.0 - SLACK),), order=order)
 
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from fedcal.evaluation.goodness import holm
 from fedcal.evaluation.page import decimals, shown
 from fedcal.experiments.headline import headline
+from fedcal.metrics.holm import holm
 
 
 def told(value: float | None, low: float | None, high: float | None) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedcal.metrics.gap_change import LEAST, changes_by_client, gap_change, rejected, told
+from fedcal.metrics.gap_change import LEAST, changes_by_client, gap_change, told
+from fedcal.metrics.holm import rejected
 from fedcal.types import Floats, Integers
 
 

@@ -210,9 +210,10 @@ def test_where_nobody_was_asked_nothing_is_known_and_nothing_exact_is_told(
 def test_each_evaluation_says_what_its_intervals_do_not_contain(name: str, unit: str) -> None:
     federation = Federation(CLIENTS, 2, epsilon=1.0, unit=unit, sampling_rate=0.5)
     told = STRATEGIES[name](federation, rows_per_client=30.0).result().results()
-    clips = {"user": "a client's answer", "subject": "what a subject's rows add"}
-    biased = [f"the bias of clipping {clips[unit]}"] if unit in clips else []
-    assert told["estimand"] == ESTIMANDS["rows"]
+    biased = ["the bias of clipping a client's answer"] if unit == "user" else []
+    noun = "subjects" if unit == "subject" else "rows"
+    assert told["estimand"] == ESTIMANDS["rows"].replace("rows", noun)
+    assert told["weighting"].startswith(f"each {noun[:-1]} counts once")
     assert told["intervals_exclude"][: len(biased) + 1] == [
         *biased,
         "the choice of the clients that were asked",

@@ -17,6 +17,7 @@ from fedcal.privacy.plan import Federation
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies.evaluation import FedEvaluate
 from fedcal.strategies.settings import settings_of
 from fedcal.types import Integers, Words
 
@@ -108,11 +109,57 @@ def test_a_thousand_extreme_rows_of_a_subject_count_once(name: str) -> None:
     owner, one = np.full(1000, 2), np.zeros(1000, np.int64)
     many = Shards.from_owner(logits, labels, owner, CLIENTS, subjects=one)
     nobody = but(many, np.zeros(1000, bool))
+    if getattr(asked.query, "subject_rows", 0):  # the mean of a subject's rows, not a clipped sum
+        assert moved(many, but(many, slice(1)), asked) < 1e-3 < moved(many, nobody, asked) <= 1.0
+        return
     assert 0.98 < moved(many, nobody, asked) <= 1.0
     one_by_one = asked.bound.rule == "per_value"  # candidates' sums reach the bound one by one
     if not one_by_one and moved(but(many, slice(1)), nobody, asked) > 0.99:
         # then it is that row, but for rounding
         assert moved(many, but(many, slice(1)), asked) < 0.02
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"encoding": "flat"},
+        {"encoding": "tree", "height": 2},
+        {"encoding": "prefix", "confusion": True},
+        {"score": "classes"},
+        {"estimand": "clients"},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("limit", [1, 3])
+def test_rows_of_a_subject_count_as_so_many_at_most(settings: dict[str, Any], limit: int) -> None:
+    """Each question of an evaluation moves by that many rows' bound, and noise is for it."""
+    own = Federation(CLIENTS, CLASSES, epsilon=1.0, unit="subject")
+    strategy, other = (
+        FedEvaluate(own, bins=12, rows_per_subject=limit, **settings) for _ in range(2)
+    )
+    asked = query(other)
+    run_inline(strategy, rows())
+    many = rows(np.arange(ROWS) % 2)
+    alone = (many.owner == 1) & (many.subjects == 1)
+    assert alone.sum() > limit
+    first = int(np.flatnonzero(alone)[0])
+    same = replace(  # all in one bucket: the most there is
+        many,
+        logits=np.where(alone[:, None], many.logits[first], many.logits),
+        labels=np.where(alone, many.labels[first], many.labels),
+    )
+    wide = replace(asked.bound, norms=tuple(1e3 * norm for norm in asked.bound.norms))
+    for number in range(1, strategy.plan.rounds + 1):
+        question = strategy.query(number)
+        assert question is not None
+        of_round = replace(asked, query=question)
+        for shards in (many, same):
+            assert 0 < moved(shards, but(shards, ~alone), of_round) <= 1.0
+            uncut = replace(of_round, bound=wide)
+            np.testing.assert_array_equal(answer(shards, of_round), answer(shards, uncut))
+    plain = FedEvaluate(own, bins=12, **settings).plan
+    ratio = np.divide(strategy.plan.noise_std, plain.noise_std)  # type: ignore[arg-type]
+    np.testing.assert_allclose(ratio, limit)
 
 
 @pytest.mark.parametrize("name", sums_over_rows())

@@ -76,7 +76,7 @@ def test_drowned_is_said_in_words() -> None:
     told = found.to_json()["metrics"]["roc_auc"]
     assert told["value"] is None
     assert told["drowned"]
-    table = named(parts(found, histograms), "Metrics")
+    table = named(parts(found, histograms), "Metrics: each row counts once")
     assert "ROC AUC" not in [row[0] for row in table.rows]  # from 0 to 1: no row of a table
     assert "ROC AUC" in table.note.partition(".")[0]
     assert "anything" not in str(table)

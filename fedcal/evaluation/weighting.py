@@ -1,0 +1,78 @@
+"""What counts once in a release: a row, a subject or a client; and the words for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from fedcal.checks import unused, whole
+from fedcal.evaluation.clusters import ESTIMANDS, Estimand
+from fedcal.queries.evaluation import MOST_SUBJECT_ROWS
+from fedcal.units import UNITS
+
+Counted = Literal["", "rows", "subjects", "clients"]
+
+
+@dataclass(frozen=True)
+class Weighting:
+    """What counts once.
+
+    Attributes
+    ----------
+    counted
+        "rows", "subjects", or "clients" where each answers by one of its rows; "" = not known: a
+        file of an earlier version
+    subject_rows
+        of one subject that count as rows at most; see `Shards.weights`. 0 = all
+    """
+
+    counted: Counted = "rows"
+    subject_rows: int = 0
+
+    @property
+    def noun(self) -> str:
+        """The plural of what counts once."""
+        return self.counted or "rows"
+
+    @property
+    def words(self) -> str:
+        """What counts, in a sentence's part."""
+        return {
+            "": "rows or subjects count, an earlier version's file does not say which",
+            "rows": "each row counts once"
+            + (f", all rows of one subject as {self.subject_rows:,} at most" * self.limits),
+            "subjects": "each subject counts once, whatever the number of its rows",
+            "clients": "each client counts once, by one of its rows",
+        }[self.counted]
+
+    @property
+    def head(self) -> str:
+        """The same in few words, for the head of a table."""
+        return self.words.split(", ")[0] if self.counted else "rows or subjects"
+
+    @property
+    def limits(self) -> bool:
+        """Return whether rows of one subject may count for less."""
+        return self.subject_rows > 1
+
+    def intervals(self, estimand: Estimand) -> str:
+        """What intervals are for, in words."""
+        if self.counted == "clients" and estimand == "rows":
+            return ESTIMANDS["clients"]
+        return ESTIMANDS[estimand].replace("rows", self.noun)
+
+
+ROWS = Weighting()
+
+
+def subject_rows(unit: str, asked: int | None = None) -> int:
+    """Return the rows that a subject's rows count as at most: 1 unless asked; 0 = no subjects."""
+    if UNITS[unit].column is None:
+        unused(f"unit '{unit}' weighs no subjects", rows_per_subject=asked)
+        return 0
+    return whole("rows_per_subject", 1 if asked is None else asked, 1, MOST_SUBJECT_ROWS)
+
+
+def counted_of(subject_rows: int) -> Counted:
+    """Return what counts once where a subject's rows count as so many at most."""
+    return "subjects" if subject_rows == 1 else "rows"

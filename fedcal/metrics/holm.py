@@ -1,0 +1,28 @@
+"""Several tests at once: p-values corrected for how many there are (Holm 1979)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+Name = TypeVar("Name")
+
+ERROR = 0.05
+"""Chance that any true hypothesis at all is rejected."""
+
+
+def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
+    """P-values corrected for their number: one below alpha is wrong with probability alpha at most.
+
+    The k-th smallest of m (k from 0) times m - k, none below one before it.
+    """
+    found, least = dict(p_values), 0.0
+    for k, name in enumerate(sorted(found, key=found.__getitem__)):
+        least = found[name] = min(max(least, (len(found) - k) * found[name]), 1.0)
+    return found
+
+
+def rejected(p_values: Mapping[Name, float]) -> tuple[Name, ...]:
+    """Names of the hypotheses that are rejected at `ERROR`, the smallest p-value first."""
+    sure = holm(p_values)
+    return tuple(name for name in sorted(p_values, key=p_values.__getitem__) if sure[name] <= ERROR)

@@ -1,0 +1,126 @@
+"""Patients or rows: what an evaluation of unit "subject" counts follows from one option alone."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal import evaluate, simulate
+from fedcal.errors import InputError
+
+SUBJECTS, ROWS_OF = 300, (1, 2, 9)
+CLEAR: dict[str, Any] = {
+    "epsilon": 1e4,
+    "delta": 1e-5,
+    "seed": 1,
+}  # noise of a hundredth of a subject
+FEWER = {"bins": 16, "edges": "equal-width"}
+
+
+@cache
+def arrays() -> dict[str, Any]:
+    """The model is right about patients of one row, and guesses of those who come often."""
+    rng = np.random.default_rng(4)
+    often = rng.integers(0, len(ROWS_OF), SUBJECTS)
+    subject = np.repeat(np.arange(SUBJECTS), np.array(ROWS_OF)[often])
+    labels = rng.integers(0, 2, len(subject))
+    says = np.where(rng.random(len(subject)) < 0.9 - 0.2 * often[subject], labels, 1 - labels)
+    positive = np.where(
+        says == 1, 0.5 + 0.5 * rng.random(len(subject)), 0.5 * rng.random(len(says))
+    )
+    return {
+        "probs": np.stack([1 - positive, positive], axis=1),
+        "labels": labels,
+        "subject": subject,
+        "client": subject % 5,
+        "group": np.where(subject % 2, "a", "b"),
+    }
+
+
+@cache
+def truths() -> tuple[float, float]:
+    """Accuracy of patients, and of rows."""
+    given = arrays()
+    right = (given["probs"][:, 1] >= 0.5) == given["labels"]
+    each = [right[given["subject"] == s].mean() for s in range(SUBJECTS)]
+    return float(np.mean(each)), float(right.mean())
+
+
+def told(**options: Any) -> dict[str, Any]:
+    return evaluate(arrays(), partition="natural", unit="subject", **options).judged
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        CLEAR,
+        {**CLEAR, "seed": 2},
+        {**CLEAR, "score": "confidence"},
+        {**CLEAR, "by": "group"},
+        {**CLEAR, "by": "site", "set": FEWER},
+        {**CLEAR, "estimand": "these", "set": {"confusion": True}},
+        {**CLEAR, "estimand": "clients"},
+        {**CLEAR, "set": {**FEWER, "encoding": "flat"}},
+        {**CLEAR, "set": {**FEWER, "encoding": "tree", "height": 2}},
+        {**CLEAR, "mechanism": "gaussian", "set": {"encoding": "prefix"}},
+        {**CLEAR, "trust": "distributed"},
+        {**CLEAR, "set": {"edges": "equi-depth", "bins": 16}},
+    ],
+    ids=str,
+)
+def test_each_patient_counts_once_whatever_else_is_asked(options: dict[str, Any]) -> None:
+    patients, rows = truths()
+    assert patients - rows > 0.1
+    found = told(**options)
+    assert found["metrics"]["accuracy"]["value"] == pytest.approx(patients, abs=0.004)
+    assert found["counted"]["of"] == "subjects"
+    assert found["counted"]["value"] == pytest.approx(SUBJECTS, abs=3)
+    assert found["rows"] == {"value": None, "noise": None}
+    assert found["weighting"].startswith("each subject counts once")
+    assert "clip" not in " ".join(found["intervals_exclude"])
+
+
+@pytest.mark.parametrize("options", [{}, CLEAR], ids=["exact", "private"])
+def test_rows_count_where_they_are_asked_for(options: dict[str, Any]) -> None:
+    found = told(rows_per_subject=9, **options)
+    assert found["metrics"]["accuracy"]["value"] == pytest.approx(truths()[1], abs=0.004)
+    assert found["rows"]["value"] == pytest.approx(len(arrays()["labels"]), abs=20)
+    assert found["weighting"] == "each row counts once, all rows of one subject as 9 at most"
+    twice = np.minimum(2, np.bincount(arrays()["subject"])).sum()
+    assert told(rows_per_subject=2, **options)["rows"]["value"] == pytest.approx(twice, abs=5)
+
+
+def test_the_price_of_rows_is_stated() -> None:
+    run: dict[str, Any] = {"partition": "natural", "unit": "subject", "epsilon": 2.0}
+    plain, rows = (evaluate(arrays(), rows_per_subject=r, **run).privacy for r in (None, 9))
+    assert rows["noise_std"] == pytest.approx(9 * plain["noise_std"])
+    assert "the noise is 9 times that of counting each subject once" in rows["statement"][-1]
+    assert "rows_per_subject" not in " ".join(plain["statement"])
+    with pytest.raises(InputError, match="rows_per_subject has no effect here: unit 'user'"):
+        evaluate(arrays(), rows_per_subject=2)
+    with pytest.raises(InputError, match="rows_per_subject"):
+        evaluate(arrays(), rows_per_subject=0, **run)
+
+
+def test_without_the_column_nobody_counts_patients() -> None:
+    nameless = {k: v for k, v in arrays().items() if k != "subject"}
+    with pytest.raises(InputError, match="needs a column subject"):
+        evaluate(nameless, unit="subject")
+
+
+@pytest.mark.parametrize("epsilon", [float("inf"), 1e4])
+@pytest.mark.parametrize("method", ["evaluate-accuracy", "evaluate-auc", "evaluate-ks"])
+def test_one_metric_alone_counts_patients_as_all_metrics_do(method: str, epsilon: float) -> None:
+    run: dict[str, Any] = {
+        "partition": "natural",
+        "unit": "subject",
+        "epsilon": epsilon,
+        "method": method,
+    }
+    (found,) = simulate(arrays(), **run).judged["metrics"].items()
+    name, estimate = found
+    assert abs(estimate["value"] - told()["metrics"][name]["value"]) <= 0.01
