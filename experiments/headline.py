@@ -362,9 +362,16 @@ def _named(off: Mapping[str, Mapping[str, Any]]) -> str:
         return abs(float(middle))
 
     worst = sorted(off, key=size, reverse=True)
-    told = [f"{group} (by {_points(size(group))})" for group in worst[:MOST_NAMED]]
+    told = [f"{group} (by {_by(off[group])})" for group in worst[:MOST_NAMED]]
     more = len(worst) - MOST_NAMED
     return _listed([*told, f"{more} more"] if more > 0 else told)
+
+
+def _by(gap: Mapping[str, Any]) -> str:
+    """Size of a gap; where noise hides it, between what."""
+    if gap["value"] is not None:
+        return _points(abs(gap["value"]))
+    return " to ".join(map(_points, sorted(abs(gap[end]) for end in ("low", "high"))))
 
 
 def _listed(words: Iterable[str]) -> str:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,8 @@ from fedcal.calibrators.top_label import least_value
 from fedcal.evaluation.figures import WIDEST, names_of, reliability_part
 from fedcal.evaluation.findings import FEWEST, KEYS, Findings, Key, counted
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import FIRM, Estimate
+from fedcal.evaluation.intervals import DROWNED, FIRM, HIDES, Estimate
+from fedcal.evaluation.metrics import Gap
 from fedcal.evaluation.monotone import monotone_counts
 from fedcal.metrics.gap_change import LEAST, GapChange, gap_change
 from fedcal.metrics.holm import ERROR
@@ -29,6 +32,9 @@ MOST_CURVES = 12
 
 MOST_ROWS = 20
 """Groups in a table of changes: those that got worse most surely."""
+
+_HIDDEN = DROWNED * Gap.scale
+"""Half-width by noise alone from which on a gap is not for print, as in `intervals.estimate`."""
 
 UNMEASURED = "could not be measured"
 
@@ -149,7 +155,7 @@ def _change(h: Histogram, values: Floats, rises: Floats) -> GapChange:
     null = float(rows.sum(axis=0) @ (both * (1 - both))) / total**2
     _, move_rows, move_noise = mean(np.broadcast_to(values - h.middles, (2, h.buckets)))
     share, width = rows.sum(axis=0) / total, np.diff(h.edges)
-    return gap_change(
+    change = gap_change(
         before,
         after,
         math.sqrt(max(by_rows, null) + by_noise),
@@ -157,6 +163,7 @@ def _change(h: Histogram, values: Floats, rises: Floats) -> GapChange:
         float(share @ (width + rises)) / 4,
         float(share @ (width + rises)) / 2,
     )
+    return replace(change, hidden=NormalDist().inv_cdf(0.975) * math.sqrt(by_noise) > _HIDDEN)
 
 
 _OF = {"positive": "positive class", "confidence": "predicted class"}
@@ -167,10 +174,11 @@ def change_table(
 ) -> Table:
     """Gaps before and after, from `fedcal.metrics.gap_change.told`."""
     sites = told["sites"]
-    kept = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"])))[:MOST_ROWS]
+    kept = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"] or 0)))
+    kept = kept[:MOST_ROWS]
     verdicts = dict.fromkeys(told["worse"], "worse") | dict.fromkeys(told["better"], "better")
     rows = [
-        (name, *(f"{100 * sites[name][key]:z.1f}" for key in ("before", "after")), verdict)
+        (name, *(_points(sites[name][key]) for key in ("before", "after")), verdict)
         for name in sites
         if name in kept
         for verdict in [verdicts.get(name, "")]
@@ -186,6 +194,10 @@ def change_table(
     return Table(f"Gap of each {noun}, {' and '.join(names)}", columns, tuple(rows), note)
 
 
+def _points(gap: float | None) -> str:
+    return HIDES if gap is None else f"{100 * gap:z.1f}"
+
+
 # -- in sentences --------------------------------------------------------------------------------
 
 
@@ -199,10 +211,11 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     """
     said = []
     for key, calibration in result.get("groups_calibration", {}).items():
-        said.append(_not_calibrated(calibration, result, key))
+        if sentence := _not_calibrated(calibration, result, key):
+            said.append(sentence)
     for key, noun in (("groups_change", "group"), ("clients_change", "client")):
         sites = result.get(key, {}).get("sites", {})
-        if any(site["before"] != site["after"] for site in sites.values()):
+        if any(site["hidden"] or site["before"] != site["after"] for site in sites.values()):
             said.append(_harm(result[key], len(sites), noun))
     return said
 
@@ -211,8 +224,16 @@ _WHICH = {"metrics": "", "metrics_after": "After calibration ", "metrics_other":
 
 
 def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], key: str) -> str:
+    """Groups that are off and whose mean alone does not show it: those are named by their gaps."""
+    gaps = result.get("tests", {}).get(key, {}).get("groups", {}).get("by_group", {})
     bad, of = calibration["not_calibrated"], len(calibration["p_values"])
+    rest = [name for name in bad if gaps.get(name, 1.0) >= ERROR]
     start = _WHICH.get(key, "")
+    if bad and not rest and not start:
+        return ""
+    if len(rest) < len(bad) and not start:
+        why = [name + _reason(result["groups"][name][key], result["score"]) for name in rest]
+        return f"Not calibrated either: {listed(why)}."
     if not bad:
         none = "none" if start else "None"
         return f"{start}{none} of {of} groups is shown to be miscalibrated."
@@ -226,7 +247,10 @@ def _reason(metrics: Mapping[str, Any], score: str) -> str:
     why = []
     gap, slope = metrics["gap"], metrics["calibration_slope"]
     if not gap["low"] <= 0 <= gap["high"]:
-        size = f"{abs(50 * (gap['low'] + gap['high'])):.0f} points"
+        sizes = sorted(abs(100 * gap[end]) for end in ("low", "high"))
+        value = gap["value"]
+        size = f"{abs(100 * value):.0f}" if value is not None else "{:.0f} to {:.0f}".format(*sizes)
+        size += " points"
         if score == "positive":
             why.append(f"predicts {size} too {'low' if gap['high'] < 0 else 'high'}")
         else:
@@ -247,11 +271,16 @@ def _harm(change: Mapping[str, Any], of: int, noun: str) -> str:
             f"chance{end}."
         )
     named = listed(
-        [f"{n}, {100 * sites[n]['before']:z.1f} to {100 * sites[n]['after']:z.1f}" for n in worse],
+        [
+            f"{n}, {HIDES}"
+            if sites[n]["hidden"]
+            else f"{n}, {_points(sites[n]['before'])} to {_points(sites[n]['after'])} points"
+            for n in worse
+        ],
         "; ",
     )
     rest = shrank if better else "it shrank at none"
     return (
         f"The gap of mean score and outcome grew by more than chance at {len(worse)} of {of} "
-        f"{noun}s ({named} points); {rest}."
+        f"{noun}s ({named}); {rest}."
     )

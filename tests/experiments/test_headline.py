@@ -120,7 +120,7 @@ def test_only_groups_that_stand_out_are_named_and_the_rest_is_no_all_clear() -> 
         "points could go unseen."
     )
     said = plain(grouped(a=0.01, b=0.02, c=0.9))
-    assert "too low for a (by 16) and too high for b (by 17); elsewhere gaps" in said
+    assert "too low for a (by 16) and too high for b (by 2 to 32); elsewhere gaps" in said
     said = plain(grouped(a=0.06, b=0.2, c=0.9))
     assert "Over the 3 groups it is off (p = 0.01), but none stands out" in said
 
