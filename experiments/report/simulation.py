@@ -120,6 +120,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
             "pairs": list(zip(panels[:2], panels[2:], strict=True)),
             "classes": drawn["classes"],
             "class_count": before.classes,
+            "named": result.get("class_names") is not None,
             "fewest": FEWEST,
             "shown_classes": len(sheets["classes"].panels),
             "gaps": gaps,

@@ -13,7 +13,7 @@ from fedcal.datasets import is_shipped
 from fedcal.evaluation import page
 from fedcal.evaluation.intervals import from_json
 from fedcal.experiments.figures.curves import NAMES
-from fedcal.experiments.headline import HIGHER_IS_BETTER
+from fedcal.experiments.headline import HIGHER_IS_BETTER, measured
 from fedcal.experiments.show.tables import Entry, Marked, TextTable
 from fedcal.metrics.bootstrap import FEWEST
 
@@ -142,8 +142,10 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
         if name not in metrics:
             continue
         heading = page.heading(name, str(result.get("score", "")))
-        told, unit = page.whole(name, from_json(metrics[name])), heading.partition(", ")[2]
-        found.append((heading.removesuffix(", %"), told + (f"\u00a0{unit}" if unit else "")))
+        told = page.whole(name, from_json(metrics[name]))
+        if metrics[name]["value"] is not None:
+            told = measured(name, metrics[name])
+        found.append((heading.removesuffix(", %"), told))
     return found
 
 
