@@ -106,8 +106,8 @@ def of_both(name: str, value: Any) -> NDArray[Any]:
         return array
     if array.shape == (2,) and abs(float(array.sum()) - 1) <= SUM_TOLERANCE:
         raise InputError(
-            f"{name}: two numbers that sum to 1 may be one row or two; give a row of both classes "
-            "as [[p0, p1]], two rows as (2, 1) or (2, 2)"
+            f"{name}: two numbers that sum to 1 may be a row or two; give one of both classes the "
+            "shape (1, 2), two the shape (2, 1)"
         )
     positive = array.ravel().astype(np.float64)
     bad = ~((positive >= -RANGE_TOLERANCE) & (positive <= 1 + RANGE_TOLERANCE))  # nan, too

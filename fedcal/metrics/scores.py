@@ -1,8 +1,9 @@
 """Scores of predicted probabilities: accuracy, ECE, classwise ECE, NLL, Brier, MCE.
 
 All are fractions (not %), all means run over rows, and bins are those of
-`fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, and are computed
-with in double; labels have shape (n,) and are whole numbers in [0, c). Rows need not sum to 1.
+`fedcal.metrics.binning`. Probabilities have shape (n, c) and any real dtype, or are (n,) those of
+class 1 of two, and are computed with in double; labels have shape (n,) and are whole numbers in
+[0, c). Rows need not sum to 1.
 Among equal largest probabilities the first class is the predicted one (numpy's argmax).
 
 Every function raises InputError if the shapes do not fit, there are no rows, a probability is
@@ -23,6 +24,7 @@ from fedcal.checks import whole
 from fedcal.errors import InputError
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
 from fedcal.numerics import FLOOR
+from fedcal.scores import of_both
 from fedcal.types import Floats, Integers
 
 BINS = 15
@@ -144,6 +146,8 @@ def check_scored(probs: ArrayLike, labels: ArrayLike) -> tuple[NDArray[Any], Int
         p, y = np.asarray(probs), np.asarray(labels)
     except ValueError:
         raise InputError("probabilities and labels must be rectangular arrays") from None
+    if p.ndim == 1 and p.dtype.kind in "fiub":
+        p = of_both("probabilities", p)
     if p.dtype.kind not in "fiub" or p.ndim != 2 or p.shape[1] < 2:
         raise InputError(
             f"probabilities must be numbers of shape (rows, classes >= 2), got {p.dtype} {p.shape}"

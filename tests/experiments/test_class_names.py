@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal import compare, simulate
-from fedcal.calibrators import load
+from fedcal import compare, metrics, simulate
+from fedcal.calibrators import TemperatureScaling, load
 from fedcal.experiments.cli import main
 
 NAMES = ("cat", "dog", "bird")
@@ -114,3 +114,20 @@ def test_names_and_the_positive_class_are_options_of_every_run(tmp_path: Path) -
     one, other = bad.metrics, turned.metrics
     assert one["recall"]["value"] == pytest.approx(other["specificity"]["value"])
     assert turned.class_names == ("bad", "good")
+
+
+def test_one_probability_of_two_classes_will_do_wherever_rows_are_taken() -> None:
+    pytest.importorskip("sklearn")
+    from fedcal.experiments.estimator import FederatedCalibrator
+
+    p, y = rows()
+    kept = y < 2
+    score, labels = p[kept, 1] / p[kept, :2].sum(axis=1), y[kept]
+    both = np.stack([1 - score, score], axis=1)
+    assert metrics.summary(score, labels) == metrics.summary(both, labels)
+    pooled = TemperatureScaling().fit(score, labels, input="probs")
+    np.testing.assert_array_equal(pooled.predict_proba(score), pooled.predict_proba(both))
+    names = np.array(["healthy", "sick"])
+    fitted = FederatedCalibrator(input="probs", clients=3).fit(score, names[labels])
+    np.testing.assert_array_equal(fitted.predict_proba(score), fitted.predict_proba(both))
+    assert fitted.calibrator_.class_names == ("healthy", "sick")
