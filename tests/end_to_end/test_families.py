@@ -28,7 +28,8 @@ from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.settings import calibrating
 
 MADE_UP = Path(__file__).resolve().parents[1] / "made_up"
-COMMON = ["schema", "method", "config", "privacy", "communication", "seconds", "versions"]
+COMMON = ["schema", "method", "config", "class_names", "privacy", "communication"]
+COMMON += ["seconds", "versions"]
 FILES = {
     *("result.json", "config.toml", "rounds.jsonl", "auc.npz", "page.json", "report.html"),
     *("curve-1.png", "curve-1.svg"),
@@ -83,7 +84,7 @@ def test_simulate_leaves_its_files(data: Path, tmp_path: Path, promise: dict[str
     assert {p.name for p in tmp_path.iterdir()} == FILES
     told = json.loads((tmp_path / "result.json").read_text("utf-8"))
     assert told == json.loads(json.dumps(result.to_json()))
-    assert list(told) == [*COMMON[:3], "auc", "test_auc", *COMMON[3:]]
+    assert list(told) == [*COMMON[:4], "auc", "test_auc", *COMMON[4:]]
     assert told["auc"] == result.artifact.value
     assert told["privacy"]["epsilon"] == promise.get("epsilon")
     if not promise:
@@ -118,7 +119,7 @@ def test_the_report_shows_its_table_and_its_curve(data: Path, tmp_path: Path) ->
     curve = page.index("<h2>Right against wrong</h2>")
     assert "<svg" in page[curve:]
     assert "wrong predictions above a confidence, share" in page[curve:]
-    assert f"auc {result.artifact.value:.6g}" in page
+    assert f"{result.artifact.value:.6g}" in page
     for said in (*result.privacy["statement"], "fedcal simulate", "curve-1.svg"):
         assert said.partition("'")[0] in page
     assert "Reliability" not in page

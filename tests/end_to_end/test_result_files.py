@@ -111,7 +111,7 @@ def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -
     result = strict((folder / "result.json").read_text("utf-8"))
     assert set(result) == {
         *("schema", "method", "config", "before", "after", "privacy", "communication"),
-        *("seconds", "versions", "intervals", "score"),
+        *("seconds", "versions", "intervals", "score", "class_names"),
     }
     assert result["schema"] == 1
     assert result["method"] == method

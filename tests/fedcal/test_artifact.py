@@ -91,6 +91,7 @@ def test_a_calibrator_is_an_artifact(tmp_path: Path) -> None:
     assert judged == {
         "before": summary(HOLDOUT.probs, HOLDOUT.labels),
         "after": summary(after, HOLDOUT.labels),
+        "score": "confidence",
     }
     assert one.intervals(HOLDOUT) == {"intervals": None}  # of three rows
     assert one.record() == {"temperature": 2.0}
