@@ -81,15 +81,15 @@ class Cell:
 
 def _example() -> Iterator[Cell]:
     for name in UNSEEN:
-        yield Cell("example", name, SecAgg.name, 30, metrics=(*SMOOTH, *GAPS))
+        yield Cell(Example.name, name, SecAgg.name, 30, metrics=(*SMOOTH, *GAPS))
         errors = tuple(GAPS) if name.startswith("rare") else ()
-        yield Cell("example", name, Central.name, 1000, metrics=(*SMOOTH, *errors))
-        yield Cell("example", name, Distributed.name, 100)
-        yield Cell("example", name, Local.name, 30 * ROWS_PER_CLIENT, User.name)
+        yield Cell(Example.name, name, Central.name, 1000, metrics=(*SMOOTH, *errors))
+        yield Cell(Example.name, name, Distributed.name, 100)
+        yield Cell(Example.name, name, Local.name, 30 * ROWS_PER_CLIENT, User.name)
 
 
 def _others() -> Iterator[Cell]:
-    yield Cell("user", "shifted", Central.name, 100, User.name, "dirichlet:0.1")
+    yield Cell(User.name, "shifted", Central.name, 100, User.name, "dirichlet:0.1")
     for clients in (30, 100):
         yield Cell("clients", "shifted", SecAgg.name, clients, dealt="drawn")
     yield Cell("clients", "shifted", Central.name, 100, dealt="drawn")
@@ -210,7 +210,7 @@ def _releases(
         facts = Federation(
             cell.clients, 2, epsilon=epsilon, unit=cell.unit, trust=cell.trust, seed=seed
         )
-        if cell.group == "example":
+        if cell.group == Example.name:
             shared = shared or FedEvaluate(facts)
             sizes = rows_of_rounds(shared) if cell.trust == Local.name else [size]
             parts = [population.draw(each, rng) for each in sizes]
@@ -231,7 +231,7 @@ def _releases(
                 raise TypeError(f"an evaluation released {found!r}")
             release = found
         histogram = release.histograms["model", "", ""]
-        if cell.group == "example":
+        if cell.group == Example.name:
             yield drawn, histogram, evaluate(histogram, "positive", only=cell.metrics)
         else:
             own = release.findings().metrics["model"]

@@ -23,7 +23,7 @@ from fedcal.queries.declared import Question, cells_of, check_question
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.settings import settings_of
-from fedcal.trust import TRUSTS
+from fedcal.trust import NOISY, TRUSTS
 from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 6, 3
@@ -56,7 +56,8 @@ def methods(name: str) -> Iterator[CalibrationStrategy]:
     whole = "user"
     some = [(unit, trust, examples[0]) for unit in UNITS for trust in TRUSTS if unit != whole]
     for unit, trust, example in [*product([whole], TRUSTS, examples), *some[:: len(UNITS)]]:
-        epsilon = np.inf if STRATEGIES[name].exact_only else 2.0
+        exact = STRATEGIES[name].exact_only or trust not in NOISY
+        epsilon = np.inf if exact else 2.0
         small = {k: v for k, v in SMALL.items() if k in settings_of(name)}
         for rounds in (2, None):  # None = the method's own number
             try:
@@ -116,7 +117,8 @@ def other_queries(asked: Query, questions: tuple[Question, ...]) -> Iterator[Que
             continue
         other = not value if isinstance(value, bool) else np.asarray(value) * 2
         if not isinstance(other, bool):
-            other = other if other.ndim else type(value)(other) or 1
+            other = other if other.any() else other + 1  # twice nothing is nothing else
+            other = other if other.ndim else type(value)(other)
         try:
             yield replace(asked, **{field.name: other})
         except InputError:

@@ -18,6 +18,7 @@ import fedcal
 from fedcal.conformal.scores import SCORES
 from fedcal.encodings import ENCODINGS
 from fedcal.evaluation import GAPS, METRICS
+from fedcal.evaluation.metrics import NegativePredictiveValue
 from fedcal.evaluation.thresholds import Cost
 from fedcal.experiments.features.extractors import EXTRACTORS
 from fedcal.mechanisms import MECHANISMS, PRIVATE
@@ -204,14 +205,17 @@ FAMILIES = {
     "Trust": ("name", TRUSTS),
     "Unit": ("name", UNITS),
     "Encoding": ("name", ENCODINGS),
-    "Metric": ("name", {**METRICS, Cost.name: Cost}),  # a goal of thresholds, and not shown
+    "Metric": ("name", {*METRICS, Cost.name, NegativePredictiveValue.name}),
     "GapMetric": ("name", GAPS),
     "Score": ("name", SCORES),
     "Network": ("name", NETWORKS),
     "Optimiser": ("name", OPTIMISERS),
     "Extractor": ("name", EXTRACTORS),
 }
-"""Base class -> what names a subclass, and the table of names."""
+"""Base class -> what names a subclass, and the table of names.
+
+Two metrics are not shown: a goal of thresholds, and a part of the interval of `mcc`.
+"""
 
 READERS = {
     "Calibrator": ("kind", "fedcal.calibrators", "base.kinds()"),

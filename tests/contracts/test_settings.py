@@ -65,6 +65,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "reach": (1.2, 2.0),
     "report": ('["a"]', '["a", "b"]'),
     "rows_known": (False, True),
+    "rows_per_subject": (1, 3),
     "score": ("confidence", "classes"),
     "score_seed": (1, 2),
     "search": ("golden", "exponential"),
@@ -121,6 +122,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "exact": {},
     "user": {"epsilon": 5.0},
     "example": {"epsilon": 5.0, "unit": "example"},
+    "subject": {"epsilon": 5.0, "unit": "subject"},
     "local": {"epsilon": 50.0, "trust": "local"},
     "distributed": {"epsilon": 5.0, "trust": "distributed"},
     "unary": {"epsilon": 5.0, "trust": "local", "mechanism": "unary"},
@@ -144,6 +146,7 @@ def shards(classes: int) -> Shards:
         groups=labels % 2,
         group_names=("a", "b"),
         other=logits[:, ::-1],
+        subjects=np.arange(240) % 7,
     )
 
 
@@ -198,7 +201,7 @@ def test_refusals_are_not_the_rule() -> None:
         for name in set(settings_of(method)) - {"rows_per_client"}:
             grid = name == "points" and "search" in settings_of(method)
             more = {"search": "exponential"} if grid else {}
-            runs = ("user", "exact", "example")
+            runs = ("user", "exact", "example", "subject")
             assert any(moves(method, name, run, 3, **more) for run in runs), (method, name)
 
 
