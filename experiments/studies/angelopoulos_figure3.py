@@ -72,9 +72,9 @@ def rows(
     found: Rows = []
     for name, model, runs in counted(todo, progress):
         rng = rng_of("angelopoulos-figure3", name, *([model] if len(runs) > 1 else []))
-        heads = [run() for run in runs]
+        heads = [run() for run in runs[:splits]]
         n = min(N, len(heads[0].own) // 2)
-        drawn = [split(of, n, min(TESTS, n), splits // len(runs), rng) for of in heads]
+        drawn = [split(of, n, min(TESTS, n), splits // len(heads), rng) for of in heads]
         both = [by_both(one, EPSILON, rng) for one in drawn]
         for sets in (EXACT, PRIVATE):
             rule, each = both[0][sets][0], [one[sets][1] for one in both]

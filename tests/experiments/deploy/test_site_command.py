@@ -137,7 +137,9 @@ def test_a_dry_run_shows_what_each_method_would_send(
     for name in STRATEGIES:
         assert shown.count(f" {name} ") == 1 + (name in BUDGETED)
     assert "exact sums over this site's rows would be sent" in shown
-    assert "│ fedoneshot         │ temperature_scores │     257 │  2056 │ 20 (L2" in shown
+    cells = [[cell.strip() for cell in line.split("│")[1:-1]] for line in shown.splitlines()]
+    row = ["fedoneshot", "temperature_scores", "257", "2056", "20 (L2 norm of a user)", "server"]
+    assert row in cells
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
 
 

@@ -38,7 +38,7 @@ def test_the_list_as_json(capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("maddock-tabel2",), "did you mean 'maddock-table2'? nearest of 38: maddock-table2, "),
+        (("maddock-tabel2",), "did you mean 'maddock-table2'? nearest of 39: maddock-table2, "),
         (("maddock-table2", "--data", "no.npz"), "no.npz"),
         (("maddock-table2", "--data", "a.npz,"), "is empty"),
         (("maddock-table2", "--seeds", "0"), "seeds must be"),

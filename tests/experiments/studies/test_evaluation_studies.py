@@ -7,10 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.evaluation import METRICS
+from fedcal.evaluation import METRICS, intervals
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.studies import evaluation_errors, evaluation_intervals
+from fedcal.experiments.studies import (
+    evaluation_coverage,
+    evaluation_errors,
+    evaluation_intervals,
+)
 from fedcal.experiments.studies.evaluation_intervals import Cell, shards_of
 from fedcal.experiments.studies.expected import shipped
 from fedcal.experiments.studies.score_worlds import (
@@ -96,6 +100,25 @@ def test_a_few_federations() -> None:
     (bad,) = (s for s in evaluation_intervals.claims(found) if "at least 92.5" in s[0])
     assert not bad[1]
     assert "accuracy (beta, central) 50.0 %" in bad[2]
+
+
+def test_intervals_that_fail_without_a_warning_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    cells = [
+        evaluation_coverage.Cell("example", "shifted", "secagg", 30, metrics=("roc_auc", "mce")),
+        evaluation_coverage.Cell(
+            *("alone", "shifted", "central", 100, "user", "dirichlet:0.1", "evaluate-accuracy", ())
+        ),
+    ]
+    good, clipped = evaluation_coverage.rows(federations=12, cells=cells)
+    assert (good["metrics"], good["below"], good["unwarned"]) == (2, "", "")
+    assert clipped["lowest"] < 0.8  # clients of nearly one label, clipped
+    assert (clipped["below"].split()[0], clipped["unwarned"]) == ("accuracy", "")
+    monkeypatch.setattr(intervals, "CLIPPED", "")
+    (silent,) = evaluation_coverage.rows(federations=12, cells=cells[1:])
+    assert silent == clipped | {"unwarned": "accuracy"}
+    said = evaluation_coverage.claims([good, silent])
+    assert [holds for _, holds, _ in said] == [True, False]
+    assert "accuracy (shifted, central, 100 clients)" in said[1][2]
 
 
 def test_a_few_errors() -> None:

@@ -31,7 +31,15 @@ from fedcal.evaluation import (
 from fedcal.evaluation.curves import reliability
 from fedcal.evaluation.estimates import SCORES, smooth_span
 from fedcal.evaluation.gap_intervals import REPLICATES, gap_span, simulate
-from fedcal.evaluation.intervals import Span, estimate, fieller, normal_quantile
+from fedcal.evaluation.intervals import (
+    CLIPPED,
+    UNMEASURED,
+    Span,
+    estimate,
+    fieller,
+    normal_quantile,
+    warned,
+)
 from fedcal.types import Floats
 
 BUCKETS = 240
@@ -235,6 +243,24 @@ def test_a_metric_drowns_where_noise_alone_has_a_half_width_of_a_quarter(
         span = Span(0.5, 0.4, 0.6, 0.1, noise)
         assert estimate(span, 0.0, (0.0, 1.0), scale, level).drowned == drowned
         assert estimate(replace(span, firm=False), 0.0, (0.0, 1.0), scale, level).drowned
+
+
+def test_an_interval_is_warned_of_by_what_it_does_not_contain() -> None:
+    plain = estimate(Span(0.5, 0.4, 0.6, 0.05, 0.0), 0.0, (0.0, 1.0), 1.0, 0.95)
+    found = {"brier": plain, "mce": replace(plain, warning="its own")}
+
+    def said(excluded: list[str], measured: list[str] | None = None) -> list[str]:
+        return [e.warning for e in warned(found, excluded, measured).values()]
+
+    assert said([]) == ["", "its own"]
+    assert said(["clients that are not here"]) == ["", "its own"]
+    assert said(["clipping of users"]) == [CLIPPED, f"{CLIPPED}; its own"]
+    assert said([], ["brier"]) == ["", f"{UNMEASURED}; its own"]
+    assert said(["clipping of users"], []) == [
+        f"{CLIPPED}; {UNMEASURED}",
+        f"{CLIPPED}; {UNMEASURED}; its own",
+    ]
+    assert warned(found, [])["brier"] == plain
 
 
 @pytest.mark.parametrize("std", [0.0, 5.0, 12.0, 30.0])
