@@ -29,7 +29,7 @@ AFTER = {"recalibrate": "calibrate", "sets": "conformal", "evaluate": "evaluate"
 
 _METHODS = {"recalibrate": "fednewton", "sets": "conformal", "evaluate": "evaluate"}
 _ROWS = {"recalibrate": "calibration", "sets": "calibration", "evaluate": "test"}
-_EVALUATE = ("by", "threshold", "score", "bins", "estimand")
+_EVALUATE = ("by", "threshold", "score", "bins", "estimand", "rows_per_subject")
 
 CHOICE = ("accuracy", "ece")
 """Released metrics that a training may be chosen by."""
