@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
@@ -18,6 +19,9 @@ from fedcal.experiments.figures.style import HUES
 from fedcal.experiments.show.tables import html
 
 MAX_BYTES = 2**28
+
+MOST_SENTENCES = 3
+"""Of a headline in bold type; what it says more stands below."""
 
 
 def render(template: str, **context: Any) -> str:
@@ -36,6 +40,12 @@ def render(template: str, **context: Any) -> str:
         raise ValueError(e.message) from None
 
 
+def title_and_rest(verdict: str) -> tuple[str, str]:
+    """Split a headline into its first `MOST_SENTENCES` sentences and the others."""
+    said = re.split(r"(?<=\.) (?=[A-Z])", verdict)
+    return " ".join(said[:MOST_SENTENCES]), " ".join(said[MOST_SENTENCES:])
+
+
 @lru_cache(maxsize=1)
 def _environment() -> Any:
     import jinja2
@@ -47,7 +57,7 @@ def _environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals |= {"hues": HUES, "html": html}
+    environment.globals |= {"hues": HUES, "html": html, "title_and_rest": title_and_rest}
     return environment
 
 

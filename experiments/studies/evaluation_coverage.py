@@ -83,13 +83,8 @@ class Cell:
 
 
 def _example() -> Iterator[Cell]:
-<<<<<<< HEAD
-    for name in UNSEEN:
-        yield Cell(Example.name, name, SecAgg.name, 30, metrics=(*SMOOTH, *GAPS))
-=======
     for name in HARD:
-        yield Cell("example", name, SecAgg.name, 30, metrics=(*SMOOTH, *GAPS))
->>>>>>> fixstud
+        yield Cell(Example.name, name, SecAgg.name, 30, metrics=(*SMOOTH, *GAPS))
         errors = tuple(GAPS) if name.startswith("rare") else ()
         yield Cell(Example.name, name, Central.name, 1000, metrics=(*SMOOTH, *errors))
         yield Cell(Example.name, name, Distributed.name, 100)

@@ -42,7 +42,7 @@ TABLES = {
 
 
 class OfScore(Calibrator):
-    """What `ScoreMap` and `ScoreLogistic` share.
+    """Base of `ScoreMap` and `ScoreLogistic`, which map one number of a row.
 
     Attributes
     ----------

@@ -366,7 +366,11 @@ def _forest(
     references = {} if overall.drowned else {"all rows": scale * overall.value}
     if metric == "gap":
         references["perfect"] = 0.0
-    return Intervals(title, heading(metric, found.score), series, references, note.strip())
+    axis, of, _ = heading(metric, found.score).partition(" rate of the positive class")
+    if of:  # all of it is too long for a telephone
+        of = of.removeprefix(" rate")
+        axis, note = f"{axis}, %", f"Predicted and observed rates are those{of}. {note}"
+    return Intervals(title, axis, series, references, note.strip())
 
 
 def _confusion(cells: Floats, of: str, names: Sequence[str] | None) -> Table:

@@ -1,9 +1,9 @@
 """Change of each site's calibration in the large between two models of the same rows.
 
 A site's gap is its mean score less its mean outcome. A calibrator that mends the gap of all rows
-together may widen it at a site: |after| > |before| is (after - before) (before + after) > 0, so it
-is tested by the sign of the move, after - before, and that of the middle, (before + after) / 2.
-Both are means over rows, hence asymptotically normal where |after| - |before| is not.
+together may widen it at a site: `|after| > |before|` is `(after - before) (before + after) > 0`, so
+it is tested by the sign of the move, after - before, and that of the middle, (before + after) / 2.
+Both are means over rows, hence asymptotically normal where `|after| - |before|` is not.
 """
 
 from __future__ import annotations
