@@ -14,6 +14,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedcal.checks import one_of
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._arrow import BATCH, damage, read_batches
@@ -26,7 +28,7 @@ from fedcal.optional import need
 MAX_JSON = 2**20
 """Bytes in a description of a saved folder."""
 
-_DICT, _STATE = "dataset_dict.json", "state.json"
+_DICT, _STATE, _INFO = "dataset_dict.json", "state.json", "dataset_info.json"
 _END = b"\xff\xff\xff\xff\0\0\0\0"  # of an Arrow stream; one cut between batches lacks it
 _FOLDER = "an intact folder of datasets.save_to_disk"
 
@@ -108,8 +110,7 @@ def from_huggingface(
             read = partial(_from_object, pa, called, labels_required)
             arrays = _joined(list(parts), lambda key: read(parts[key]))
         features = getattr(next(iter(parts.values())), "features", None) or {}
-        if arrays.get("class_names") is None:  # a `ClassLabel` has names for its numbers
-            arrays["class_names"] = getattr(features.get(labels), "names", None)
+        _name_classes(arrays, getattr(features.get(labels), "names", None))
         as_given = arrays.pop("given", None)
         found = from_arrays(
             name=name, labels_required=labels_required, classes=classes, positive=positive, **arrays
@@ -117,6 +118,14 @@ def from_huggingface(
         return replace(found, given=as_given)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
+
+
+def _name_classes(arguments: dict[str, Any], known: Any) -> None:
+    """Add the names of a `ClassLabel` where the columns have none, and are as many."""
+    scores: Any = arguments.get("logits", arguments.get("probs"))
+    fits = isinstance(known, list) and len(known) == np.shape(scores)[1]
+    if fits and arguments.get("class_names") is None:
+        arguments["class_names"] = tuple(map(str, known))
 
 
 def is_saved(folder: Path) -> bool:
@@ -190,7 +199,11 @@ def _from_folder(pa: Any, folder: Path, labels_required: bool) -> dict[str, Any]
             ):
                 yield from stream
 
-    return read_batches(pa, batches(), columns, labels_required)
+    found = read_batches(pa, batches(), columns, labels_required)
+    if (folder / _INFO).is_file():
+        label = (_json(folder / _INFO).get("features") or {}).get("label")
+        _name_classes(found, label.get("names") if isinstance(label, dict) else None)
+    return found
 
 
 def _column_names(pa: Any, file: Path) -> list[str]:

@@ -206,6 +206,9 @@ def test_what_save_to_disk_writes_is_read(hf: Any, tmp_path: Path) -> None:
     expected = np.array(chosen["logits"][:])
     np.testing.assert_array_equal(load(tmp_path / "one").scores, expected)
     both = load(tmp_path / "dict")
+    names = ("cat", "dog", "bird")
+    assert both.class_names == load(tmp_path / "one").class_names == names
+    assert from_huggingface(whole).class_names == names
     np.testing.assert_array_equal(both.scores, Z)
     np.testing.assert_array_equal(both.labels, Y)
     np.testing.assert_array_equal(both.test_scores, expected)
