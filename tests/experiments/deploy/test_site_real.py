@@ -121,6 +121,7 @@ def start_site(link: SuperLink, folder: Path, key: str, **change: Path) -> subpr
             *(str(BIN / "fedcal"), "site", "--data", "rows.npz", "--class-names", "well,sick"),
             *("--fleet", link.fleet, "--root-certificates", str(root)),
             *("--key", str(link.key(key)), "--state", "state"),
+            *("--key-records", "key.records"),  # a test's own: a key has one folder for ever
         ],
         cwd=folder,
         stdout=subprocess.PIPE,
