@@ -126,8 +126,10 @@ class Reading:
         return tables if tables or self.calibrator is not None else None
 
     def _at(self, threshold: float) -> str:
-        of = called(self.release.class_names, 1)
-        return f"Threshold {threshold:.6g} of the probability of {of}"
+        of = "confidence"
+        if self.found.score == "positive":
+            of = f"probability of {called(self.release.class_names, 1)}"
+        return f"Threshold {threshold:.6g} of the {of}"
 
     @property
     def not_compared(self) -> str:

@@ -47,7 +47,12 @@ def called(names: Sequence[str] | None, j: int) -> str:
     return f"class {name}" if name.isdecimal() else name
 
 
-def listed(names: Sequence[str]) -> str:
+def first_names(names: Sequence[str]) -> str:
+    """The first ten names, by comma."""
+    return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+
+
+def in_a_line(names: Sequence[str]) -> str:
     """The classes in a line, in the order of all columns; of two also which is positive."""
-    shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-    return f"classes: {shown}" + (f" (positive: {names[1]})" if len(names) == 2 else "")
+    positive = f" (positive: {names[1]})" if len(names) == 2 else ""
+    return f"classes: {first_names(names)}{positive}"

@@ -38,7 +38,7 @@ from fedcal.training.model import TrainedModel, load_model
 from fedcal.types import Floats, Integers
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
-"""Of what is written; the last one holds no ids and no labels."""
+"""Suffixes that --out may have; .npy holds no ids and no labels."""
 
 
 def apply_command(
@@ -166,7 +166,7 @@ class Rows:
 
     @property
     def called(self) -> tuple[str, ...]:
-        """What each column of the file is called."""
+        """Names of the classes in the order of the file's columns."""
         names = class_names(self.names, len(self.place))
         return tuple(names[j] for j in self.place)
 
@@ -269,13 +269,13 @@ def _apply_sets(fitted: PredictionSets, rows: Rows, out: Path) -> Told:
     after, lines = found.after, list[str | TextTable]([line])
     if found.classes <= FEW_CLASSES:
         lines.append(of_part(class_table(found, fitted.class_names)))
-    warnings = fitted.warnings(found)
-    lines += [f"Warning: {warning}" for warning in warnings]
+    short = fitted.warnings(found)
+    lines += [f"Warning: {warning}" for warning in short]
     if fitted.aim is not None:
         after |= (aim := fitted.aim.judged(~found.hit, labels[part]))
         name, bound, share = fitted.aim.wanted(fitted.alpha)
         lines += [f"{name} {100 * v:.2f} %, wanted {bound} {100 * share:g} %" for v in aim.values()]
-    told = {"coverage_by": found.coverage_by, "coverage_warnings": warnings}
+    told = {"coverage_by": found.coverage_by, "coverage_warnings": short}
     return verb, {"before": found.before, "after": after, **told}, lines
 
 

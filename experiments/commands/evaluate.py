@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal import pages
-from fedcal.classes import listed
+from fedcal.classes import in_a_line
 from fedcal.errors import InputError
 from fedcal.evaluation.thresholds import Goal
 from fedcal.experiments.commands.parameters import (
@@ -162,7 +162,7 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     to = console()
     to.print(f"{release} read again: no run, and no further charge")
     if found.release.class_names is not None:
-        to.print(listed(found.release.class_names))
+        to.print(in_a_line(found.release.class_names))
     asked = found.asked
     for part in found.page() if asked is None else asked:
         if isinstance(part, pages.Table):
@@ -180,4 +180,4 @@ def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json:
     if out is not None:
         what = "" if found.calibrator is None else "calibrator "
         to.print(f"{what}written to {out}")
-    to.print(headline(found.to_json()))
+    to.print(headline(told))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from fedcal import pages
-from fedcal.classes import listed
+from fedcal.classes import in_a_line
 from fedcal.errors import InputError
 from fedcal.evaluation.by_group import change_table
 from fedcal.experiments.commands.parameters import (
@@ -85,7 +85,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
     to = console()
     to.print(title(result.config, result.sites))
     if result.class_names is not None:
-        to.print(listed(result.class_names))
+        to.print(in_a_line(result.class_names))
     for table in _tables(result):
         print_table(to, table, edge=True)
     if about := about_intervals(result.judged):

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import datasets
-from fedcal.classes import class_names
+from fedcal.classes import class_names, first_names
 from fedcal.datasets import Dataset
 from fedcal.errors import InputError
 from fedcal.plausible_rows import check_rows
@@ -119,8 +119,7 @@ class SiteRows:
     def described(self, *, counts: bool = True) -> str:
         """One line; with `counts` for the site's own terminal and for nothing else."""
         names = self.names
-        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
-        what = f"{len(names)} classes ({shown}), {self.kind}"
+        what = f"{len(names)} classes ({first_names(names)}), {self.kind}"
         if not counts:
             return f"{self.name}: {what}"
         return f"{self.name}: {self.counts}, {what}{self.more}"

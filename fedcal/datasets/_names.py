@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.classes import first_names
 from fedcal.errors import InputError
 from fedcal.plausible_rows import check_rows
 from fedcal.scores import as_array
@@ -130,5 +131,4 @@ def own_names(frame: Any, classes: Sequence[str] | None) -> tuple[str, ...] | No
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name[:40]) for name in names[:10])
-    return shown + (", ..." if len(names) > 10 else "")
+    return first_names([repr(name[:40]) for name in names])

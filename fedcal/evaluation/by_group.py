@@ -17,10 +17,12 @@ from fedcal.calibrators.score_map import OfScore
 from fedcal.calibrators.top_label import least_value
 from fedcal.evaluation.figures import WIDEST, names_of, reliability_part
 from fedcal.evaluation.findings import FEWEST, KEYS, Findings, Key, counted
+from fedcal.evaluation.goodness import FAR_TAIL
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals import DROWNED, FIRM, HIDES, Estimate
 from fedcal.evaluation.metrics import Gap
 from fedcal.evaluation.monotone import monotone_counts
+from fedcal.evaluation.page import p_shown
 from fedcal.metrics.gap_change import LEAST, GapChange, gap_change
 from fedcal.metrics.holm import ERROR
 from fedcal.pages import Part, Table
@@ -47,8 +49,8 @@ def group_parts(found: Findings, histograms: Mapping[Key, Histogram]) -> list[Pa
     views = list(found.cox)
     if not views:
         return []
-    shown: list[Part] = [_calibration_table(found)]
     made = found.to_json()
+    shown: list[Part] = [_calibration_table(found, made["groups_calibration"])]
     if "groups_change" in made:
         shown.append(change_table(made["groups_change"], "group", tuple(names_of(views).values())))
     first = found.cox[views[0]]
@@ -61,9 +63,8 @@ def group_parts(found: Findings, histograms: Mapping[Key, Histogram]) -> list[Pa
     return shown
 
 
-def _calibration_table(found: Findings) -> Table:
+def _calibration_table(found: Findings, made: Mapping[str, Any]) -> Table:
     names = names_of(found.cox)
-    made = found.to_json()["groups_calibration"]
     rows: list[tuple[str, ...]] = []
     for group, own in found.groups.items():
         if not own:
@@ -75,7 +76,7 @@ def _calibration_table(found: Findings) -> Table:
                 (
                     group if len(names) == 1 else f"{group}, {names[view]}",
                     *(_measured(m, metrics[m]) for m in _SHAPE),
-                    f"{p:.4f}" if p >= 1e-4 else "< 0.0001",
+                    p_shown(p, FAR_TAIL),
                     "not calibrated" if bad else "",
                 )
             )

@@ -215,6 +215,17 @@ def test_a_release_is_read_again_at_another_threshold(
     assert "(2, 0)-DP for each example" in said
 
 
+def test_a_threshold_of_a_release_says_of_which_score(
+    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    said, _ = again(capsys, release, "--threshold", "0.75")
+    assert "Threshold 0.75 of the probability of class 1" in said
+    evaluate(arrays(), partition="iid", score="confidence").save(tmp_path)
+    said, _ = again(capsys, tmp_path / "release.npz", "--threshold", "0.75")
+    assert "Threshold 0.75 of the confidence" in said
+    assert "Threshold 0.75 of the probability" not in said
+
+
 def test_a_calibrator_of_a_release_is_one_like_others(
     release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
