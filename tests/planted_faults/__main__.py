@@ -8,83 +8,56 @@ planted in a copy of its own, where one of its tests must fail. One line for eac
     MISSED          all of its tests passed, or could not be run
     does not apply  the source has changed: mend the row
 
-Exit code 1 if a fault is missed or does not apply, or if the baseline is not green. With `--whole`
-all tests of `make test` run, up to the first that fails, in place of those that a row names.
+Exit code 1 if a fault is missed or does not apply, or if the baseline is not green. `--since BASE`
+takes the rows whose source or tests have changed since a commit. With `--whole` all tests of
+`make test` run, up to the first that fails, in place of those that a row names. `--mend` finds the
+lines and tests of rows that no longer fit, and writes the table anew: read its diff.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
-import tomllib
+import time
+import traceback
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+from rows import ROOT, Fault, faults, mended, missing_tests, planted, write
+
 PLANS = ".plans"
 LIMIT_S = 600.0
-"""Limit of the tests of one fault; those of the baseline, or all tests, may take six times as long.
-"""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """One row of the table.
-
-    Attributes
-    ----------
-    file
-        path of the source file, from the root
-    old, new
-        lines that stand in the file once, and what is planted in their place
-    what
-        the fault, in a sentence
-    tests
-        that catch it, `tests/path.py::test_name`
-    """
-
-    name: str
-    file: str
-    old: str
-    new: str
-    what: str
-    tests: tuple[str, ...]
-
-
-def faults() -> dict[str, Fault]:
-    """All faults, by name; ValueError if two have the same name."""
-    rows = tomllib.loads((HERE / "faults.toml").read_text("utf-8"))["fault"]
-    known = {row["name"]: Fault(**{**row, "tests": tuple(row["tests"])}) for row in rows}
-    if len(known) != len(rows):
-        raise ValueError("two faults have the same name")
-    return known
-
-
-def planted(fault: Fault, tree: Path) -> tuple[str, str]:
-    """Return the file of a tree with the fault in it, and "" or why that cannot be."""
-    path = tree / fault.file
-    text = path.read_text("utf-8") if path.is_file() else ""
-    if (times := text.count(fault.old)) != 1:
-        return text, f"its old lines stand {times} times in {fault.file}"
-    return text.replace(fault.old, fault.new), ""
+"""Limit of the tests of one fault; of the baseline, or of all tests, six times as much."""
+LIBRARIES = (
+    *("pytest", "scipy.stats", "scipy.optimize", "dp_accounting"),
+    *("flwr.serverapp", "flwr.clientapp", "typer", "rich.table", "matplotlib.figure", "torch"),
+)
+"""Imported once, before processes for single faults are forked: most of such a run's time."""
 
 
 def files() -> list[Path]:
     """The files of the working tree that git does not ignore, as paths below it."""
-    command = ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others"]
-    listed = subprocess.run(
-        [*command, "--exclude-standard"], check=True, capture_output=True, text=True
-    )
-    names = sorted(set(listed.stdout.split("\0")) - {""})
+    listed = git("ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    names = sorted(set(listed.split("\0")) - {""})
     return [Path(name) for name in names if os.path.lexists(ROOT / name)]
+
+
+def git(*arguments: str) -> str:
+    command = ["git", "-C", str(ROOT), *arguments]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def touched(known: Sequence[Fault], base: str) -> list[Fault]:
+    """The rows whose source or tests differ from a commit's."""
+    changed = set(git("diff", "--name-only", base).split("\n"))
+    return [f for f in known if changed & {f.file, *(t.partition("::")[0] for t in f.tests)}]
 
 
 def copied(names: Sequence[Path], tree: Path) -> Path:
@@ -95,127 +68,186 @@ def copied(names: Sequence[Path], tree: Path) -> Path:
     return tree
 
 
-def copy_of(tree: Path, copy: Path) -> Path:
-    """Copy a tree, what it has compiled too: Python goes by times, and a planted file is new."""
-    ignored = shutil.ignore_patterns(PLANS)
-    shutil.copytree(tree, copy, symlinks=True, ignore=ignored)
-    return copy
-
-
-def python(tree: Path, *arguments: str, limit_s: float) -> tuple[int, str]:
-    """Run Python on a tree: (exit code, what it wrote), or (-1, ...) after `limit_s`."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(tree),  # goes before an editable install
-        "FEDCAL_CACHE": str(tree / PLANS),
-    }
-    try:
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            cwd=tree,
-            env=environment,
-            timeout=limit_s,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-    except subprocess.TimeoutExpired as late:
-        told = late.stdout or ""
-        return -1, told.decode() if isinstance(told, bytes) else told
-    return done.returncode, done.stdout
-
-
-def pytest(tree: Path, tests: Sequence[str], *, jobs: int, whole: bool) -> tuple[int, str]:
-    """Run tests of a tree, up to the first that fails; all but the slow ones if `whole`."""
-    chosen = ["-m", "not slow"]
-    # the test of the rows sees each planted one as one that does not apply
-    chosen += ["--ignore", "tests/planted_faults"] if whole else tests
-    # loadfile: fixtures of a module are made once
-    workers = ["-n", str(jobs), "--dist", "loadfile"] if jobs > 1 else ["-p", "no:xdist"]
-    limit_s = LIMIT_S * (6 if whole or len(tests) > 10 else 1)
-    return python(tree, "-m", "pytest", "-x", "--tb=line", *workers, *chosen, limit_s=limit_s)
-
-
-def imported_from(tree: Path) -> str:
-    """Where Python finds the packages when it runs on a tree."""
-    code = "import fedcal, fedcal.clients as c; print(fedcal.__file__, c.__file__)"
-    return python(tree, "-c", code, limit_s=60.0)[1].strip()
-
-
-def failed(told: str) -> str:
-    """The test that failed first, out of what pytest wrote."""
-    lines = [line for line in told.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return lines[0].split()[1] if lines else "stopped while tests were collected"
-
-
-def verdict(fault: Fault, green: Path, whole: bool) -> tuple[bool, str]:
-    """Plant one fault in a copy of the green tree: (caught, a line that says so)."""
-    tree = copy_of(green, green.with_name(fault.name))
-    try:
-        text, complaint = planted(fault, tree)
-        if complaint:
-            return False, f"does not apply  {fault.name}: {complaint}"
-        (tree / fault.file).write_text(text, "utf-8")
-        code, told = pytest(tree, fault.tests, jobs=1, whole=whole)
-    finally:
-        shutil.rmtree(tree)
-    # 1: a test failed; 2: an error stopped the collection, such as an import that is refused
-    if code in (1, 2):
-        return True, f"caught          {fault.name}: {failed(told)}"
-    why = {-1: "out of time", 0: "all passed", 4: "no such test", 5: "no test ran"}
-    return False, f"MISSED          {fault.name}: {why.get(code, f'exit code {code}')}"
+def chosen_tests(tests: Sequence[str], whole: bool) -> list[str]:
+    """Arguments for pytest; the test of the rows sees a planted one as one that does not apply."""
+    chosen = ["--ignore", "tests/planted_faults"] if whole else list(tests)
+    return ["-q", "-x", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow", *chosen]
 
 
 def baseline(chosen: Sequence[Fault], tree: Path, jobs: int, whole: bool) -> str:
     """Run the tests without a fault; "" if they pass, else what went wrong."""
-    for found in (origins := imported_from(tree)).split():
-        if not Path(found).is_relative_to(tree):
-            return f"not the copy in {tree} is imported: {origins}"
+    code = "import fedcal, fedcal.clients as c, sys; sys.stdout.write(fedcal.__file__ + c.__file__)"
     tests = sorted({test for fault in chosen for test in fault.tests})
-    code, told = pytest(tree, tests, jobs=jobs, whole=whole)
-    return "" if code == 0 else "\n".join(told.splitlines()[-25:]) or f"exit code {code}"
+    # loadfile: fixtures of a module are made once
+    run = ["-m", "pytest", "-n", str(jobs), "--dist", "loadfile", *chosen_tests(tests, whole)]
+    environment = os.environ | surroundings(tree)
+    for arguments in (["-c", code], run):
+        done = subprocess.run(
+            [sys.executable, *arguments],
+            cwd=tree,
+            env=environment,
+            timeout=6 * LIMIT_S,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        if arguments[0] == "-c" and done.stdout.count(str(tree)) != 2:
+            return f"not the copy in {tree} is imported: {done.stdout}"
+        if done.returncode:
+            return "\n".join(done.stdout.splitlines()[-25:]) or f"exit code {done.returncode}"
+    return ""
 
 
-def verdicts(
+def surroundings(tree: Path) -> dict[str, str]:
+    # the path goes before an editable install
+    return {"PYTHONPATH": str(tree), "FEDCAL_CACHE": str(tree / PLANS)}
+
+
+def test_one(fault: Fault, green: Path, whole: bool) -> None:
+    """Plant one fault in a copy of the green tree and run its tests; in a forked process."""
+    tree = green.with_name(fault.name)
+    # what it has compiled, too: Python goes by times, and a planted file is new
+    shutil.copytree(green, tree, symlinks=True, ignore=shutil.ignore_patterns(PLANS))
+    (tree / fault.file).write_text(planted(fault, tree)[0], "utf-8")
+    os.chdir(tree)
+    os.environ.update(surroundings(tree))
+    sys.path[:1] = ["", str(tree)]
+    import pytest
+
+    sys.exit(pytest.main([*chosen_tests(fault.tests, whole), "-p", "no:xdist"]))
+
+
+def started(fault: Fault, green: Path, whole: bool) -> int:
+    """Fork a process for a fault, with a session of its own; its number."""
+    told = green.with_name(f"{fault.name}.told")
+    if process := os.fork():
+        return process
+    code = 3
+    try:
+        os.setsid()
+        with told.open("wb") as out:
+            os.dup2(out.fileno(), 1)
+            os.dup2(out.fileno(), 2)
+        test_one(fault, green, whole)
+    except SystemExit as ended:
+        code = int(ended.code or 0)
+    except Exception:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        os._exit(code)
+
+
+def results(
     chosen: Sequence[Fault], green: Path, jobs: int, whole: bool
-) -> Iterator[tuple[bool, str]]:
-    """The verdict on each fault, in order."""
-    with ThreadPoolExecutor(jobs) as pool:
-        yield from pool.map(partial(verdict, green=green, whole=whole), chosen)
+) -> Iterator[tuple[Fault, int | None]]:
+    """Run `jobs` faults at a time: pytest's exit code for each as it ends, None if out of time."""
+    waiting, running = list(reversed(chosen)), dict[int, tuple[Fault, float]]()
+    limit = LIMIT_S * (6 if whole else 1)
+    while waiting or running:
+        while waiting and len(running) < jobs:
+            fault = waiting.pop()
+            running[started(fault, green, whole)] = fault, time.monotonic()
+        time.sleep(0.05)
+        for process, (fault, since) in list(running.items()):
+            ended, status = os.waitpid(process, os.WNOHANG)
+            late = time.monotonic() - since > limit
+            if not ended and not late:
+                continue
+            with suppress(ProcessLookupError):  # what its tests have started, too
+                os.killpg(process, signal.SIGKILL)
+            if not ended:
+                os.waitpid(process, 0)
+            del running[process]
+            yield fault, os.waitstatus_to_exitcode(status) if ended else None
+
+
+def verdict(fault: Fault, code: int | None, told: str) -> tuple[bool, str]:
+    """Whether a fault was caught, and a line that says so."""
+    # 1: a test failed; 2: an error stopped the collection, such as an import that is refused
+    if code in (1, 2):
+        lines = [
+            line for line in told.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))
+        ]
+        first = lines[0].split()[1] if lines else "stopped while tests were collected"
+        return True, f"caught          {fault.name}: {first}"
+    why = {None: "out of time", 0: "all passed", 4: "no such test", 5: "no test ran"}
+    last = (told.splitlines() or [""])[-1]
+    return False, f"MISSED          {fault.name}: {why.get(code, f'exit code {code}, {last}')}"
+
+
+def run(chosen: Sequence[Fault], jobs: int, whole: bool) -> int:
+    """Plant the faults; the exit code."""
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ.setdefault(name, "1")  # as tests/conftest.py does, before numpy is imported
+    since = time.monotonic()
+    bad: list[str] = []
+    with tempfile.TemporaryDirectory() as scratch:
+        green = copied(files(), Path(scratch).resolve() / "green")
+        fits = [fault for fault in chosen if not planted(fault, green)[1]]
+        for fault in chosen:
+            if complaint := planted(fault, green)[1]:
+                bad.append(f"does not apply  {fault.name}: {complaint} (--mend may find them)")
+                print(bad[-1], flush=True)
+        if wrong := baseline(fits, green, jobs, whole):
+            print(f"the baseline is not green\n{wrong}")
+            return 1
+        print(f"green baseline; {len(fits)} faults", flush=True)
+        for name in LIBRARIES:
+            with suppress(ImportError):
+                importlib.import_module(name)
+        for k, (fault, code) in enumerate(results(fits, green, jobs, whole), 1):
+            told = green.with_name(f"{fault.name}.told").read_text("utf-8", errors="replace")
+            shutil.rmtree(green.with_name(fault.name), ignore_errors=True)
+            caught, line = verdict(fault, code, told)
+            bad += [] if caught else [line]
+            print(f"{k:4} {line}", flush=True)
+    seconds = time.monotonic() - since
+    print(f"{len(chosen) - len(bad)} of {len(chosen)} caught in {seconds:.0f} s", *bad, sep="\n")
+    return 1 if bad else 0
+
+
+def mend(known: Sequence[Fault]) -> int:
+    """Mend the rows that no longer fit and say what became of them; 1 if a person has to."""
+    kept, lost = [], 0
+    for fault in known:
+        if not planted(fault, ROOT)[1] and not missing_tests(fault, ROOT):
+            kept.append(fault)
+            continue
+        now = mended(fault, ROOT)
+        lost += now is None
+        kept.append(now or fault)
+        print(f"{fault.name}: {'not found: mend it by hand' if now is None else now.file}")
+    write(kept)
+    print(f"{lost} rows to mend by hand")
+    return 1 if lost else 0
 
 
 def main() -> int:
-    """Plant them; the exit code."""
+    """Plant faults, list them, or mend the table; the exit code."""
     described = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(
         prog="python tests/planted_faults", description=__doc__, formatter_class=described
     )
     parser.add_argument("names", metavar="NAME", nargs="*", help="of a fault; none = all")
-    parser.add_argument("--jobs", type=int, default=2, help="faults at a time (2)")
+    parser.add_argument("--since", metavar="BASE", help="those of what changed since a commit")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="faults at a time")
     parser.add_argument("--whole", action="store_true", help="run all of `make test` on each")
     parser.add_argument("--list", action="store_true", help="say what they are, and run nothing")
+    parser.add_argument("--mend", action="store_true", help="find what rows no longer fit, and end")
     given = parser.parse_args()
     known = faults()
     if unknown := sorted(set(given.names) - set(known)):
         parser.error(f"no such fault: {', '.join(unknown)}")
+    if given.mend:
+        return mend(list(known.values()))
     chosen = [known[name] for name in given.names or known]
-    if given.list:
-        for fault in chosen:
-            print(f"{fault.name}: {fault.what}")
+    if given.since is not None:
+        chosen = touched(chosen, given.since)
+    if given.list or not chosen:
+        print(*(f"{fault.name}: {fault.what}" for fault in chosen), sep="\n")
         return 0
-    jobs = max(1, given.jobs)
-    with tempfile.TemporaryDirectory() as scratch:
-        green = copied(files(), Path(scratch).resolve() / "green")
-        if wrong := baseline(chosen, green, jobs, given.whole):
-            print(f"the baseline is not green\n{wrong}")
-            return 1
-        print(f"green baseline; {len(chosen)} faults", flush=True)
-        missed = 0
-        for caught, line in verdicts(chosen, green, jobs, given.whole):
-            missed += not caught
-            print(line, flush=True)
-    print(f"{len(chosen) - missed} of {len(chosen)} caught")
-    return 1 if missed else 0
+    return run(chosen, max(1, given.jobs), given.whole)
 
 
 if __name__ == "__main__":
