@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import importlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -131,7 +132,7 @@ def started(fault: Fault, green: Path, whole: bool) -> int:
         test_one(fault, green, whole)
     except SystemExit as ended:
         code = int(ended.code or 0)
-    except Exception:
+    except Exception:  # noqa: BLE001  whatever it is, this process has no other way to tell it
         traceback.print_exc()
     finally:
         sys.stdout.flush()
@@ -166,10 +167,8 @@ def verdict(fault: Fault, code: int | None, told: str) -> tuple[bool, str]:
     """Whether a fault was caught, and a line that says so."""
     # 1: a test failed; 2: an error stopped the collection, such as an import that is refused
     if code in (1, 2):
-        lines = [
-            line for line in told.splitlines() if line.startswith(("FAILED tests", "ERROR tests"))
-        ]
-        first = lines[0].split()[1] if lines else "stopped while tests were collected"
+        found = re.search(r"^(?:FAILED|ERROR) (tests/\S+)", told, re.M)
+        first = found[1] if found else "stopped while tests were collected"
         return True, f"caught          {fault.name}: {first}"
     why = {None: "out of time", 0: "all passed", 4: "no such test", 5: "no test ran"}
     last = (told.splitlines() or [""])[-1]
