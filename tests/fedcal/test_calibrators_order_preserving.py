@@ -229,7 +229,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 
 @given(cases())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_no_rows_and_no_parameters_turn_the_ranking(case: tuple[np.ndarray, np.ndarray]) -> None:
     z, w = case
     proba = OrderPreservingVector(w, z.shape[1]).calibrated(z)
@@ -302,7 +302,7 @@ def test_the_shipped_networks_predictions_stay_and_it_is_calibrated() -> None:
     assert data.labels is not None
     assert data.test_logits is not None
     assert data.test_labels is not None
-    calibrator = OrderPreservingVector().fit(data.logits[::4], data.labels[::4])
+    calibrator = OrderPreservingVector().fit(data.logits, data.labels)
     proba = calibrator.predict_proba(data.test_logits)
     np.testing.assert_array_equal(proba.argmax(axis=1), data.test_logits.argmax(axis=1))
     assert ece(proba, data.test_labels) < 0.015  # the model alone 0.0475, temperature 0.0113

@@ -47,7 +47,7 @@ def test_on_its_own_rows_no_calibration_error_is_left(classes: int) -> None:
     np.testing.assert_array_equal(probs.max(axis=1), calibrator.confidence(softmax(z).max(axis=1)))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(
     classes=st.integers(2, 12),
     value=st.floats(0.0, 1.0),
