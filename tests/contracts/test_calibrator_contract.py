@@ -1,4 +1,7 @@
-"""What every kind of calibrator does, for few and many classes; and what `load` refuses."""
+"""What every kind of calibrator does, for few and many classes; and what `load` refuses.
+
+The kinds are the registry's (`kinds()`), and those whose options compute something else.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from copy import copy
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +19,10 @@ import pytest
 from fedcal.calibrators import (
     BBQ,
     Calibrator,
-    EntropyTemperature,
-    HistogramBinning,
     Identity,
-    MatrixScaling,
-    OrderPreservingMLP,
-    OrderPreservingVector,
     ScoreLogistic,
     ScoreMap,
     TemperatureScaling,
-    TopLabelBinning,
-    TopLabelLogistic,
-    VectorScaling,
     WeightedBinning,
     load,
 )
@@ -37,28 +32,15 @@ from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
 
-KINDS: dict[str, Callable[[], Calibrator]] = {
-    "identity": Identity,
-    "temperature": TemperatureScaling,
-    "entropy": EntropyTemperature,
-    "vector": VectorScaling,
-    "matrix": MatrixScaling,
-    "order-preserving vector": OrderPreservingVector,
-    "order-preserving MLP": OrderPreservingMLP,
-    "histogram": HistogramBinning,
-    "bbq": BBQ,
-    "weighted histogram, all": lambda: WeightedBinning(HistogramBinning(), rows="all"),
+Make = Callable[[], Calibrator]
+KINDS: dict[str, Make] = dict(kinds()) | {
     "weighted bbq, changed": lambda: WeightedBinning(BBQ(), rows="changed"),
-    "top label": TopLabelBinning,
-    "top label logistic": TopLabelLogistic,
     "score binning": lambda: ScoreMap(how="binning"),
-    "score isotonic": ScoreMap,
     "score bbq": lambda: ScoreMap(how="bbq"),
-    "score platt": ScoreLogistic,
     "score beta": lambda: ScoreLogistic(how="beta"),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
-every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 40])
+every_classes = pytest.mark.parametrize("classes", [2, 40])
 
 
 def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -71,11 +53,11 @@ def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndar
 
 
 @cache
-def fitted_once(make: Callable[[], Calibrator], classes: int) -> Calibrator:
+def fitted_once(make: Make, classes: int) -> Calibrator:
     return make().fit(*rows(classes))
 
 
-def fitted(make: Callable[[], Calibrator], classes: int) -> Calibrator:
+def fitted(make: Make, classes: int) -> Calibrator:
     calibrator = copy(fitted_once(make, classes))
     if isinstance(calibrator, WeightedBinning):  # weights that matter
         weights = np.linspace(0.2, 0.9, len(calibrator.weights))
@@ -83,32 +65,23 @@ def fitted(make: Callable[[], Calibrator], classes: int) -> Calibrator:
     return calibrator
 
 
-def test_every_kind_is_here() -> None:
-    assert {make().kind for make in KINDS.values()} == set(kinds())
-
-
 # --- predictions ------------------------------------------------------------------------------
 
 
 @every_kind
 @every_classes
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4, 1e90])
-def test_predictions_are_distributions(
-    make: Callable[[], Calibrator], classes: int, scale: float
-) -> None:
-    logits = rows(classes, seed=1)[0] * (scale / 30)
-    proba = fitted(make, classes).predict_proba(logits)
-    assert proba.shape == logits.shape
-    assert proba.dtype == np.float64
-    assert ((proba >= 0) & (proba <= 1)).all()
-    np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=0, atol=1e-12)
+def test_predictions_are_distributions(make: Make, classes: int) -> None:
+    for scale in (1e-4, 1.0, 300.0, 1e89):
+        logits = rows(classes, seed=1)[0] * scale
+        proba = fitted(make, classes).predict_proba(logits)
+        assert (proba.shape, proba.dtype) == (logits.shape, np.float64)
+        assert ((proba >= 0) & (proba <= 1)).all()
+        np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=0, atol=1e-12)
 
 
 @every_kind
 @every_classes
-def test_a_row_is_predicted_alike_alone_and_among_others(
-    make: Callable[[], Calibrator], classes: int
-) -> None:
+def test_a_row_is_predicted_alike_alone_and_among_others(make: Make, classes: int) -> None:
     calibrator, logits = fitted(make, classes), rows(classes, n=70, seed=1)[0]
     together = calibrator.predict_proba(logits)
     for block in (1, 7, 64):
@@ -118,36 +91,21 @@ def test_a_row_is_predicted_alike_alone_and_among_others(
 
 
 @every_kind
-def test_fit_returns_itself_and_leaves_its_input_alone(make: Callable[[], Calibrator]) -> None:
-    logits, labels = rows(10)
+def test_fits_are_alike_whatever_the_input_looks_like_and_leave_it_alone(make: Make) -> None:
+    """Lists, single precision, other memory orders; a second fit forgets the first."""
+    logits, labels = rows(3)
+    logits = logits.astype(np.float32).astype(np.float64)
     before = logits.copy(), labels.copy()
     calibrator = make()
     assert calibrator.fit(logits, labels) is calibrator
-    assert calibrator.classes == 10
-    calibrator.predict_proba(logits)
+    assert calibrator.classes == 3
+    want = calibrator.predict_proba(logits)
     np.testing.assert_array_equal(logits, before[0])
     np.testing.assert_array_equal(labels, before[1])
-
-
-@every_kind
-def test_lists_single_precision_and_other_memory_orders_are_taken(
-    make: Callable[[], Calibrator],
-) -> None:
-    logits, labels = rows(3)
-    logits = logits.astype(np.float32).astype(np.float64)
-    want = make().fit(logits, labels).predict_proba(logits)
+    calibrator.fit(*rows(5, seed=3))
     for z in (logits.tolist(), logits.astype(np.float32), np.asfortranarray(logits)):
-        got = make().fit(z, labels.astype(np.uint8)).predict_proba(z)
+        got = calibrator.fit(z, labels.astype(np.uint8)).predict_proba(z)
         np.testing.assert_array_equal(got, want)
-
-
-@every_kind
-@pytest.mark.parametrize("classes", [3, 10])
-def test_fitting_again_forgets_the_first_fit(make: Callable[[], Calibrator], classes: int) -> None:
-    twice = make().fit(*rows(5, seed=3)).fit(*rows(classes))
-    once = make().fit(*rows(classes))
-    z = rows(classes, seed=1)[0]
-    np.testing.assert_array_equal(twice.predict_proba(z), once.predict_proba(z))
 
 
 def test_an_overconfident_model_is_helped_by_each_of_them() -> None:
@@ -168,7 +126,7 @@ def test_an_overconfident_model_is_helped_by_each_of_them() -> None:
 def test_those_with_many_parameters_start_as_the_model_itself() -> None:
     for cls in kinds().values():
         if issubclass(cls, ParametricScaling):
-            for classes in (2, 3, 10, 100):
+            for classes in (2, 100):
                 z = rows(classes)[0]
                 proba = cls(None, classes).predict_proba(z)
                 np.testing.assert_allclose(proba, softmax(z), rtol=1e-13)
@@ -177,7 +135,7 @@ def test_those_with_many_parameters_start_as_the_model_itself() -> None:
 def test_those_that_keep_the_order_never_change_a_prediction() -> None:
     for cls in kinds().values():
         if issubclass(cls, OrderPreserving):
-            for classes in (2, 3, 10, 40):
+            for classes in (2, 40):
                 z = rows(classes, seed=1)[0]
                 z[::7] = np.round(z[::7])  # ties
                 proba = fitted_once(cls, classes).predict_proba(z)
@@ -189,52 +147,40 @@ def test_those_that_keep_the_order_never_change_a_prediction() -> None:
 
 def refused(action: Callable[[], object], *words: str) -> None:
     with pytest.raises(InputError) as error:
-        action()
+        pytest.fail(f"not refused with {words}: {action} gives {action()}")
     text = str(error.value)
     assert "\n" not in text
     for word in words:
-        assert word in text
+        assert word in text, action
+
+
+BAD_LOGITS: list[Any] = [
+    [[0.0, np.nan, 1.0]],
+    [[0.0, np.inf, 1.0]],
+    [[0.0, 1.0, -np.inf]],
+    [0.0, 1.0, 2.0],
+    [[[0.0, 1.0, 2.0]]],
+    [[0.0, 1.0, 2.0], [0.0]],  # ragged
+    [["a", "b", "c"]],
+    [[1.0], [2.0]],  # one class
+]
+BAD_LABELS: list[Any] = [
+    *([0, 1], [0, 1, 3], [-1, 0, 1]),
+    *([0.0, 1.0, 2.0], [[0, 1, 2]], ["0", "1", "2"]),
+]
 
 
 @every_kind
-def test_an_unfitted_calibrator_predicts_nothing(make: Callable[[], Calibrator]) -> None:
+def test_bad_rows_are_refused(make: Make) -> None:
     refused(lambda: make().predict_proba(rows(3)[0]), "is not fitted")
-
-
-@every_kind
-@every_classes
-def test_another_number_of_classes_is_refused(make: Callable[[], Calibrator], classes: int) -> None:
-    calibrator = fitted(make, classes)
-    wrong = rows(classes + 1)[0]
-    refused(lambda: calibrator.predict_proba(wrong), f"for {classes} classes", str(classes + 1))
-
-
-BAD_LOGITS = {
-    "nan": [[0.0, np.nan, 1.0]],
-    "inf": [[0.0, np.inf, 1.0]],
-    "minus inf": [[0.0, 1.0, -np.inf]],
-    "flat": [0.0, 1.0, 2.0],
-    "deep": [[[0.0, 1.0, 2.0]]],
-    "ragged": [[0.0, 1.0, 2.0], [0.0]],
-    "text": [["a", "b", "c"]],
-    "one class": [[1.0], [2.0]],
-}
-
-
-@every_kind
-@pytest.mark.parametrize("bad", BAD_LOGITS.values(), ids=BAD_LOGITS.keys())
-def test_bad_logits_are_refused(make: Callable[[], Calibrator], bad: Any) -> None:
     calibrator = fitted(make, 3)
-    refused(lambda: calibrator.predict_proba(bad), "logits (this calibrator takes logits): ")
-    refused(lambda: make().fit(bad, np.zeros(1, int)), "logits: ")
-
-
-@every_kind
-@pytest.mark.parametrize(
-    "labels", [[0, 1], [0, 1, 3], [-1, 0, 1], [0.0, 1.0, 2.0], [[0, 1, 2]], ["0", "1", "2"]]
-)
-def test_bad_labels_are_refused(make: Callable[[], Calibrator], labels: Any) -> None:
-    refused(lambda: make().fit(np.zeros((3, 3)), labels), "labels must")
+    refused(lambda: calibrator.predict_proba(rows(4)[0]), "for 3 classes", "4")
+    refused(lambda: fitted(make, 2).predict_proba(rows(3)[0]), "for 2 classes", "3")
+    for bad in BAD_LOGITS:
+        refused(partial(calibrator.predict_proba, bad), "logits (this calibrator takes logits): ")
+        refused(partial(make().fit, bad, np.zeros(1, int)), "logits: ")
+    for bad in BAD_LABELS:
+        refused(partial(make().fit, np.zeros((3, 3)), bad), "labels must")
     refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "logits: no rows")
 
 
@@ -244,7 +190,7 @@ def test_bad_labels_are_refused(make: Callable[[], Calibrator], labels: Any) -> 
 @every_kind
 @every_classes
 def test_a_file_gives_the_calibrator_back_bit_for_bit(
-    make: Callable[[], Calibrator], classes: int, tmp_path: Path
+    make: Make, classes: int, tmp_path: Path
 ) -> None:
     calibrator, path = fitted(make, classes), tmp_path / "c.npz"
     calibrator.input = "probs"
@@ -260,9 +206,7 @@ def test_a_file_gives_the_calibrator_back_bit_for_bit(
 
 
 @every_kind
-def test_a_file_holds_plain_arrays_and_a_version(
-    make: Callable[[], Calibrator], tmp_path: Path
-) -> None:
+def test_a_file_holds_plain_arrays_and_a_version(make: Make, tmp_path: Path) -> None:
     path = tmp_path / "c.npz"
     calibrator = fitted(make, 3)
     calibrator.save(str(path))
@@ -301,110 +245,82 @@ def saved(tmp_path: Path) -> Callable[[str], Path]:
     return save
 
 
-@every_kind
-@pytest.mark.parametrize(
-    ("header", "word"),
-    [
-        ({"version": 2}, "has version 2; this fedcal reads version 1"),
-        ({"version": "1"}, "has version '1'"),
-        ({"kind": "quantum"}, "unknown kind of calibrator 'quantum'"),
-        ({"kind": ["temperature"]}, "unknown kind of calibrator"),
-        ({"input": "pixels"}, "unknown input 'pixels'"),
-        ({"format": "fedcal-result"}, "is no fedcal calibrator"),
-        ("[]", "is no fedcal calibrator"),
-        ("{", "is no fedcal calibrator"),
-        ("{}", "is no fedcal calibrator"),
-    ],
-)
-def test_another_header_is_refused(
-    make: Callable[[], Calibrator], header: Any, word: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "c.npz"
-    fitted(make, 3).save(path)
-    rewrite(path, header)
-    refused(lambda: load(path), str(path), word)
+HEADERS: list[tuple[Any, str]] = [
+    ({"version": 2}, "has version 2; this fedcal reads version 1"),
+    ({"version": "1"}, "has version '1'"),
+    ({"kind": "quantum"}, "unknown kind of calibrator 'quantum'"),
+    ({"kind": ["temperature"]}, "unknown kind of calibrator"),
+    ({"input": "pixels"}, "unknown input 'pixels'"),
+    ({"format": "fedcal-result"}, "is no fedcal calibrator"),
+    *((text, "is no fedcal calibrator") for text in ("[]", "{", "{}")),
+]
 
 
 @every_kind
-def test_a_missing_array_is_named(make: Callable[[], Calibrator], tmp_path: Path) -> None:
-    path = tmp_path / "c.npz"
-    calibrator = fitted(make, 3)
-    for name in calibrator.arrays():
+def test_another_header_and_a_missing_array_are_refused(make: Make, tmp_path: Path) -> None:
+    path, calibrator = tmp_path / "c.npz", fitted(make, 3)
+    changes = [(word, {"header": header}) for header, word in HEADERS]
+    changes += [(f"has no array '{name}'", {name: None}) for name in calibrator.arrays()]
+    for word, change in changes:
         calibrator.save(path)
-        rewrite(path, **{name: None})
-        refused(lambda: load(path), str(path), f"has no array '{name}'")
+        rewrite(path, **change)
+        refused(lambda: load(path), str(path), word)
 
 
-NAN_TABLE = np.full((3, 128), np.nan)
+TABLES = [np.full((3, 128), x) for x in (np.nan, np.inf, -0.1, 1.5)]
+MISFITS: dict[str, dict[str, list[Any]]] = {
+    "temperature": {
+        "temperature": [-1.0, 0.0, np.nan, np.inf, np.ones(2), "hot"],
+        "classes": [-3],
+    },
+    "identity": {"classes": [-3]},
+    "vector": {"w": [np.zeros(7), np.full(6, np.nan), np.full(6, "a")], "classes": [2, 0]},
+    "matrix": {"w": [np.zeros((3, 4)), np.full(12, np.inf)], "classes": [-3]},
+    "order-preserving-vector": {"w": [np.zeros(5), np.full(6, 1e101)], "classes": [4]},
+    "order-preserving-mlp": {"w": [np.zeros(4610), np.full(4611, np.nan)]},
+    "histogram-binning": {
+        "table": [*TABLES, np.ones(3), np.ones((4, 128)), np.full((3, 2), "a")],
+        "classes": [2, 0],
+    },
+    "bbq": {"table": TABLES[:1]},
+    "weighted bbq, changed": {
+        "table": TABLES[:1],
+        "weights": [np.ones(2), np.full(3, 1.5), np.full(3, np.nan)],
+        "rows": ["none"],
+        "base": ["temperature"],
+    },
+    "top-label-binning": {
+        "values": [
+            *(np.full(15, np.nan), np.full(15, 1.5), np.ones((3, 15))),
+            *(np.zeros(0), np.full(15, "a")),
+        ],
+        "classes": [1],
+    },
+    "score-map": {
+        "values": [np.full(240, 0.5)],
+        "edges": [np.linspace(0, 0.9, 20), np.full(1, np.nan)],
+        "score": ["positive"],
+        "how": ["platt"],
+    },
+    "score-logistic": {
+        "w": [np.array([1.0, -1.0, 0.0]), np.full(3, np.nan), np.full(3, "a")],
+        "limits": [np.array([0.0, 0.5]), np.array([0.5, 0.4]), np.ones(1)],
+        "classes": [0],
+        "how": ["isotonic"],
+    },
+}
 
 
-@pytest.mark.parametrize(
-    ("kind", "changes"),
-    [
-        ("temperature", {"temperature": np.array(-1.0)}),
-        ("temperature", {"temperature": np.array(0.0)}),
-        ("temperature", {"temperature": np.array(np.nan)}),
-        ("temperature", {"temperature": np.array(np.inf)}),
-        ("temperature", {"temperature": np.ones(2)}),
-        ("temperature", {"temperature": np.array("hot")}),
-        ("temperature", {"classes": np.array(-3)}),
-        ("identity", {"classes": np.array(-3)}),
-        ("vector", {"w": np.zeros(7)}),
-        ("vector", {"w": np.full(6, np.nan)}),
-        ("vector", {"w": np.full(6, "a")}),
-        ("vector", {"classes": np.array(2)}),
-        ("vector", {"classes": np.array(0)}),
-        ("matrix", {"w": np.zeros((3, 4))}),
-        ("matrix", {"w": np.full(12, np.inf)}),
-        ("matrix", {"classes": np.array(-3)}),
-        ("order-preserving vector", {"w": np.zeros(5)}),
-        ("order-preserving vector", {"w": np.full(6, 1e101)}),
-        ("order-preserving vector", {"classes": np.array(4)}),
-        ("order-preserving MLP", {"w": np.zeros(4610)}),
-        ("order-preserving MLP", {"w": np.full(4611, np.nan)}),
-        ("histogram", {"table": NAN_TABLE}),
-        ("histogram", {"table": np.full((3, 128), np.inf)}),
-        ("histogram", {"table": np.full((3, 128), -0.1)}),
-        ("histogram", {"table": np.full((3, 128), 1.5)}),
-        ("histogram", {"table": np.ones(3)}),
-        ("histogram", {"table": np.ones((4, 128))}),
-        ("histogram", {"table": np.full((3, 2), "a")}),
-        ("histogram", {"classes": np.array(2)}),
-        ("histogram", {"classes": np.array(0)}),
-        ("bbq", {"table": NAN_TABLE}),
-        ("weighted bbq, changed", {"table": NAN_TABLE}),
-        ("weighted bbq, changed", {"weights": np.ones(2)}),
-        ("weighted bbq, changed", {"weights": np.full(3, 1.5)}),
-        ("weighted bbq, changed", {"weights": np.full(3, np.nan)}),
-        ("weighted bbq, changed", {"rows": np.array("none")}),
-        ("weighted bbq, changed", {"base": np.array("temperature")}),
-        ("top label", {"values": np.full(15, np.nan)}),
-        ("top label", {"values": np.full(15, 1.5)}),
-        ("top label", {"values": np.ones((3, 15))}),
-        ("top label", {"values": np.zeros(0)}),
-        ("top label", {"values": np.full(15, "a")}),
-        ("top label", {"classes": np.array(1)}),
-        ("score isotonic", {"values": np.full(240, 0.5)}),
-        ("score isotonic", {"edges": np.linspace(0, 0.9, 20)}),
-        ("score isotonic", {"edges": np.full(1, np.nan)}),
-        ("score isotonic", {"score": np.array("positive")}),
-        ("score isotonic", {"how": np.array("platt")}),
-        ("score platt", {"w": np.array([1.0, -1.0, 0.0])}),
-        ("score platt", {"w": np.full(3, np.nan)}),
-        ("score platt", {"w": np.full(3, "a")}),
-        ("score platt", {"limits": np.array([0.0, 0.5])}),
-        ("score platt", {"limits": np.array([0.5, 0.4])}),
-        ("score platt", {"limits": np.ones(1)}),
-        ("score platt", {"classes": np.array(0)}),
-        ("score platt", {"how": np.array("isotonic")}),
-    ],
-)
-def test_parameters_that_do_not_fit_are_refused(
-    kind: str, changes: dict[str, Any], saved: Callable[[str], Path]
-) -> None:
-    path = saved(kind)
-    rewrite(path, **changes)
-    refused(lambda: load(path), str(path))
+@pytest.mark.parametrize("kind", MISFITS)
+def test_parameters_that_do_not_fit_are_refused(kind: str, saved: Callable[[str], Path]) -> None:
+    for name, values in MISFITS[kind].items():
+        for value in values:
+            path = saved(kind)
+            rewrite(path, **{name: np.array(value)})
+            with pytest.raises(InputError) as error:
+                pytest.fail(f"loaded {load(path)} with {name} = {value}")
+            assert str(path) in str(error.value)
+            assert "\n" not in str(error.value)
 
 
 def test_a_pickle_in_a_file_is_not_opened(saved: Callable[[str], Path]) -> None:
@@ -421,13 +337,13 @@ class Bomb:
         return pytest.fail, ("unpickled",)
 
 
-@pytest.mark.parametrize("keep", [0, 1, 100, 0.5, 0.9, 0.999])
 @pytest.mark.parametrize("kind", ["temperature", "bbq"])
-def test_a_truncated_file_is_refused(kind: str, keep: float, saved: Callable[[str], Path]) -> None:
+def test_a_truncated_file_is_refused(kind: str, saved: Callable[[str], Path]) -> None:
     path = saved(kind)
     content = path.read_bytes()
-    path.write_bytes(content[: int(keep if keep > 1 else keep * (len(content) - 1))])
-    refused(lambda: load(path), str(path))
+    for keep in (0, 1, 100, len(content) // 2, len(content) - 30, len(content) - 1):
+        path.write_bytes(content[:keep])
+        refused(lambda: load(path), str(path))
 
 
 def test_a_damaged_file_is_refused(saved: Callable[[str], Path]) -> None:

@@ -253,10 +253,8 @@ def exact_sum(strategy: Sums, shards: Shards, alive: list[int]) -> np.ndarray:
 
 @trusted
 @pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_both_engines_release_the_same_bits(
-    mechanism: str, trust: str, unit: str, rate: float
-) -> None:
+def test_both_engines_release_the_same_bits(mechanism: str, trust: str, unit: str) -> None:
+    rate = (1.0, 0.5)[(TRUSTED.index((mechanism, trust)) + list(UNITS).index(unit)) % 2]
     change: dict[str, Any] = {"unit": unit, "sampling_rate": rate}
     runs = []
     for drive, masks in (
@@ -274,7 +272,7 @@ def test_both_engines_release_the_same_bits(
 
 
 @trusted
-@pytest.mark.parametrize("gone", [(), (3,), (0, 7, 19), (1, 2, 3, 4, 5)])
+@pytest.mark.parametrize("gone", [(), (0, 7, 19), (1, 2, 3, 4, 5)])
 def test_dropouts_never_leave_less_noise_than_promised(
     mechanism: str, trust: str, gone: tuple[int, ...]
 ) -> None:

@@ -5,11 +5,10 @@ The cases are the `examples` of `fedcal.queries.QUERIES`: a new question needs n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import product
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +24,7 @@ from fedcal.queries.scaling import form_of
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.training.networks import NETWORKS
-from fedcal.types import Floats, Integers, Words
+from fedcal.types import Floats, Words
 
 CLASSES = 3
 """That examples are for."""
@@ -74,16 +73,23 @@ def fits_any(kind: str, number: int) -> bool:
     return kind in RESIZED or not vectors
 
 
-EXAMPLES = [(kind, i) for kind, query in QUERIES.items() for i in range(len(query.examples))]
-examples = pytest.mark.parametrize(("kind", "number"), EXAMPLES)
-cases = pytest.mark.parametrize(
-    ("kind", "number", "c"),
-    [
-        (kind, i, c)
-        for kind, i in EXAMPLES
-        for c in ((CLASSES, 2, 10, 100) if fits_any(kind, i) else (CLASSES,))
-    ],
-)
+kinds = pytest.mark.parametrize("kind", QUERIES)
+
+
+def numbers(kind: str) -> range:
+    return range(len(QUERIES[kind].examples))
+
+
+def cases(kind: str) -> Iterator[tuple[Query, int]]:
+    """Its examples as they are; for two and for many classes by turns, the first for both.
+
+    Of examples with a vector that nobody resized, for their own classes alone.
+    """
+    for number in numbers(kind):
+        sizes = (2, 65) if number == 0 else ((2, 65)[number % 2],)
+        for c in (CLASSES, *(sizes if fits_any(kind, number) else ())):
+            yield query_of(kind, number, c), c
+
 
 CLIENTS = 17
 EMPTY = (0, 8, CLIENTS - 1)
@@ -124,82 +130,89 @@ def request(query: Query, bound: Bound, clients: int = CLIENTS) -> Request:
     return Request(query, bound, Ring(clients, 2.0**-38 if fine else 2.0**-24), round=1)
 
 
-@cases
-def test_single_calls_stacked_are_one_batched_call(kind: str, number: int, c: int) -> None:
-    shards, query = some_shards(c), query_of(kind, number, c)
-    batched = STATISTICS[kind](shards, query)
-    assert batched.dtype == np.float64
-    assert batched.shape[0] == CLIENTS
-    assert batched.any()
-    fresh = [STATISTICS[kind](alone(shards, k), query) for k in range(CLIENTS)]
-    assert same_bits(np.concatenate(fresh), batched)
-    carried = [STATISTICS[kind](shards.block(k, k + 1), query) for k in range(CLIENTS)]
-    assert same_bits(np.concatenate(carried), batched)
+@kinds
+def test_single_calls_stacked_are_one_batched_call(kind: str) -> None:
+    for query, c in cases(kind):
+        shards = some_shards(c)
+        batched = STATISTICS[kind](shards, query)
+        assert batched.dtype == np.float64
+        assert batched.any()
+        fresh = [STATISTICS[kind](alone(shards, k), query) for k in range(CLIENTS)]
+        assert same_bits(np.concatenate(fresh), batched), (query, c)
+        carried = [STATISTICS[kind](shards.block(k, k + 1), query) for k in range(CLIENTS)]
+        assert same_bits(np.concatenate(carried), batched), (query, c)
 
 
-@cases
-def test_block_size_and_client_order_change_no_bit(kind: str, number: int, c: int) -> None:
-    shards, query = some_shards(c), query_of(kind, number, c)
-    whole = STATISTICS[kind](shards, query)
-    everybody = np.arange(CLIENTS)
-    order = np.random.default_rng(5).permutation(CLIENTS)
-    for size in (1, 2, 7, 64):
-        ids_of: list[tuple[Integers, Integers]] = [(everybody, everybody), (order, order)]
-        for ids, rows in ids_of:
+@kinds
+def test_block_size_and_client_order_change_no_bit(kind: str) -> None:
+    everybody, order = np.arange(CLIENTS), np.random.default_rng(5).permutation(CLIENTS)
+    for query, c in cases(kind):
+        shards = some_shards(c)
+        whole = STATISTICS[kind](shards, query)
+        for size, ids in ((2, everybody), (7, order), (64, order)):
             pieces = [STATISTICS[kind](part, query) for _, part in shards.blocks(ids, size)]
-            assert same_bits(np.concatenate(pieces), whole[rows])
+            assert same_bits(np.concatenate(pieces), whole[ids]), (query, c, size)
 
 
-@cases
-def test_an_empty_shard_is_zero(kind: str, number: int, c: int) -> None:
-    query = query_of(kind, number, c)
-    inside = STATISTICS[kind](some_shards(c), query)
-    assert not inside[list(EMPTY)].any()
-    nobody = Shards.from_owner(np.zeros((0, c)), np.zeros(0, np.int64), np.zeros(0, np.int64), 3)
-    empty = STATISTICS[kind](nobody, query)
-    assert empty.shape == (3, inside.shape[1])
-    assert not empty.any()
+@kinds
+def test_an_empty_shard_is_zero(kind: str) -> None:
+    """And each answer has the lengths and signs that its query says."""
+    for query, c in cases(kind):
+        x = STATISTICS[kind](some_shards(c), query)
+        assert x.shape == (CLIENTS, sum(query.lengths())), (query, c)
+        assert query.signed or (x >= 0).all(), (query, c)
+        assert not x[list(EMPTY)].any(), (query, c)
+        none = np.zeros(0, np.int64)
+        empty = STATISTICS[kind](Shards.from_owner(np.zeros((0, c)), none, none, 3), query)
+        assert empty.shape == (3, x.shape[1]), (query, c)
+        assert not empty.any(), (query, c)
 
 
-@cases
+@kinds
 @pytest.mark.filterwarnings("error")
-def test_extreme_logits_stay_finite_and_bounded(kind: str, number: int, c: int) -> None:
-    rows = [
-        np.zeros(c),  # all tied
-        np.where(np.arange(c) == 0, 1e100, -1e100),
-        np.where(np.arange(c) == 0, -1e100, 1e100),
-        np.full(c, -1e100),
-        np.linspace(-1e100, 1e100, c),
-        np.linspace(-800.0, 800.0, c),
-        np.linspace(0.0, 5e-324, c),
-    ]
-    logits = np.repeat(np.array(rows), 2, axis=0)
-    labels = np.tile([0, c - 1], len(rows))
-    n, query = len(logits), query_of(kind, number, c)
-    shards = Shards.from_owner(logits, labels, np.arange(n), n)
-    x = STATISTICS[kind](shards, query)
-    assert np.isfinite(x).all()
-    assert x.any()
-    pooled = Shards.from_owner(logits, labels, np.zeros(n, np.int64), 1)
-    assert np.isfinite(STATISTICS[kind](pooled, query)).all()
-    bound = Bound((x.shape[1],), (2.0,))
-    words = answer(shards, request(query, bound, clients=n))
-    assert_within(words, bound, 2.0**-24)
+def test_extreme_logits_stay_finite_and_bounded(kind: str) -> None:
+    for query, c in cases(kind):
+        first = np.arange(c) == 0
+        rows = [
+            np.zeros(c),  # all tied
+            np.where(first, 1e100, -1e100),
+            np.where(first, -1e100, 1e100),
+            np.full(c, -1e100),
+            np.linspace(-1e100, 1e100, c),
+            np.linspace(-800.0, 800.0, c),
+            np.linspace(0.0, 5e-324, c),
+        ]
+        logits, labels = np.repeat(np.array(rows), 2, axis=0), np.tile([0, c - 1], len(rows))
+        n = len(logits)
+        shards = Shards.from_owner(logits, labels, np.arange(n), n)
+        x = STATISTICS[kind](shards, query)
+        assert np.isfinite(x).all(), (query, c)
+        assert x.any(), (query, c)
+        pooled = Shards.from_owner(logits, labels, np.zeros(n, np.int64), 1)
+        assert np.isfinite(STATISTICS[kind](pooled, query)).all(), (query, c)
+        bound = Bound((x.shape[1],), (2.0,))
+        words = answer(shards, request(query, bound, clients=n))
+        assert_within(words, bound, 2.0**-24)
 
 
 MOST_CLIPS = 8
 RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")
 
 
-@examples
-def test_neighbours_differ_by_at_most_the_declared_bound(kind: str, number: int) -> None:
-    norms = ((0.25, 2), (3.0, 2), (1e4, 2), (0.25, 1), (3.0, 1))
-    for c in (CLASSES, 10) if fits_any(kind, number) else (CLASSES,):
-        query = query_of(kind, number, c)
-        for rule, (norm, order) in product(RULES, norms):
-            neighbours_differ(query, c, in_halves(query, rule, norm, order))
-    for order in (1, 2):
-        neighbours_differ(query_of(kind, number), CLASSES, of_client(query_of(kind, number), order))
+@kinds
+def test_neighbours_differ_by_at_most_the_declared_bound(kind: str) -> None:
+    norms = ((0.25, 2), (3.0, 1), (1e4, 2), (0.25, 1), (3.0, 2))
+    for number in numbers(kind):
+        query = query_of(kind, number)
+        for turn, (norm, order) in enumerate(norms[:3]):
+            bound = in_halves(query, RULES[(turn + number) % 3], norm, order)
+            neighbours_differ(query, CLASSES, bound)
+        if fits_any(kind, number):
+            more = query_of(kind, number, 10)
+            for rule, (norm, order) in zip(RULES, norms[2:], strict=True):
+                neighbours_differ(more, 10, in_halves(more, rule, norm, order))
+        for order in (1, 2):
+            neighbours_differ(query, CLASSES, of_client(query, order))
 
 
 def in_halves(query: Query, rule: Rule, norm: float, order: Any, per: Per = "client") -> Bound:
@@ -232,14 +245,15 @@ def neighbours_differ(query: Query, c: int, bound: Bound) -> None:
         assert_within(change[None], bound, asked.ring.grid)
 
 
-@examples
-def test_with_a_bound_per_row_one_row_changes_no_more_than_it(kind: str, number: int) -> None:
+@kinds
+def test_with_a_bound_per_row_one_row_changes_no_more_than_it(kind: str) -> None:
     """Whatever the statistic, also where the sum of its rows' parts means nothing."""
-    query = query_of(kind, number)
-    for rule, order in product(RULES, (1, 2)):
-        rows_differ(query, in_halves(query, rule, 0.5, order, "row"))
-    for order in (1, 2) if query.row_sums else ():
-        rows_differ(query, replace(query.bound("row", (), order), per="row"))
+    for number in numbers(kind):
+        query = query_of(kind, number)
+        for turn, rule in enumerate(RULES):
+            rows_differ(query, in_halves(query, rule, 0.5, 1 + (turn + number) % 2, "row"))
+        for order in (1, 2) if query.row_sums else ():
+            rows_differ(query, replace(query.bound("row", (), order), per="row"))
 
 
 def rows_differ(query: Query, bound: Bound) -> None:
@@ -280,25 +294,19 @@ def assert_within(words: Words, bound: Bound, grid: float) -> None:
             assert sum(shares) <= 1
 
 
-@pytest.mark.parametrize("kind", QUERIES)
-def test_each_question_has_examples_that_are_tested(kind: str) -> None:
-    assert [i for k, i in EXAMPLES if k == kind], f"{kind} has no example"
-
-
-ONE_PASS = [(k, i) for k, i in EXAMPLES if k in QUICK and not QUERIES[k].fine]
-"""On a fine grid rows are rounded as they are made, and not to the bits of floats: see
-`tests/fedcal/training`."""
-
-
-@pytest.mark.parametrize(("kind", "number"), ONE_PASS)
-def test_rows_in_one_pass_have_the_bits_of_rows(
-    kind: str, number: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    query = query_of(kind, number)
-    asked = request(query, replace(query.bound("row"), per="row"))
-    quick = answer(some_shards(CLASSES), asked)
-    monkeypatch.delitem(QUICK, kind)
-    assert same_bits(quick, answer(some_shards(CLASSES), asked))
+@kinds
+def test_rows_in_one_pass_have_the_bits_of_rows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a fine grid rows are rounded as they are made: see `tests/fedcal/training`."""
+    assert QUERIES[kind].examples, f"{kind} has no example"
+    if kind not in QUICK or QUERIES[kind].fine:
+        return
+    for number in numbers(kind):
+        query = query_of(kind, number)
+        asked = request(query, replace(query.bound("row"), per="row"))
+        quick = answer(some_shards(CLASSES), asked)
+        with monkeypatch.context() as patch:
+            patch.delitem(QUICK, kind)
+            assert same_bits(quick, answer(some_shards(CLASSES), asked)), query
 
 
 @dataclass(frozen=True, eq=False)
@@ -335,11 +343,11 @@ def test_a_new_question_is_tested_as_it_is(leak: float, monkeypatch: pytest.Monk
     np.testing.assert_array_equal(query.params()["w"], Weighed.examples[0]["w"])
     assert not fits_any("weighed", 0)
     if not leak:
-        test_neighbours_differ_by_at_most_the_declared_bound("weighed", 0)
-        test_with_a_bound_per_row_one_row_changes_no_more_than_it("weighed", 0)
+        test_neighbours_differ_by_at_most_the_declared_bound("weighed")
+        test_with_a_bound_per_row_one_row_changes_no_more_than_it("weighed")
         return
     with pytest.raises(AssertionError):
-        test_neighbours_differ_by_at_most_the_declared_bound("weighed", 0)
+        test_neighbours_differ_by_at_most_the_declared_bound("weighed")
 
 
 class Unknown(AccuracyGap):
@@ -357,47 +365,30 @@ def test_an_unknown_query_is_refused_in_one_line() -> None:
 # --- what a query says of its answer --------------------------------------------------------------
 
 
-@cases
-def test_an_answer_has_the_lengths_and_signs_that_its_query_says(
-    kind: str, number: int, c: int
-) -> None:
-    query = query_of(kind, number, c)
-    x = STATISTICS[kind](some_shards(c), query)
-    assert x.shape == (CLIENTS, sum(query.lengths()))
-    if not query.signed:
-        assert (x >= 0).all()
-
-
-@pytest.mark.parametrize("kind", QUERIES)
+@kinds
 def test_what_may_be_negative_is(kind: str) -> None:
     """A sign that is claimed without need costs noise where none would be."""
-    least = [
-        STATISTICS[kind](some_shards(CLASSES), query_of(kind, i)).min()
-        for i in range(len(QUERIES[kind].examples))
-    ]
+    least = [STATISTICS[kind](some_shards(CLASSES), query_of(kind, i)).min() for i in numbers(kind)]
     assert (min(least) < 0) == QUERIES[kind].signed
 
 
-@examples
-def test_only_a_sum_over_rows_says_that_it_is_one(kind: str, number: int) -> None:
-    shards, query = some_shards(CLASSES, rows=40), query_of(kind, number)
-    whole = STATISTICS[kind](shards, query)
-    rows = STATISTICS[kind](shards.each_row(), query)
-    summed = np.zeros_like(whole)
-    np.add.at(summed, shards.owner, rows)
-    assert np.allclose(summed, whole, rtol=1e-9, atol=1e-9) == query.row_sums
+@kinds
+def test_only_a_sum_over_rows_says_that_it_is_one(kind: str) -> None:
+    shards = some_shards(CLASSES, rows=40)
+    for query in (query_of(kind, i) for i in numbers(kind)):
+        whole = STATISTICS[kind](shards, query)
+        summed = np.zeros_like(whole)
+        np.add.at(summed, shards.owner, STATISTICS[kind](shards.each_row(), query))
+        assert np.allclose(summed, whole, rtol=1e-9, atol=1e-9) == query.row_sums, query
 
 
-@examples
-@pytest.mark.parametrize("order", [1, 2])
-def test_the_rows_of_plain_data_mostly_lie_within_the_rows_bound(
-    kind: str, number: int, order: Any
-) -> None:
+@kinds
+def test_the_rows_of_plain_data_mostly_lie_within_the_rows_bound(kind: str) -> None:
     """So that the public rule of a row is about such rows, in the units of the answer."""
-    query = query_of(kind, number)
-    if not query.row_sums:
-        pytest.skip("no sum over rows")
-    rows = STATISTICS[kind](some_shards(CLASSES, rows=300).each_row(), query)
-    norms = query.bound("row", (), order).norms_of(rows).max(axis=1)
-    assert norms.max() > 0.05
-    assert (norms <= 1 + 1e-9).mean() > 0.3
+    shards = some_shards(CLASSES, rows=300).each_row()
+    for query in (query_of(kind, i) for i in numbers(kind)):
+        rows = STATISTICS[kind](shards, query) if query.row_sums else np.zeros((0, 0))
+        for order in (1, 2) if query.row_sums else ():
+            norms = query.bound("row", (), order).norms_of(rows).max(axis=1)
+            assert norms.max() > 0.05, (query, order)
+            assert (norms <= 1 + 1e-9).mean() > 0.3, (query, order)

@@ -20,7 +20,7 @@ from fedcal.datasets import load
 from fedcal.metrics import classwise_ece, nll
 from fedcal.numerics import label_entries, softmax
 
-every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 100])
+every_classes = pytest.mark.parametrize("classes", [2, 100])
 
 
 def rows(classes: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +53,7 @@ def test_the_identity_is_public_and_only_its_hidden_layers_are_random(classes: i
     assert w[classes * 64 + 64 : hidden - 64].std() == pytest.approx((2 / 64) ** 0.5, rel=0.05)
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("classes", [2, 10])
 def test_scores_are_those_of_the_network_written_out(classes: int) -> None:
     z, _ = rows(classes)
     w, y = parameters(classes), sorted_log_probs(z)[0]
@@ -127,7 +127,7 @@ def test_pull_back_is_the_slope_of_the_scores(classes: int) -> None:
         np.testing.assert_allclose(slopes @ step, want, rtol=1e-5, atol=1e-9)
 
 
-@pytest.mark.parametrize("classes", [2, 10, 100])
+@pytest.mark.parametrize("classes", [2, 100])
 def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes: int) -> None:
     z, labels = rows(classes, 24)
     y, rank = OrderPreservingMLP.features(z, labels)
@@ -157,8 +157,9 @@ def test_a_row_of_weight_zero_is_not_there() -> None:
 # --- steps --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e3, 1e99])
-@pytest.mark.parametrize("far", [0.2, 1e4, 1e100])
+@pytest.mark.parametrize(
+    ("scale", "far"), [(1.0, 0.2), (1.0, 1e100), (1e3, 1e4), (1e99, 0.2), (1e99, 1e100)]
+)
 def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale: float, far: float) -> None:
     z, labels = rows(10)
     y, rank = OrderPreservingMLP.features(z / 40 * scale, labels)
@@ -174,8 +175,10 @@ def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale: float, far:
     assert scale == 1 or norm > LARGEST_GRADIENT  # the cut was needed
 
 
-@pytest.mark.parametrize("n", [1, 7, 8, 63, 64, 65, 130, 1000])
-@pytest.mark.parametrize("batch", [1, 8, 64])
+@pytest.mark.parametrize(
+    ("n", "batch"),
+    [(1, 64), (7, 8), (8, 8), (63, 64), (64, 64), (65, 64), (65, 1), (130, 64), (1000, 8)],
+)
 def test_an_epoch_sees_each_row_once_in_batches_of_nearly_one_size(n: int, batch: int) -> None:
     order, weights = batches(n, 2, batch, 5)
     per_epoch, size, width = batch_shape(n, batch)
@@ -217,8 +220,7 @@ def test_the_pooled_fit_calibrates_a_real_network() -> None:
     assert classwise_ece(mlp, test[1]) < 0.6 * classwise_ece(softmax(test[0]), test[1])
 
 
-@pytest.mark.parametrize("scale", [1e-3, 1.0, 1e6, 1e90])
-@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize(("scale", "right"), [(1e-3, False), (1.0, True), (1e90, False)])
 def test_the_pooled_fit_is_not_worse_than_the_identity(scale: float, right: bool) -> None:
     z, labels = rows(5, 30)
     z *= scale

@@ -20,7 +20,7 @@ from fedcal.datasets import load
 from fedcal.metrics import ece
 from fedcal.numerics import LARGEST_LOGIT, label_entries, softmax
 
-every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+every_classes = pytest.mark.parametrize("classes", [2, 1000])
 
 
 def rows(classes: int, n: int = 60, scale: float = 4.0) -> np.ndarray:
@@ -156,7 +156,7 @@ def test_features_are_sorted_rows_and_the_labels_rank(classes: int) -> None:
     )
 
 
-@pytest.mark.parametrize("classes", [2, 3, 10])
+@pytest.mark.parametrize("classes", [2, 10])
 def test_the_gradient_is_that_of_the_loss(classes: int) -> None:
     z, w, h = rows(classes), parameters(classes), 1e-6
     z[0] = 1.0  # all tie
@@ -244,8 +244,7 @@ def test_no_rows_and_no_parameters_turn_the_ranking(case: tuple[np.ndarray, np.n
 
 
 @every_classes
-@pytest.mark.parametrize("scale", [0.1, 3.0, 1e3, 1e12])
-def test_many_rows_keep_their_ranking(classes: int, scale: float) -> None:
+def test_many_rows_keep_their_ranking(classes: int) -> None:
     z = np.concatenate(
         [
             rows(classes),
@@ -254,9 +253,10 @@ def test_many_rows_keep_their_ranking(classes: int, scale: float) -> None:
             rows(classes, n=50, scale=1e4),
         ]
     )
-    proba = OrderPreservingVector(parameters(classes, scale), classes).predict_proba(z)
-    np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
-    assert never_inverted(z, proba)
+    for scale in (0.1, 3.0, 1e3, 1e12):
+        proba = OrderPreservingVector(parameters(classes, scale), classes).predict_proba(z)
+        np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
+        assert never_inverted(z, proba), scale
 
 
 def test_the_check_of_rankings_sees_an_inversion() -> None:

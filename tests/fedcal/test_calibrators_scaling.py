@@ -16,7 +16,7 @@ LINEAR: list[type[ParametricScaling]] = [VectorScaling, MatrixScaling]
 SCALINGS: list[type[ParametricScaling]] = [*LINEAR, OrderPreservingVector]
 each_linear = pytest.mark.parametrize("cls", LINEAR, ids=lambda cls: cls.kind)
 each_scaling = pytest.mark.parametrize("cls", SCALINGS, ids=lambda cls: cls.kind)
-every_classes = pytest.mark.parametrize("classes", [2, 3, 10, 100])
+every_classes = pytest.mark.parametrize("classes", [2, 100])
 
 
 def rows(classes: int, n: int = 40) -> tuple[np.ndarray, np.ndarray]:
@@ -92,7 +92,7 @@ def loss(cls: type[ParametricScaling], z: np.ndarray, y: np.ndarray, w: np.ndarr
 
 
 @each_linear
-@pytest.mark.parametrize("classes", [2, 3, 5])
+@pytest.mark.parametrize("classes", [2, 5])
 def test_the_gradient_is_that_of_the_loss(cls: type[ParametricScaling], classes: int) -> None:
     z, y = cls.features(*rows(classes))
     w, h = parameters(cls, classes), 1e-6
@@ -139,14 +139,12 @@ def test_parameters_are_copied(cls: type[ParametricScaling]) -> None:
 
 
 @each_scaling
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e101])
-def test_a_parameter_that_is_not_finite_and_moderate_is_named(
-    cls: type[ParametricScaling], bad: float
-) -> None:
-    w = cls.identity(3)
-    w[4] = bad
-    with pytest.raises(InputError, match=re.escape(f"moderate; number 4 is {bad}")):
-        cls(w, 3)
+def test_a_parameter_that_is_not_finite_and_moderate_is_named(cls: type[ParametricScaling]) -> None:
+    for bad in (np.nan, np.inf, -np.inf, 1e101):
+        w = cls.identity(3)
+        w[4] = bad
+        with pytest.raises(InputError, match=re.escape(f"moderate; number 4 is {bad}")):
+            cls(w, 3)
 
 
 @each_scaling

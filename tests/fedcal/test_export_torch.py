@@ -58,54 +58,47 @@ def same(got: torch.Tensor, want: torch.Tensor, calibrator: Calibrator) -> bool:
     return got.shape == want.shape and torch.allclose(got, want, rtol=0, atol=1e-15)
 
 
+BUFFERS: dict[str, dict[str, tuple[int, ...]]] = {
+    "identity": {},
+    "temperature": {"temperature": ()},
+    "vector": {"a": (3,), "b": (3,)},
+    "matrix": {"a": (3, 3), "b": (3,)},
+    "order-preserving-vector": {"a": (3,), "b": (3,)},
+    "order-preserving-mlp": {
+        **{"w1": (3, 64), "b1": (64,), "w2": (64, 64), "b2": (64,)},
+        **{"w3": (64, 3), "b3": (3,)},
+    },
+    "histogram-binning": {"table": (3, 8)},
+    "bbq": {"table": (3, 8)},
+    "weighted-binning": {"table": (3, 8), "weights": (3,)},
+    "top-label-logistic": {"w": (3,)},
+    "score-map": {"edges": (2,), "values": (3,)},
+    "score-logistic": {"w": (3,), "limits": (2,)},
+}
+
+
 @every_one
-def test_leading_dimensions_are_free(calibrator: Calibrator) -> None:
+def test_its_numbers_are_its_own_buffers_and_no_parameters(calibrator: Calibrator) -> None:
+    module = export.to_torch(calibrator)
+    assert list(module.parameters()) == []
+    assert not module.training
+    buffers = dict(module.named_buffers())
+    assert {name: tuple(b.shape) for name, b in buffers.items()} == BUFFERS[calibrator.kind]
+    before = calibrator.predict_proba(LOGITS.numpy())
+    for buffer in buffers.values():
+        buffer.mul_(0.5)
+    np.testing.assert_array_equal(calibrator.predict_proba(LOGITS.numpy()), before)
+
+
+@every_one
+def test_leading_dimensions_are_free_and_classes_are_not(calibrator: Calibrator) -> None:
     module = export.to_torch(calibrator)
     want = module(LOGITS)
     for shape in [(5, 10, 3), (1, 50, 1, 3)]:
         assert same(module(LOGITS.reshape(shape)), want.reshape(shape), calibrator)
     assert same(module(LOGITS[0]), want[0], calibrator)
-
-
-@every_one
-def test_nothing_is_there_for_an_optimiser_to_change(calibrator: Calibrator) -> None:
-    module = export.to_torch(calibrator)
-    assert list(module.parameters()) == []
-    assert not module.training
-    shapes = {name: tuple(buffer.shape) for name, buffer in module.named_buffers()}
-    assert (
-        shapes
-        == {
-            "identity": {},
-            "temperature": {"temperature": ()},
-            "vector": {"a": (3,), "b": (3,)},
-            "matrix": {"a": (3, 3), "b": (3,)},
-            "order-preserving-vector": {"a": (3,), "b": (3,)},
-            "order-preserving-mlp": {
-                "w1": (3, 64),
-                "b1": (64,),
-                "w2": (64, 64),
-                "b2": (64,),
-                "w3": (64, 3),
-                "b3": (3,),
-            },
-            "histogram-binning": {"table": (3, 8)},
-            "bbq": {"table": (3, 8)},
-            "weighted-binning": {"table": (3, 8), "weights": (3,)},
-            "top-label-logistic": {"w": (3,)},
-            "score-map": {"edges": (2,), "values": (3,)},
-            "score-logistic": {"w": (3,), "limits": (2,)},
-        }[calibrator.kind]
-    )
-
-
-@every_one
-def test_the_calibrator_and_its_module_share_no_memory(calibrator: Calibrator) -> None:
-    module = export.to_torch(calibrator)
-    before = calibrator.predict_proba(LOGITS.numpy())
-    for buffer in module.buffers():
-        buffer.mul_(0.5)
-    np.testing.assert_array_equal(calibrator.predict_proba(LOGITS.numpy()), before)
+    with pytest.raises(InputError, match="for 3 classes, the scores have 4"):
+        module(torch.zeros(2, 4))
 
 
 def test_state_is_saved_and_loaded() -> None:
@@ -120,14 +113,18 @@ def test_state_is_saved_and_loaded() -> None:
 
 
 @every_one
-def test_copies_and_whole_modules_are_kept(calibrator: Calibrator) -> None:
+def test_copies_casts_and_whole_modules_are_kept(calibrator: Calibrator) -> None:
     module = export.to_torch(calibrator)
-    file = io.BytesIO()
+    want, file = module(LOGITS), io.BytesIO()
     torch.save(module, file)
     file.seek(0)
     for other in (copy.deepcopy(module), torch.load(file, weights_only=False)):
         assert type(other) is type(module)
-        assert torch.equal(other(LOGITS), module(LOGITS))
+        assert torch.equal(other(LOGITS), want)
+    cast = copy.deepcopy(module).float()
+    assert torch.allclose(cast(LOGITS.float()).double(), want, atol=1e-5)
+    out = module.to("meta")(LOGITS.to("meta"))  # the device that every machine has
+    assert (out.device.type, out.shape, out.dtype) == ("meta", (50, 3), torch.float64)
 
 
 @every_one
@@ -143,20 +140,6 @@ def test_softer_types_give_float32_and_wider_ones_stay(calibrator: Calibrator) -
         z = LOGITS.to(given)
         assert module(z).dtype is got
         assert torch.allclose(module(z).double(), module(z.double()), atol=1e-6)
-
-
-@every_one
-def test_a_module_that_was_cast_still_works(calibrator: Calibrator) -> None:
-    want = export.to_torch(calibrator)(LOGITS)
-    cast = export.to_torch(calibrator).float()
-    assert torch.allclose(cast(LOGITS.float()).double(), want, atol=1e-5)
-
-
-@every_one
-def test_it_moves_to_another_device_with_all_it_has(calibrator: Calibrator) -> None:
-    module = export.to_torch(calibrator).to("meta")  # the device that every machine has
-    out = module(LOGITS.to("meta"))
-    assert (out.device.type, out.shape, out.dtype) == ("meta", (50, 3), torch.float64)
 
 
 @pytest.mark.parametrize("name", ["identity", "temperature"])
@@ -204,12 +187,6 @@ def test_a_trace_still_works_though_torch_has_deprecated_it(calibrator: Calibrat
         warnings.simplefilter("ignore")
         traced = torch.jit.trace(module, LOGITS[:2])
     assert same(traced(LOGITS), module(LOGITS), calibrator)
-
-
-@every_one
-def test_another_number_of_classes_is_refused(calibrator: Calibrator) -> None:
-    with pytest.raises(InputError, match="for 3 classes, the scores have 4"):
-        export.to_torch(calibrator)(torch.zeros(2, 4))
 
 
 def test_it_says_what_it_is() -> None:

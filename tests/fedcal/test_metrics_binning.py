@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,14 +72,15 @@ def test_input_is_left_alone() -> None:
     assert values.tolist() == [0.1, 1 + 2e-5]
 
 
-@pytest.mark.parametrize("bad", [-1e-300, -0.1, 1 + 2e-3, math.nan, math.inf, -math.inf])
-def test_outside_is_refused(bad: float) -> None:
-    with pytest.raises(InputError, match=r"must lie in \[0, 1\]") as caught:
-        bin_index([0.5, bad, 0.5], 15)
-    assert "\n" not in str(caught.value)
+def test_outside_is_refused() -> None:
+    for bad in (-1e-300, -0.1, 1 + 2e-3, math.nan, math.inf, -math.inf):
+        with pytest.raises(InputError, match=r"must lie in \[0, 1\]") as caught:
+            pytest.fail(f"taken: {bad} {bin_index([0.5, bad, 0.5], 15)}")
+        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("bins", [0, -1, 2.0, True, 2**20 + 1])
-def test_number_of_bins(bins: int) -> None:
-    with pytest.raises(InputError, match="bins must be a whole number"):
-        bin_index([0.5], bins)
+def test_number_of_bins() -> None:
+    bad: list[Any] = [0, -1, 2.0, True, 2**20 + 1]
+    for bins in bad:
+        with pytest.raises(InputError, match="bins must be a whole number"):
+            pytest.fail(f"taken: {bins} {bin_index([0.5], bins)}")
