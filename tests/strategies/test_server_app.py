@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
+from strategy_checks import assert_refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.client_app import app as site_app
@@ -73,9 +74,9 @@ def inline(job: Job, shards: Shards) -> Outcome:
     return job.run(lambda s: run_inline(s, shards, unavailable=job.unavailable))
 
 
-@pytest.mark.parametrize("masks", ["none", "masks"])
-@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize(
+    ("masks", "epsilon", "dropout"), [("none", 1.0, 0.4), ("masks", np.inf, 0.4), ("masks", 1.0, 0)]
+)
 def test_same_bits_as_inline(
     masks: str, epsilon: float, dropout: float, shards: Shards, tmp_path: Path
 ) -> None:
@@ -88,6 +89,10 @@ def test_same_bits_as_inline(
     assert [c.arrays() for c in got.history] == [c.arrays() for c in want.history]
     assert read_progress(tmp_path) == [(1, 3), (2, 3), (3, 3)]
     assert read_error(tmp_path) is None
+    gone = [k for number in (1, 2, 3) for k in job.unavailable(number)]
+    assert bool(gone) == bool(dropout)  # nothing is sent to who drops out
+    asked = [k for kind, k in wire.sent if kind == ANSWER]
+    assert sorted([*asked, *gone]) == sorted([*range(CLIENTS)] * 3)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
@@ -112,16 +117,6 @@ def test_nothing_tells_how_many_were_sampled(
     assert bool(kept.took_part.asked or kept.took_part.answered) == known
 
 
-def test_nothing_is_sent_to_who_drops_out(shards: Shards) -> None:
-    job = job_of(rounds=1, dropout=0.4)
-    wire = Wire(shards)
-    server.serve(wire, fields_of(job))
-    gone = job.unavailable(1).tolist()
-    assert 0 < len(gone) < CLIENTS
-    asked = [site for kind, site in wire.sent if kind == ANSWER]
-    assert sorted(asked) == [k for k in range(CLIENTS) if k not in gone]
-
-
 def test_flower_s_main_hands_the_run_config_on(shards: Shards, tmp_path: Path) -> None:
     fields = fields_of(job_of(), tmp_path)
     context = Context(1, 1, {}, RecordDict(), fields)
@@ -135,8 +130,7 @@ def test_flower_s_main_hands_the_run_config_on(shards: Shards, tmp_path: Path) -
 # -- without a folder ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-@pytest.mark.parametrize("method", ["fednewton", "fedbbq"])
+@pytest.mark.parametrize(("method", "epsilon"), [("fednewton", 1.0), ("fedbbq", np.inf)])
 def test_without_a_folder_a_short_result_is_logged_and_no_sum(
     method: str, epsilon: float, shards: Shards, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -172,8 +166,9 @@ def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
 
 
 def test_a_bad_run_config_is_told(shards: Shards, tmp_path: Path) -> None:
-    error = stopped({**fields_of(job_of(), tmp_path), "method": "x"}, shards, tmp_path)
-    assert (type(error), error.exit_code) == (InputError, 2)
+    for key in ("method", "trust"):
+        error = stopped({**fields_of(job_of(), tmp_path), key: "x"}, shards, tmp_path)
+        assert (type(error), error.exit_code) == (InputError, 2)
 
 
 def test_a_refusing_ledger_is_told(shards: Shards, tmp_path: Path) -> None:
@@ -187,21 +182,12 @@ def test_a_refusing_ledger_is_told(shards: Shards, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("epsilon", [np.inf, 1.0])
 def test_a_client_s_error_is_told_as_base_has_it(
-    epsilon: float, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    epsilon: float, shards: Shards, tmp_path: Path
 ) -> None:
     broken = Shards(shards.logits, shards.labels + 99, shards.offsets)
     error = stopped(fields_of(job_of(epsilon), tmp_path), broken, tmp_path)
     assert isinstance(error, RoundFailed)
     assert ("site" in str(error)) == (epsilon > 1)
-
-
-def test_what_is_not_allowed_comes_back_as_bad_input(shards: Shards, tmp_path: Path) -> None:
-    fields = {**fields_of(job_of(), tmp_path), "trust": "nobody"}
-    with pytest.raises(InputError) as caught:
-        server.serve(Wire(shards), fields)
-    error = read_error(tmp_path)
-    assert isinstance(error, InputError)
-    assert str(error) == str(caught.value)
 
 
 def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path) -> None:
@@ -231,23 +217,34 @@ def test_half_a_line_of_progress_is_not_read(tmp_path: Path) -> None:
 # -- nodes --------------------------------------------------------------------------------------
 
 
+class Late:
+    """Nodes of a grid appear one after the other."""
+
+    looks = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        self.looks += 1
+        known = sorted(super().get_node_ids())  # type: ignore[misc]
+        return known[: 2 * self.looks - 2]
+
+
+class LateWire(Late, Wire):
+    pass
+
+
+class LateGrid(Late, InProcessGrid):
+    pass
+
+
 def test_the_server_waits_for_all_nodes_before_it_reserves(shards: Shards, tmp_path: Path) -> None:
-    class Late(Wire):
-        looks = 0
-
-        def get_node_ids(self) -> Iterable[int]:
-            self.looks += 1
-            known = sorted(super().get_node_ids())
-            return known[: min(self.looks * 4 - 4, CLIENTS)]
-
-    wire = Late(shards)
+    wire = LateWire(shards)
     server.serve(wire, fields_of(job_of(), tmp_path))
-    assert wire.looks > 3
+    assert wire.looks > 5
     assert sum(kind == ANSWER for kind, _ in wire.sent) == 3 * CLIENTS
     assert wire.sent[0][0] == WHO
 
 
-@pytest.mark.parametrize("there", [0, CLIENTS - 1, CLIENTS + 1])
+@pytest.mark.parametrize("there", [CLIENTS - 1, CLIENTS + 1])
 def test_another_number_of_nodes_is_refused(there: int, shards: Shards, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     job = job_of(ledger=str(file), cap=1.0, grace=0.1)
@@ -279,8 +276,7 @@ def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
     return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, **here}
 
 
-@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-@pytest.mark.parametrize("nodes", [1, 7])
+@pytest.mark.parametrize(("nodes", "epsilon"), [(1, np.inf), (4, 1.0)])
 def test_no_clients_are_as_many_as_there_are_nodes(
     nodes: int, epsilon: float, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -305,74 +301,55 @@ def test_a_number_of_rows_that_is_given_is_taken(caplog: pytest.LogCaptureFixtur
     assert "rows_per_client" not in caplog.text
 
 
-def test_nodes_that_appear_one_by_one_are_all_counted() -> None:
-    class Late(InProcessGrid):
-        looks = 0
-
-        def get_node_ids(self) -> Iterable[int]:
-            self.looks += 1
-            return sorted(super().get_node_ids())[: self.looks - 1]
-
+def test_nodes_that_appear_one_after_the_other_are_all_counted() -> None:
     fields = by_itself(np.inf)
     grid = simulation(5, fields)
-    grid.__class__ = Late
+    grid.__class__ = LateGrid
     outcome = server.serve(grid, fields)
     assert outcome.records == simulate(**BY_NAME, clients=5, rounds=2).rounds
 
 
-def test_nodes_that_deal_to_another_number_stop_the_run() -> None:
-    fields = by_itself(np.inf)
-    with pytest.raises(RoundFailed, match="site 2 deals the data to 4 clients, not 3"):
-        server.serve(simulation(3, fields, tell=4), fields)
-
-
-def test_a_node_that_tells_of_others_who_are_not_there() -> None:
-    fields = by_itself(np.inf)
-    with pytest.raises(RoundFailed, match="there are 1 nodes for 4 clients"):
-        server.serve(simulation(1, fields, tell=4), fields)
-
-
-def test_nobody_to_ask_is_an_error_too() -> None:
-    fields = by_itself(np.inf)
-    with pytest.raises(RoundFailed, match=r"there are 0 nodes$"):
-        server.serve(simulation(0, fields), fields)
-
-
-def test_a_deployment_must_say_how_many_clients_there_are(shards: Shards) -> None:
-    with pytest.raises(InputError, match="'clients' of the run config is 0, and these nodes do"):
-        server.serve(Wire(shards), {**fields_of(job_of()), "clients": 0})
-
-
-def test_a_deployment_must_say_how_many_classes_there_are(shards: Shards) -> None:
-    with pytest.raises(InputError, match="'classes' of the run config is 0, and the clients' data"):
-        server.serve(Wire(shards), {**fields_of(job_of()), "classes": 0})
-
-
 @pytest.mark.parametrize(
-    ("wrong", "match"),
+    ("nodes", "tell", "why"),
     [
-        ({"data": "nope"}, "unknown data set 'nope'"),
-        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
+        (3, 4, "site 2 deals the data to 4 clients, not 3"),
+        (1, 4, "there are 1 nodes for 4 clients"),
+        (0, None, r"there are 0 nodes$"),
     ],
 )
-def test_data_that_cannot_be_dealt_are_the_server_s_error(
-    wrong: dict[str, str], match: str
-) -> None:
-    fields = {**by_itself(np.inf), **wrong}
-    with pytest.raises(InputError, match=match):
-        server.serve(simulation(2, fields), fields)
+def test_nodes_that_do_not_fit_stop_the_run(nodes: int, tell: int | None, why: str) -> None:
+    fields = by_itself(np.inf)
+    with pytest.raises(RoundFailed, match=why):
+        server.serve(simulation(nodes, fields, tell), fields)
 
 
-def test_a_deployment_must_say_how_many_rows_a_client_has(shards: Shards, tmp_path: Path) -> None:
+def test_a_deployment_must_say_how_many_there_are(shards: Shards, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     fields = fields_of(job_of(ledger=str(file), cap=1.0))
-    with pytest.raises(InputError) as caught:
-        server.serve(Wire(shards), {**fields, **BY_NAME, "settings": "{}"})
-    assert str(caught.value) == (
-        "fednewton with privacy needs a public nominal number of rows of a client: give "
-        """settings='{"rows_per_client": 50}' in the run config"""
-    )
+    table = [
+        ({"clients": 0}, "'clients' of the run config is 0, and these nodes do"),
+        ({"classes": 0}, "'classes' of the run config is 0, and the clients' data"),
+        (
+            {**BY_NAME, "settings": "{}"},
+            "^fednewton with privacy needs a public nominal number of rows of a client: give "
+            """settings='{"rows_per_client": 50}' in the run config$""",
+        ),
+    ]
+    assert_refused(table, lambda change: server.serve(Wire(shards), {**fields, **change}))
     assert not file.exists()
+
+
+def test_data_that_cannot_be_dealt_are_the_server_s_error() -> None:
+    table = [
+        ({"data": "nope"}, "unknown data set 'nope'"),
+        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
+    ]
+    fields = by_itself(np.inf)
+
+    def serve(wrong: dict[str, str]) -> None:
+        server.serve(simulation(2, fields | wrong), fields | wrong)
+
+    assert_refused(table, serve)
 
 
 def test_bad_values_are_told_before_anybody_waits() -> None:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-import pytest
 
 from fedcal.errors import InputError
 from fedcal.shards import Shards
@@ -17,10 +16,11 @@ from fedcal.types import Floats
 def assert_refused(table: Iterable[tuple[Any, ...]], make: Callable[..., object]) -> None:
     """`make(*given)` of each line (*given, said) is refused in one line that says so."""
     for *given, said in table:
-        with pytest.raises(InputError) as caught:
+        told = ""
+        try:
             make(*given)
-            pytest.fail(f"{given} is taken")
-        told = str(caught.value)
+        except InputError as error:
+            told = str(error)
         assert re.search(said, told), (given, told)
         assert "\n" not in told, (given, told)
 
