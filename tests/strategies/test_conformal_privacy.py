@@ -72,13 +72,13 @@ def test_neighbours_change_no_probability_by_more_than_epsilon(unit: str) -> Non
     owner = np.repeat(np.arange(1, CLIENTS), ROWS)
     found = 0.0
     # one pile of scores below, the others above all thresholds: sums are as flat as they can be
-    for low in (0.2, 0.8, 0.92, 0.95):
+    for low in (0.2, 0.92):
         scores = np.where(rng.random(len(owner)) < low, 1e-6, 1 - 1e-7)
         mixed = np.where(rng.random(len(owner)) < 0.3, rng.random(len(owner)), scores)
         for drawn in (scores, mixed):
             others = []
             for more in (np.zeros(ROWS * 9), np.ones(ROWS * 9), rng.random(ROWS)):
-                added = more if query is not None and unit in ("user", "new clients") else more[:1]
+                added = more if unit in ("user", "new clients") else more[:1]
                 both = np.append(drawn, np.clip(added, 1e-9, 1 - 1e-9))
                 whose = np.append(owner, np.zeros(len(added), np.int64))
                 others.append(shards_of(both, whose))
@@ -91,7 +91,7 @@ def test_costs_change_by_no_more_than_sums() -> None:
     rng = np.random.default_rng(1)
     query = crossing("user").query(1)
     assert isinstance(query, SetGaps)
-    for _ in range(500):
+    for _ in range(100):
         sums = np.sort(rng.normal(0, rng.choice([1.0, 30.0, 1000.0]), len(query.thresholds)))
         clip = float(rng.uniform(0.1, 40.0))
         change = clip * rng.choice([-1.0, 1.0, rng.random()], len(sums))
@@ -185,28 +185,26 @@ def test_a_promise_that_clipping_may_break_says_so_at_once(quantile: str) -> Non
 def test_without_privacy_a_pac_threshold_is_the_rank_of_vovk() -> None:
     facts = Federation(1, 2, epsilon=math.inf, trust="secagg")
     scores = (np.arange(100) + 0.5) / 101
-    sets = run_inline(
+    sets: Any = run_inline(
         FedConformal(facts, guarantee="pac"), shards_of(scores, np.zeros(100, np.int64), 1)
     )
     # P(Bin(100, .9) <= 93) = .883 and P(Bin(100, .9) <= 94) = .942: the 95th score
-    assert sets.thresholds[0] == pytest.approx(scores[94], abs=1e-9)  # type: ignore[attr-defined]
+    assert sets.thresholds[0] == pytest.approx(scores[94], abs=1e-9)
 
 
 def test_without_privacy_the_rank_is_exact_whatever_the_clients() -> None:
-    facts = Federation(1000, 2, epsilon=math.inf, trust="secagg")
-    scores = (np.arange(2999) + 0.5) / 3000  # n + 1 is a multiple of 10: the 2,700th of them
-    sets = run_inline(FedConformal(facts), shards_of(scores, np.arange(2999) % 1000, 1000))
-    assert sets.thresholds[0] == pytest.approx(scores[2699], abs=1e-9)  # type: ignore[attr-defined]
-
-
-def test_exact_rounds_ask_the_same_clients() -> None:
+    """Which are the same in each round."""
+    facts = Federation(100, 2, epsilon=math.inf, trust="secagg")
+    scores = (np.arange(299) + 0.5) / 300  # n + 1 is a multiple of 10: the 270th of them
+    sets: Any = run_inline(FedConformal(facts), shards_of(scores, np.arange(299) % 100, 100))
+    assert sets.thresholds[0] == pytest.approx(scores[269], abs=1e-9)
     with pytest.raises(InputError, match="sampling takes others"):
-        FedConformal(Federation(10, 2, epsilon=math.inf, trust="secagg", sampling_rate=0.5))
+        FedConformal(replace(facts, sampling_rate=0.5))
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked(rate: float) -> None:
+def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked() -> None:
     """Noisy counts do not tell how many rows there are: 200 clients of 40, or half of them."""
-    facts = Federation(200, 2, epsilon=2.0, sampling_rate=rate)
-    sets: Any = FedConformal(facts, quantile="gaps", rows_per_client=40.0).result()
-    assert f"This counts on about {8000 * rate:,g} rows in all, or more." in sets.guarantee
+    for rate in (1.0, 0.5):
+        facts = Federation(200, 2, epsilon=2.0, sampling_rate=rate)
+        sets: Any = FedConformal(facts, quantile="gaps", rows_per_client=40.0).result()
+        assert f"This counts on about {8000 * rate:,g} rows in all, or more." in sets.guarantee

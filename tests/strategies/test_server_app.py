@@ -259,9 +259,11 @@ def test_another_number_of_nodes_is_refused(there: int, shards: Shards, tmp_path
 BY_NAME: dict[str, Any] = {"data": "resnet110-cifar10", "partition": "iid", "seed": 4}
 
 
-def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> InProcessGrid:
+def simulation(
+    nodes: int, fields: dict[str, Any], tell: int | None = None, kind: Any = InProcessGrid
+) -> Any:
     """Nodes as Flower's simulation has them: each knows how many there are."""
-    grid = InProcessGrid(site_app, range(50, 50 + nodes))
+    grid = kind(site_app, range(50, 50 + nodes))
     for node, context in grid._contexts.items():
         assert context.node_config["num-partitions"] == nodes
         context.run_config = fields
@@ -303,9 +305,7 @@ def test_a_number_of_rows_that_is_given_is_taken(caplog: pytest.LogCaptureFixtur
 
 def test_nodes_that_appear_one_after_the_other_are_all_counted() -> None:
     fields = by_itself(np.inf)
-    grid = simulation(5, fields)
-    grid.__class__ = LateGrid
-    outcome = server.serve(grid, fields)
+    outcome = server.serve(simulation(5, fields, kind=LateGrid), fields)
     assert outcome.records == simulate(**BY_NAME, clients=5, rounds=2).rounds
 
 
