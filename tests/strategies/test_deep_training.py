@@ -64,10 +64,3 @@ def test_rounds_without_rows_release_noise_of_the_plan_s_size() -> None:
     wanted = train.plan.multiplier * 1.0  # the clip
     assert abs(values.std() / wanted - 1) < 5 / np.sqrt(2 * values.size)
     assert abs(values.mean()) < 5 * wanted / np.sqrt(values.size)
-
-
-def test_it_learns_with_privacy() -> None:
-    own = shards(900, 6)
-    model: Any = run_inline(method(900, 6, epochs=6.0, lr=0.5), own)
-    found = model.predict(np.asarray(own.inputs)).argmax(axis=1)
-    assert (found == own.labels).mean() > 0.8  # a third by chance

@@ -20,6 +20,7 @@ from fedcal.strategies import STRATEGIES, FedEvaluate
 from fedcal.strategies.score_rounds import equi_depth
 
 CLIENTS = 30
+TRUSTS = ("central", "distributed", "local")
 
 
 def shards(classes: int = 3, rows: int = 900, clients: int = CLIENTS) -> Shards:
@@ -49,7 +50,7 @@ SETTINGS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("settings", "delta"), zip(SETTINGS, [1e-5, 0.0] * 4, strict=False))
+@pytest.mark.parametrize(("settings", "delta"), [*zip(SETTINGS, [1e-5, 0.0] * 4, strict=False)])
 def test_rows_are_added_up_by_how_often_they_occur_to_the_same_bits(
     settings: dict[str, Any], delta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,9 +66,7 @@ def test_rows_are_added_up_by_how_often_they_occur_to_the_same_bits(
     np.testing.assert_array_equal(quick, answer(data, asked))
 
 
-@pytest.mark.parametrize(
-    ("settings", "trust"), zip(SETTINGS, ["central", "distributed", "local"] * 3, strict=False)
-)
+@pytest.mark.parametrize(("settings", "trust"), [*zip(SETTINGS, TRUSTS * 3, strict=False)])
 def test_noise_is_as_large_as_the_release_says(settings: dict[str, Any], trust: str) -> None:
     data = shards(rows=300)
     exact = run(data, {k: v for k, v in settings.items() if k not in ("encoding", "height")})

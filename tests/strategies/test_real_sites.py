@@ -126,9 +126,6 @@ def answers_of(site: int) -> Broken:
     return lambda k, message: k == site and message.metadata.message_type == ANSWER
 
 
-# -- faults ---------------------------------------------------------------------------------------
-
-
 def test_same_bits_as_inline_and_bytes_of_the_messages(tmp_path: Path) -> None:
     """And a private run's checkpoint holds noisy sums alone."""
     job, exact = job_of(epsilon=8.0, trust="local"), job_of(epsilon=np.inf, rounds=1)
@@ -312,9 +309,6 @@ def test_words_that_numpy_chokes_on_are_a_dropout(lied_to: Any) -> None:
         ANSWER,
         {k: RecordDict({"answer": ArrayRecord({"words": w})}) for k, w in enumerate(words, 1)},
     )
-
-
-# -- a run that goes on -----------------------------------------------------------------------
 
 
 class _Stop(Exception):

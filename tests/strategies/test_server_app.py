@@ -127,9 +127,6 @@ def test_flower_s_main_hands_the_run_config_on(shards: Shards, tmp_path: Path) -
     assert {"data", "partition"} <= set(outcome.job)  # `fedcal report` finds its test rows by them
 
 
-# -- without a folder ---------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("method", "epsilon"), [("fednewton", 1.0), ("fedbbq", np.inf)])
 def test_without_a_folder_a_short_result_is_logged_and_no_sum(
     method: str, epsilon: float, shards: Shards, caplog: pytest.LogCaptureFixture
@@ -149,9 +146,6 @@ def test_without_a_folder_a_short_result_is_logged_and_no_sum(
     numbers = {float(number) for number in re.findall(r"\d+\.?\d*(?:e[+-]\d+)?", text)}
     sums = {value for record in outcome.records for value in record["values"]}
     assert {value for value in sums & numbers if value > CLIENTS} == set()
-
-
-# -- errors ---------------------------------------------------------------------------------------
 
 
 def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
@@ -214,9 +208,6 @@ def test_half_a_line_of_progress_is_not_read(tmp_path: Path) -> None:
     assert read_progress(tmp_path) == [(1, 12)]
 
 
-# -- nodes --------------------------------------------------------------------------------------
-
-
 class Late:
     """Nodes of a grid appear one after the other."""
 
@@ -253,8 +244,6 @@ def test_another_number_of_nodes_is_refused(there: int, shards: Shards, tmp_path
     assert not file.exists()
     assert json.loads((tmp_path / "error.json").read_text())["kind"] == "RoundFailed"
 
-
-# -- what a simulation knows by itself ----------------------------------------------------------
 
 BY_NAME: dict[str, Any] = {"data": "resnet110-cifar10", "partition": "iid", "seed": 4}
 

@@ -169,9 +169,6 @@ def test_rounds_of_exact_histograms_count_again_but_weigh_at_most_one() -> None:
     assert np.array_equal(result.base.table, BBQ.from_histograms(positive, negative, CLASSES).table)
 
 
-# --- one table for every class -------------------------------------------------------------------
-
-
 def test_pooled_tables_are_the_sum_over_classes_used_by_each() -> None:
     shards = some_shards()
     options: Any = {"bins_exponent": 4, "weighting": "none"}
@@ -241,9 +238,6 @@ def test_fedbbq_averages_shares_where_it_is_asked_to() -> None:
     table = method.result().arrays()["table"]
     assert np.array_equal(table, BBQ.table_of(POSITIVE, NEGATIVE, estimate="share"))
     assert not np.array_equal(table, BBQ.table_of(POSITIVE, NEGATIVE))
-
-
-# --- noise and parameters ------------------------------------------------------------------------
 
 
 def test_defaults() -> None:

@@ -57,9 +57,6 @@ def query(strategy: FedBBQ) -> Request:
     return asked.request
 
 
-# --- how much noise ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("c", "rounds"), [(2, 5), (3, 1), (10, 5)])
 def test_noise_is_that_of_lemma_b7(c: int, rounds: int) -> None:
     """P: C+ sqrt(2 c R / (2 rho)), N: C- the same, at the paper's rho; less at the tight one.
@@ -110,9 +107,6 @@ def test_released_noise_has_the_std_of_the_plan_and_no_other(shape: str) -> None
         assert_std_is_one(draws)
 
 
-# --- how much one client can change --------------------------------------------------------------
-
-
 @every_shape
 @pytest.mark.parametrize("c", [2, 10])
 def test_the_worst_client_changes_the_sum_by_the_sensitivity(shape: str, c: int) -> None:
@@ -142,19 +136,6 @@ def test_one_joint_clip_keeps_each_clients_shares_and_separate_ones_do_not() -> 
         spread = max(float(np.ptp(f)) for f in factors)
         assert all(f.max() < 1 for f in factors)
         assert (spread < 1e-12) == shape.endswith("jointly")
-
-
-def test_positives_weigh_more_in_a_joint_clip() -> None:
-    """A client of positives alone and one of negatives alone: each is clipped to its own norm."""
-    asked = query(method("per class, jointly", federation(clients=1, classes=2)))
-    for label, norm in ((1, 3.0), (0, 7.0)):
-        logits, labels = np.tile([0.0, 2.0], (500, 1)), np.full(500, label)
-        one = Shards.from_owner(logits, labels, np.zeros(500, np.int64), 1)
-        clipped = bounded(STATISTICS[asked.query.kind](one, asked.query), asked.bound)
-        assert clipped.max() == pytest.approx(norm, rel=1e-6)
-
-
-# --- what the noisy sums become ------------------------------------------------------------------
 
 
 @every_shape

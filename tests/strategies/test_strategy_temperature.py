@@ -41,9 +41,6 @@ def shards_of(clients: int, rows: int) -> Shards:
     return Shards.from_owner(logits, labels, rng.integers(0, clients, rows), clients)
 
 
-# -- FedNewton --------------------------------------------------------------------------------
-
-
 def test_newton_asks_for_the_derivatives_at_its_temperature() -> None:
     strategy = FedNewton(federation())
     assert strategy.query(1).params() == {"log_a": 0.0}
@@ -95,9 +92,6 @@ def test_default_rounds() -> None:
         (FedOneShot(federation()), 1),
     ):
         assert method.plan.rounds == rounds
-
-
-# -- FedTemp ----------------------------------------------------------------------------------
 
 
 def test_fedtemp_divides_by_the_repliers_with_rows() -> None:
@@ -159,8 +153,6 @@ def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean() -> None
     assert strategy.releases[0].values[1] == 17
     assert strategy.w == pytest.approx(1.0 - strategy.releases[0].values[0] / 17, rel=1e-14)
 
-
-# -- FedOneShot -------------------------------------------------------------------------------
 
 GRID: Any = {"low": 0.5, "high": 4.0, "points": 4}
 
@@ -232,19 +224,6 @@ def test_one_shot_learns_from_noisy_scores(trust: str) -> None:
     assert found[2] == pytest.approx(math.sqrt(0.25 * 8), rel=0.02)
 
 
-def test_one_shot_finds_the_exact_temperature_with_much_budget() -> None:
-    shards = shards_of(20, 2000)
-    exact = FedOneShot(federation(clients=20))
-    run_inline(exact, shards)
-    want = exact.result().temperature
-    assert want > 1.2
-    for trust, unit in (("central", "example"), ("distributed", "user"), ("local", "example")):
-        own = federation(clients=20, epsilon=100.0, trust=trust, unit=unit)
-        private = FedOneShot(own, rows_per_client=200)
-        run_inline(private, shards)
-        assert private.result().temperature == pytest.approx(want, rel=0.08)
-
-
 @pytest.mark.parametrize("classes", [2, 1000])
 def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
     """Variance of log-probabilities: largest with one class ahead of equal others."""
@@ -258,9 +237,6 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
     assert bound.per == "row"
     assert 0.35 * bound.norms[1] / 2 < largest < bound.norms[1] / 2
     assert bound.norms[0] == 4.0
-
-
-# -- what is refused --------------------------------------------------------------------------
 
 
 BAD: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
