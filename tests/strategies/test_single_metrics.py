@@ -85,7 +85,7 @@ CASES = [
 
 @pytest.mark.parametrize(("name", "of", "clients", "partition", "most"), CASES)
 @pytest.mark.parametrize(
-    ("seeds", "held"), [(4, 0.75), pytest.param(100, 0.9, marks=pytest.mark.slow)]
+    ("seeds", "held"), [(8, 0.75), pytest.param(100, 0.9, marks=pytest.mark.slow)]
 )
 def test_the_error_is_what_is_said(
     name: str, of: str, clients: int, partition: str, most: float, seeds: int, held: float
