@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
+from fedcal.conformal.angelopoulos import private_thresholds, quantile_costs
+from fedcal.conformal.angelopoulos import thresholds as grid
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.studies.set_worlds import Setup, law_of, thresholds_of
 from fedcal.privacy.plan import Federation
+from fedcal.queries import SetRanks
 from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
@@ -208,3 +212,64 @@ def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked() -> None:
         facts = Federation(200, 2, epsilon=2.0, sampling_rate=rate)
         sets: Any = FedConformal(facts, quantile="gaps", rows_per_client=40.0).result()
         assert f"This counts on about {8000 * rate:,g} rows in all, or more." in sets.guarantee
+
+
+def ranks(seed: int = 0, **settings: Any) -> FedConformal:
+    facts: dict[str, Any] = {"epsilon": 1.0, "unit": "example"}
+    facts |= {k: settings.pop(k) for k in ("unit", "epsilon", "trust") if k in settings}
+    known: Any = {"rows_per_client": 50.0, "rows_known": True, "quantile": "exponential"}
+    return FedConformal(Federation(20, 2, seed=seed, **facts), **(known | settings))
+
+
+def ranked(rule: FedConformal, scores: Floats) -> float:
+    """The threshold of 20 clients with 50 rows each."""
+    sets: Any = run_inline(rule, shards_of(scores, np.repeat(np.arange(20), 50), 20))
+    return float(sets.thresholds[0])
+
+
+def test_the_question_has_the_papers_costs() -> None:
+    counts = np.array([3.0, 0.0, 5.0, 2.0])
+    asked = SetRanks(2, grid(4), quantile=0.9)
+    assert asked.costs(np.cumsum(counts)) == pytest.approx(quantile_costs(counts, 0.9))
+
+
+def test_thresholds_are_those_of_the_pure_function() -> None:
+    scores = np.random.default_rng(0).random(1000)
+    found = np.array([ranked(ranks(seed, bins=200), scores) for seed in range(150)])
+    rng = np.random.default_rng(0)
+    pure = private_thresholds(scores[None].repeat(1500, axis=0), 200, 1.0, 0.1, rng)
+    for at in np.quantile(pure, (0.1, 0.5, 0.9)):
+        assert np.mean(found <= at) == pytest.approx(np.mean(pure <= at), abs=0.1)
+
+
+def test_all_labels_where_the_level_is_above_one() -> None:
+    rule = ranks(epsilon=0.05)
+    assert ranked(rule, np.random.default_rng(0).random(1000)) == 1.0
+    assert rule.result().guarantee[0].startswith("Sets hold all labels: with 1,000 rows")
+
+
+def test_a_user_counts_with_one_row() -> None:
+    rule = ranks(unit="user", epsilon=1000.0, rows_known=False, bins=1000)
+    assert "number of clients, all of which have a row, 20" in " ".join(rule.result().guarantee)
+    scores = np.repeat(np.linspace(0.01, 0.99, 20), 50)
+    assert ranked(rule, scores) == pytest.approx(0.94, abs=0.002)
+
+
+def test_a_simulation_says_how_many_rows_there_are() -> None:
+    federation = Federation(20, 2, epsilon=1.0, unit="example")
+    settings = {"quantile": "exponential", "rows_known": True}
+    assert FedConformal.needs_rows(federation, settings)
+    assert not FedConformal.needs_rows(federation, {"quantile": "exponential"})
+
+
+def test_who_may_not_ask() -> None:
+    table: list[tuple[dict[str, Any], str]] = [
+        ({"rows_known": False}, "must be public"),
+        ({"unit": "subject", "rows_known": False}, "how many subjects there are is not"),
+        ({"unit": "subject"}, "rows_known is of rows"),
+        ({"by": "class", "quantile": "prefix"}, "all parts together"),
+        ({"trust": "distributed"}, "does not have the exact sums"),
+        ({"guarantee": "pac"}, "covers in the mean"),
+        ({"by": "class"}, "one threshold"),
+    ]
+    assert_refused(table, lambda settings: ranks(**settings))

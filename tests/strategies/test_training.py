@@ -8,23 +8,25 @@ from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import assert_refused
+from strategy_checks import assert_refused, assert_std_is_one, nobody
 
 from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
 from fedcal.bounding import Bound
-from fedcal.clients.answers import contribute
+from fedcal.clients.answers import answer, contribute
 from fedcal.clients.gradients import gradient_words
 from fedcal.errors import ContributionRefused, FedcalError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy import Federation
+from fedcal.queries import Gradients
+from fedcal.queries.request import Request
 from fedcal.release import Asked, Release
 from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.strategies import FedSGD
 from fedcal.strategies.job import Job
 from fedcal.training.model import TrainedModel
+from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import scheduled
-from fedcal.types import Floats
 
 ROWS, WIDTH, CLASSES = 600, 5, 3
 
@@ -45,12 +47,6 @@ def federation(clients: int = 1, **change: Any) -> Federation:
 def method(clients: int = 1, federate: dict[str, Any] | None = None, **settings: Any) -> FedSGD:
     known: dict[str, Any] = {"shape": str(WIDTH), "batch": 60.0, "rows_per_client": ROWS / clients}
     return FedSGD(federation(clients, **(federate or {})), **known | settings)
-
-
-def weights(strategy: FedSGD, shards: Shards) -> Floats:
-    model = run_inline(strategy, shards)
-    assert isinstance(model, TrainedModel)
-    return model.w
 
 
 def test_the_noise_is_that_of_sampled_rows() -> None:
@@ -152,14 +148,6 @@ def test_a_sum_that_nothing_bounds_is_not_cut_in_silence() -> None:
         gradient_words(rows(1), query, exact, Ring(2**22, 2.0**-36))
 
 
-def test_an_empty_batch_still_releases_its_noise() -> None:
-    strategy = method(2, {"epsilon": 1.0}, batch=0.1, rows_per_client=300.0, epochs=1e-3)
-    before = strategy.w
-    after = weights(strategy, rows(2))
-    assert strategy.released == strategy.plan.rounds
-    assert not np.array_equal(before, after)
-
-
 def test_a_stopped_run_goes_on_with_the_same_bits(tmp_path: Path) -> None:
     settings = {"shape": str(WIDTH), "batch": 60.0, "rows_per_client": 300.0, "optimiser": "adam"}
     ledger = str(tmp_path / "ledger.db")
@@ -217,3 +205,30 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 def test_bad_settings_are_refused() -> None:
     assert_refused(BAD, lambda change, settings: method(2, change, **settings))
+
+
+@pytest.mark.parametrize("clipping", ["row", "global"])
+def test_federated_sums_are_the_pooled_ones_bit_for_bit(clipping: Any) -> None:
+    own = rows(7, 90)
+    w = NETWORKS["mlp"].initial((5,), CLASSES, 1)
+    query = Gradients("mlp", "5", w, 0.5, CLASSES, clipping, 2.0)
+    bound = replace(query.bound("row"), per="row")
+    request = Request(query, bound, Ring(7, 2.0**-36), 1)
+    each = answer(own, request)
+    pooled = Shards.from_owner(own.logits, own.labels, np.zeros(90, int), 1, inputs=own.inputs)
+    np.testing.assert_array_equal(each.sum(axis=0, dtype=np.uint64), answer(pooled, request)[0])
+    by_row = answer(pooled.each_row(), request)  # a row alone adds the same
+    np.testing.assert_array_equal(by_row.sum(axis=0, dtype=np.uint64), answer(pooled, request)[0])
+    norms = np.linalg.norm(by_row.view(np.int64) * 2.0**-36, axis=1)
+    assert norms.max() <= 0.5
+
+
+def test_rounds_without_rows_release_noise_of_the_plan_s_size() -> None:
+    """Empty Poisson batches are steps like all others (Opacus #161, #631)."""
+    own: Any = {"network": "mlp", "rows_per_client": 500.0, "batch": 64.0}
+    train = method(2, {"epsilon": 8.0}, epochs=0.5, **own)
+    seen = []
+    train.on_release = lambda release: seen.append(release.values)
+    run_inline(train, nobody(2, inputs=np.zeros((0, 5))))
+    assert len(seen) == train.plan.rounds == 8
+    assert_std_is_one([values / train.plan.multiplier for values in seen])  # the clip is 1
