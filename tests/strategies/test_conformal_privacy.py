@@ -8,13 +8,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
+from fedcal.conformal.angelopoulos import private_thresholds, quantile_costs
+from fedcal.conformal.angelopoulos import thresholds as grid
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.studies.set_worlds import Setup, law_of, thresholds_of
 from fedcal.privacy.plan import Federation
+from fedcal.queries import SetRanks
 from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
@@ -72,13 +76,13 @@ def test_neighbours_change_no_probability_by_more_than_epsilon(unit: str) -> Non
     owner = np.repeat(np.arange(1, CLIENTS), ROWS)
     found = 0.0
     # one pile of scores below, the others above all thresholds: sums are as flat as they can be
-    for low in (0.2, 0.8, 0.92, 0.95):
+    for low in (0.2, 0.92):
         scores = np.where(rng.random(len(owner)) < low, 1e-6, 1 - 1e-7)
         mixed = np.where(rng.random(len(owner)) < 0.3, rng.random(len(owner)), scores)
         for drawn in (scores, mixed):
             others = []
             for more in (np.zeros(ROWS * 9), np.ones(ROWS * 9), rng.random(ROWS)):
-                added = more if query is not None and unit in ("user", "new clients") else more[:1]
+                added = more if unit in ("user", "new clients") else more[:1]
                 both = np.append(drawn, np.clip(added, 1e-9, 1 - 1e-9))
                 whose = np.append(owner, np.zeros(len(added), np.int64))
                 others.append(shards_of(both, whose))
@@ -91,7 +95,7 @@ def test_costs_change_by_no_more_than_sums() -> None:
     rng = np.random.default_rng(1)
     query = crossing("user").query(1)
     assert isinstance(query, SetGaps)
-    for _ in range(500):
+    for _ in range(100):
         sums = np.sort(rng.normal(0, rng.choice([1.0, 30.0, 1000.0]), len(query.thresholds)))
         clip = float(rng.uniform(0.1, 40.0))
         change = clip * rng.choice([-1.0, 1.0, rng.random()], len(sums))
@@ -185,28 +189,87 @@ def test_a_promise_that_clipping_may_break_says_so_at_once(quantile: str) -> Non
 def test_without_privacy_a_pac_threshold_is_the_rank_of_vovk() -> None:
     facts = Federation(1, 2, epsilon=math.inf, trust="secagg")
     scores = (np.arange(100) + 0.5) / 101
-    sets = run_inline(
+    sets: Any = run_inline(
         FedConformal(facts, guarantee="pac"), shards_of(scores, np.zeros(100, np.int64), 1)
     )
     # P(Bin(100, .9) <= 93) = .883 and P(Bin(100, .9) <= 94) = .942: the 95th score
-    assert sets.thresholds[0] == pytest.approx(scores[94], abs=1e-9)  # type: ignore[attr-defined]
+    assert sets.thresholds[0] == pytest.approx(scores[94], abs=1e-9)
 
 
 def test_without_privacy_the_rank_is_exact_whatever_the_clients() -> None:
-    facts = Federation(1000, 2, epsilon=math.inf, trust="secagg")
-    scores = (np.arange(2999) + 0.5) / 3000  # n + 1 is a multiple of 10: the 2,700th of them
-    sets = run_inline(FedConformal(facts), shards_of(scores, np.arange(2999) % 1000, 1000))
-    assert sets.thresholds[0] == pytest.approx(scores[2699], abs=1e-9)  # type: ignore[attr-defined]
-
-
-def test_exact_rounds_ask_the_same_clients() -> None:
+    """Which are the same in each round."""
+    facts = Federation(100, 2, epsilon=math.inf, trust="secagg")
+    scores = (np.arange(299) + 0.5) / 300  # n + 1 is a multiple of 10: the 270th of them
+    sets: Any = run_inline(FedConformal(facts), shards_of(scores, np.arange(299) % 100, 100))
+    assert sets.thresholds[0] == pytest.approx(scores[269], abs=1e-9)
     with pytest.raises(InputError, match="sampling takes others"):
-        FedConformal(Federation(10, 2, epsilon=math.inf, trust="secagg", sampling_rate=0.5))
+        FedConformal(replace(facts, sampling_rate=0.5))
 
 
-@pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked(rate: float) -> None:
+def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked() -> None:
     """Noisy counts do not tell how many rows there are: 200 clients of 40, or half of them."""
-    facts = Federation(200, 2, epsilon=2.0, sampling_rate=rate)
-    sets: Any = FedConformal(facts, quantile="gaps", rows_per_client=40.0).result()
-    assert f"This counts on about {8000 * rate:,g} rows in all, or more." in sets.guarantee
+    for rate in (1.0, 0.5):
+        facts = Federation(200, 2, epsilon=2.0, sampling_rate=rate)
+        sets: Any = FedConformal(facts, quantile="gaps", rows_per_client=40.0).result()
+        assert f"This counts on about {8000 * rate:,g} rows in all, or more." in sets.guarantee
+
+
+def ranks(seed: int = 0, **settings: Any) -> FedConformal:
+    facts: dict[str, Any] = {"epsilon": 1.0, "unit": "example"}
+    facts |= {k: settings.pop(k) for k in ("unit", "epsilon", "trust") if k in settings}
+    known: Any = {"rows_per_client": 50.0, "rows_known": True, "quantile": "exponential"}
+    return FedConformal(Federation(20, 2, seed=seed, **facts), **(known | settings))
+
+
+def ranked(rule: FedConformal, scores: Floats) -> float:
+    """The threshold of 20 clients with 50 rows each."""
+    sets: Any = run_inline(rule, shards_of(scores, np.repeat(np.arange(20), 50), 20))
+    return float(sets.thresholds[0])
+
+
+def test_the_question_has_the_papers_costs() -> None:
+    counts = np.array([3.0, 0.0, 5.0, 2.0])
+    asked = SetRanks(2, grid(4), quantile=0.9)
+    assert asked.costs(np.cumsum(counts)) == pytest.approx(quantile_costs(counts, 0.9))
+
+
+def test_thresholds_are_those_of_the_pure_function() -> None:
+    scores = np.random.default_rng(0).random(1000)
+    found = np.array([ranked(ranks(seed, bins=200), scores) for seed in range(150)])
+    rng = np.random.default_rng(0)
+    pure = private_thresholds(scores[None].repeat(1500, axis=0), 200, 1.0, 0.1, rng)
+    for at in np.quantile(pure, (0.1, 0.5, 0.9)):
+        assert np.mean(found <= at) == pytest.approx(np.mean(pure <= at), abs=0.1)
+
+
+def test_all_labels_where_the_level_is_above_one() -> None:
+    rule = ranks(epsilon=0.05)
+    assert ranked(rule, np.random.default_rng(0).random(1000)) == 1.0
+    assert rule.result().guarantee[0].startswith("Sets hold all labels: with 1,000 rows")
+
+
+def test_a_user_counts_with_one_row() -> None:
+    rule = ranks(unit="user", epsilon=1000.0, rows_known=False, bins=1000)
+    assert "number of clients, all of which have a row, 20" in " ".join(rule.result().guarantee)
+    scores = np.repeat(np.linspace(0.01, 0.99, 20), 50)
+    assert ranked(rule, scores) == pytest.approx(0.94, abs=0.002)
+
+
+def test_a_simulation_says_how_many_rows_there_are() -> None:
+    federation = Federation(20, 2, epsilon=1.0, unit="example")
+    settings = {"quantile": "exponential", "rows_known": True}
+    assert FedConformal.needs_rows(federation, settings)
+    assert not FedConformal.needs_rows(federation, {"quantile": "exponential"})
+
+
+def test_who_may_not_ask() -> None:
+    table: list[tuple[dict[str, Any], str]] = [
+        ({"rows_known": False}, "must be public"),
+        ({"unit": "subject", "rows_known": False}, "how many subjects there are is not"),
+        ({"unit": "subject"}, "rows_known is of rows"),
+        ({"by": "class", "quantile": "prefix"}, "all parts together"),
+        ({"trust": "distributed"}, "does not have the exact sums"),
+        ({"guarantee": "pac"}, "covers in the mean"),
+        ({"by": "class"}, "one threshold"),
+    ]
+    assert_refused(table, lambda settings: ranks(**settings))

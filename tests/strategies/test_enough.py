@@ -7,18 +7,20 @@ import math
 import re
 import warnings
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from budgets import BUDGETED
+from strategy_checks import nobody
 
-from fedcal import datasets
-from fedcal.errors import TooLittle
-from fedcal.experiments import compare, simulate
+from fedcal import datasets, simulate
+from fedcal.errors import FedcalError, TooLittle
+from fedcal.experiments import compare
 from fedcal.experiments.cli import _run
-from fedcal.experiments.config import POOLED, job_of, merge
+from fedcal.experiments.config import POOLED, job_of, load_config, merge
 from fedcal.experiments.planner.advice import _more, _Populations
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.choice import CandidateEstimate
@@ -28,8 +30,10 @@ from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
+from fedcal.strategies.conformal import FedConformal
 from fedcal.strategies.enough import OTHERS, noise_ratio, too_little
 from fedcal.strategies.job import Job
+from fedcal.strategies.quantiles import QUANTILES
 
 pytestmark = pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
 
@@ -106,8 +110,10 @@ def test_it_says_so_once_and_in_the_statement(name: str) -> None:
     assert [s for s in result.privacy["statement"] if said in s] == [f"T{line[1:]}."]
 
 
-@pytest.mark.parametrize("epsilon", [math.inf, 8.0, 1.0])
-@pytest.mark.parametrize("method", ["fednewton", "acct", "fedoneshot", "dp-histogram", "fedbbq"])
+@pytest.mark.parametrize(
+    ("method", "epsilon"),
+    [("fednewton", 1.0), ("acct", 8.0), ("fedoneshot", 1.0), ("dp-histogram", math.inf)],
+)
 def test_clients_of_one_row_are_enough_where_there_are_thousands(
     method: str, epsilon: float
 ) -> None:
@@ -125,42 +131,34 @@ def test_where_half_of_the_clients_have_no_row_the_noise_is_of_the_others() -> N
     assert noise_ratio(job.plan, 1.0) == noise_ratio(job.plan, 2.0)
 
 
-@pytest.mark.parametrize("classes", [2, 10])
-@pytest.mark.parametrize("method", ["fedtemp", "fedvector", "fedmatrix"])
-@pytest.mark.parametrize("each", [1, 30])
+@pytest.mark.parametrize(
+    ("method", "classes"), [("fedtemp", 10), ("fedvector", 2), ("fedmatrix", 2)]
+)
 def test_local_fits_hear_of_few_rows_each_where_the_planner_s_runs_do_not_pay(
-    method: str, classes: int, each: int
+    method: str, classes: int
 ) -> None:
     """Without privacy; one row each misleads them, thirty are never too few by this line."""
-    data = rows(200 * each, classes)
-    owner = np.arange(200 * each) % 200
-    shards = Shards.from_owner(data["logits"], data["labels"], owner, 200)
-    job = job_of(merge({"method": method}), shards)
-    assert bool(too_little(method, shards, job)) is (each == 1)
-    facts = PublicFacts(Federation(200, classes), each, "iid")
-    estimate = CandidateEstimate(Candidate(method), Candidate(method).plan(facts))
-    if each == 1:
-        _more(estimate, facts, _Populations(facts, made_up(classes), 0), range(1))
-        assert not estimate.pays
+    for each in (1, 30):
+        shards = _shards(200, each, classes)
+        job = job_of(merge({"method": method}), shards)
+        assert bool(too_little(method, shards, job)) is (each == 1)
+    facts = PublicFacts(Federation(200, classes), 1, "iid")
+    assert not _pays(method, facts, classes, range(1))
 
 
-@pytest.mark.parametrize("epsilon", [math.inf, 8.0, 1.0])
-@pytest.mark.parametrize(
-    "method", ["fednewton", "fednewton-entropy", "fedtemp", "fedoneshot", "acct", "fedopvector"]
-)
-def test_healthy_runs_say_nothing(method: str, epsilon: float) -> None:
-    assert not _lines(method, epsilon, 100, 50)
-
-
-@pytest.mark.parametrize("method", [*STRATEGIES, *POOLED])
-def test_without_privacy_the_default_federation_has_enough(method: str) -> None:
-    shards = _shards(100, 50)
-    job = None if method in POOLED else job_of(merge({"method": method}), shards)
-    assert not too_little(method, shards, job)
+def test_healthy_runs_say_nothing() -> None:
+    """And without privacy no method's run of this size."""
+    runs = product(("fednewton", "fedtemp", "fedoneshot", "acct", "fedopvector"), (8.0, 1.0))
+    for method, epsilon in runs:
+        assert not _lines(method, epsilon, 100, 50), (method, epsilon)
+    for method in STRATEGIES:
+        assert not _lines(method, math.inf, 100, 50), method
+    for method in POOLED:
+        assert not too_little(method, _shards(100, 50), None), method
 
 
 def test_which_methods_hear_it_by_default_at_epsilon_1() -> None:
-    """As docs/guide/planning.md says."""
+    """As docs/guide/planning.md says; the planner says so of two, their own figures of others."""
     data = datasets.load("resnet110-cifar10")
     shards = deal(data, "dirichlet:0.1", 100, 0)
     heard = {
@@ -169,39 +167,37 @@ def test_which_methods_hear_it_by_default_at_epsilon_1() -> None:
         if too_little(method, shards, job_of(merge({"method": method, "epsilon": 1.0}), shards))
     }
     assert heard == {"fedbin", "fedbbq", "fedmatrix", "fedcal"}
+    for method in heard:
+        (line,) = _lines(method, 1.0, 100, 50)
+        assert "100 clients at epsilon 1" in line
+        assert "or by acct" in line
 
 
-@pytest.mark.parametrize("method", ["fedbin", "fedbbq", "fedmatrix", "fedcal"])
-def test_what_100_clients_cannot_do_at_epsilon_1_is_said(method: str) -> None:
-    """The planner says so of the first two, and their own figures of the others."""
-    (line,) = _lines(method, 1.0, 100, 50)
-    assert "100 clients at epsilon 1" in line
-    assert "or by acct" in line
-
-
-@pytest.mark.parametrize("method", ["fedtemp", "fednewton", "acct", "nllt", "dp-histogram"])
+@pytest.mark.parametrize("method", ["fednewton", "nllt", "dp-histogram"])
 def test_a_run_that_says_so_does_not_pay_by_the_planner(method: str) -> None:
     """Where the line comes, the planner's own runs do not pay; where it is far, they do."""
-    worlds = made_up(10)
     for clients, epsilon, little in ((3, 0.1, True), (3000, 1.0, False)):
         facts = PublicFacts(Federation(clients, 10, epsilon=epsilon), 50)
         assert bool(_lines(method, epsilon, clients, 50)) is little
-        candidate = Candidate(method)
-        estimate = CandidateEstimate(candidate, candidate.plan(facts))
-        _more(estimate, facts, _Populations(facts, worlds, 0), range(3))
-        assert estimate.pays is not little
+        assert _pays(method, facts, 10, range(2)) is not little
 
 
-def test_as_many_clients_as_it_names_have_enough() -> None:
+def test_as_many_clients_as_it_names_have_enough_and_the_unit_has() -> None:
     (line,) = _lines("fednewton", 1.0, 5, 100)
     assert "from about 13 clients on" in line
     assert not _lines("fednewton", 1.0, 13, 100)
+    assert "or with unit example" in line
+    shards = _shards(5, 100)
+    options = {"method": "fednewton", "epsilon": 1.0, "unit": "example"}
+    job = job_of(merge({**options, "set": {"rows_per_client": 100.0}}), shards)
+    assert noise_ratio(job.plan, 100.0) is not None
+    assert not too_little("fednewton", shards, job)
 
 
 def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends() -> None:
     """As what it says of more clients: with too few of them no other method is named."""
     hints = []
-    for clients in range(2, 40):
+    for clients in range(2, 40, 4):
         (line,) = _lines("fedbin", 1.0, clients, 50)
         hints.append(line.partition(" or by ")[2].partition(" or ")[0])
         wanted = ""
@@ -241,29 +237,17 @@ def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
     assert noise_ratio(more.plan, 100.0) == pytest.approx(ratio / 3, rel=0.1)
 
 
-def test_the_unit_that_it_names_has_enough() -> None:
-    (line,) = _lines("fednewton", 1.0, 5, 100)
-    assert "or with unit example" in line
-    shards = _shards(5, 100)
-    options = {"method": "fednewton", "epsilon": 1.0, "unit": "example"}
-    job = job_of(merge({**options, "set": {"rows_per_client": 100.0}}), shards)
-    assert noise_ratio(job.plan, 100.0) is not None
-    assert not too_little("fednewton", shards, job)
-
-
 @pytest.mark.parametrize("unit", ["user", "example"])
-@pytest.mark.parametrize("method", BUDGETED)
-def test_with_privacy_no_row_is_looked_at(method: str, unit: str) -> None:
+def test_with_privacy_no_row_is_looked_at(unit: str) -> None:
     """Two federations that differ in every row, and in how many there are."""
-    given = {"method": method, "epsilon": 1.0, "unit": unit, "clients": 4}
-    full = _shards(4, 50)
-    job = job_of(merge(given), full)
-    nobody = Shards.from_owner(np.zeros((0, 3)), np.zeros(0, np.int64), np.zeros(0, np.int64), 4)
-    assert too_little(method, full, job) == too_little(method, nobody, job)
-    if "rows_per_client" not in job.settings:  # nor is their number, unless it is declared
-        fewer = _shards(4, 1)
-        again = job_of(merge(given), fewer)
-        assert too_little(method, fewer, again) == too_little(method, full, job)
+    full, fewer, none = _shards(4, 50), _shards(4, 1), nobody(4)
+    for method in BUDGETED:
+        given = merge({"method": method, "epsilon": 1.0, "unit": unit, "clients": 4})
+        job = job_of(given, full)
+        said = too_little(method, full, job)
+        assert said == too_little(method, none, job), method
+        if "rows_per_client" not in job.settings:  # nor is their number, unless it is declared
+            assert too_little(method, fewer, job_of(given, fewer)) == said, method
 
 
 def test_on_the_terminal_it_is_one_line_on_stderr(
@@ -321,12 +305,88 @@ def test_the_estimator_says_it() -> None:
     assert "Too little to help" in " ".join(fitted.privacy_["statement"])
 
 
-def _shards(clients: int, each: int) -> Shards:
-    data = rows(clients * each)
+def _shards(clients: int, each: int, classes: int = 3) -> Shards:
+    data = rows(clients * each, classes)
     owner = np.arange(clients * each) % clients
     return Shards.from_owner(data["logits"], data["labels"], owner, clients)
+
+
+def _pays(method: str, facts: PublicFacts, classes: int, seeds: range) -> bool:
+    estimate = CandidateEstimate(Candidate(method), Candidate(method).plan(facts))
+    _more(estimate, facts, _Populations(facts, made_up(classes), 0), seeds)
+    return bool(estimate.pays)
 
 
 def _lines(method: str, epsilon: float, clients: int, each: int) -> list[str]:
     shards = _shards(clients, each)
     return too_little(method, shards, job_of(merge({"method": method, "epsilon": epsilon}), shards))
+
+
+FEW: dict[str, dict[str, Any]] = {
+    "crossing": {"clients": 20, "epsilon": 0.1},
+    "gaps": {"clients": 10, "epsilon": 0.1, "trust": "distributed"},
+    "unary": {"clients": 20, "epsilon": 1.0, "trust": "local"},
+    "exponential": {"clients": 20, "epsilon": 0.5},
+    "prefix": {"clients": 20, "epsilon": 0.001, "unit": "example"},
+    "exact": {"clients": 20},
+}
+ROWS = {"crossing": 40.0, "gaps": 40.0, "prefix": 20.0}
+
+
+def sets_options(rule: str) -> dict[str, Any]:
+    own: dict[str, Any] = {"quantile": rule} | ({"alpha": 0.00001} if rule == "exact" else {})
+    if rule in ROWS:
+        own["rows_per_client"] = ROWS[rule]
+    return {"method": "conformal", "set": own, **FEW[rule]}
+
+
+@pytest.mark.filterwarnings("ignore:rows_per_client")
+@pytest.mark.parametrize("rule", QUANTILES)
+def test_it_warns_and_says_what_would_do(rule: str) -> None:
+    asked = sets_options(rule)
+    with pytest.warns(TooLittle, match="are too few for a threshold") as caught:
+        result = simulate("imdb-binary", **asked)
+    (line,) = {str(one.message) for one in caught if issubclass(one.category, TooLittle)}
+    assert "\n" not in line
+    assert result.after["all_labels"] == 1
+    assert any(line[1:] in sentence for sentence in result.privacy["statement"])
+    if found := re.search(r"with about ([\d,]+) clients", line):
+        clients = int(found[1].replace(",", ""))
+        facts = {k: v for k, v in asked.items() if k in ("epsilon", "trust", "unit")}
+        for many, hopeless in ((clients, False), (clients // 2, True)):
+            method = FedConformal(Federation(many, 2, **facts), **asked["set"])
+            each = 625.0 if rule == "exact" else ROWS.get(rule)
+            assert method.hopeless(None if each is None else many * each) == hopeless
+
+
+@pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
+def test_a_run_with_enough_is_silent_and_its_config_gives_the_same_sets(tmp_path: Any) -> None:
+    asked = {"method": "conformal", "clients": 60, "epsilon": 1.0, "set": {"alpha": 0.05}}
+    result = simulate("imdb-binary", out=tmp_path, **asked)
+    again = simulate(config=load_config(tmp_path / "config.toml", {}))
+    assert again.sets.thresholds == result.sets.thresholds
+    assert again.judged == result.judged
+    assert result.test is not None
+    covered = result.sets.predict_set(result.test.probs)[np.arange(12500), result.test.labels]
+    assert covered.mean() == result.after["coverage"]
+    with pytest.raises(FedcalError, match="yields no calibrator"):
+        _ = result.calibrator
+    with pytest.raises(FedcalError, match="yields no prediction sets"):
+        _ = simulate("imdb-binary", clients=60).sets
+
+
+def test_the_statement_speaks_of_thresholds() -> None:
+    labels = np.arange(400) % 3
+    held_out = simulate(
+        {
+            "logits": 3.0 * np.eye(3)[labels] + np.arange(400)[:, None] % 7 * [0.3, -0.2, 0.1],
+            "labels": labels,
+        },
+        method="conformal",
+        clients=4,
+    )
+    said = " ".join([*held_out.privacy["statement"], *held_out.privacy["not_protected"]])
+    assert "how good the thresholds are, is" in said
+    assert "coverage_by" in said
+    assert "reliability" not in said
+    assert "calibrator" not in said

@@ -6,15 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from strategy_checks import assert_refused
 
-from fedcal.bounding import bounded
+from fedcal.bounding import Bound, bounded
 from fedcal.clients.answers import answer, contribute
-from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.queries import LocalUpdate
+from fedcal.queries.request import Request
 from fedcal.queries.training import COUNT_NORM
 from fedcal.release import Release
+from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.strategies import DPFedAvg
 from fedcal.training.networks import NETWORKS
@@ -42,62 +44,42 @@ def start(network: str) -> Floats:
     return NETWORKS[network].initial((FEATURES,), CLASSES, 0)
 
 
-def softmax_sgd(w: Floats, x: Floats, y: Any, order: Any, batch: int, lr: float) -> Floats:
-    """Plain numpy, of the linear network."""
-    weights = w.reshape(CLASSES, FEATURES + 1).copy()
-    for rows in np.split(order, range(batch, len(order), batch)):
-        with_one = np.hstack([x[rows], np.ones((len(rows), 1))])
-        p = np.exp(with_one @ weights.T)
-        p /= p.sum(axis=1, keepdims=True)
-        p[np.arange(len(rows)), y[rows]] -= 1
-        weights -= lr / len(rows) * p.T @ with_one
-    return weights.ravel() - w
+def request_of(asked: LocalUpdate) -> Request:
+    return Request(asked, Bound(asked.lengths()), Ring(CLIENTS, 2.0**-24), 1)
 
 
 def test_the_update_is_that_of_plain_sgd() -> None:
-    """One batch of all rows: their order does not matter."""
-    own = shards(2)
-    x = np.asarray(own.inputs)
-    asked = query("linear", start("linear"), epochs=1, batch=10**6, clip=100.0)
-    (sent, nothing) = contribute(own, _request(asked), np.arange(2))
+    """One batch of all rows, by hand: their order does not matter."""
+    own, w = shards(2), start("linear")
+    x, n = np.asarray(own.inputs), len(own.labels)
+    asked = query("linear", w, epochs=1, batch=10**6, clip=100.0)
+    (sent, nothing) = contribute(own, request_of(asked), np.arange(2))
     found = sent.view(np.int64)[:-1] * 2.0**-24 * 100.0
-    n = len(x)
-    wanted = softmax_sgd(start("linear"), x, own.labels, np.arange(n), n, 0.2)
-    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    with_one = np.hstack([x, np.ones((n, 1))])
+    p = np.exp(with_one @ w.reshape(CLASSES, FEATURES + 1).T)
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(n), own.labels] -= 1
+    np.testing.assert_allclose(found, -(0.2 / n * p.T @ with_one).ravel(), atol=1e-4)
     assert not nothing.any()
-
-
-def _request(asked: LocalUpdate) -> Any:
-    from fedcal.bounding import Bound
-    from fedcal.queries.request import Request
-    from fedcal.secure_aggregation import Ring
-
-    return Request(asked, Bound(asked.lengths()), Ring(CLIENTS, 2.0**-24), 1)
 
 
 @pytest.mark.parametrize("network", ["linear", "mlp"])
 def test_a_client_sends_the_same_whoever_is_asked_and_within_the_bound(network: str) -> None:
     own, w = shards(), start(network)
-    for clip in (1e-3, 0.5, 1e3):
+    for clip in (1e-3, 1e3):
         asked = query(network, w, clip=clip)
-        words = answer(own, _request(asked))
+        words = answer(own, request_of(asked))
         some = np.array([3, 7, CLIENTS - 1])
-        np.testing.assert_array_equal(answer(own.take(some), _request(asked)), words[some])
+        np.testing.assert_array_equal(answer(own.take(some), request_of(asked)), words[some])
         values = words.view(np.int64) * 2.0**-24
         norms = np.linalg.norm(values[:, :-1], axis=1)
         assert norms.max() <= 1.0
         assert not words[-1].any()  # no rows
-        told = values[:-1, -1]
-        np.testing.assert_array_equal(told, 0.5 if clip == 1e3 else -0.5)
+        np.testing.assert_array_equal(values[:-1, -1], 0.5 if clip == 1e3 else -0.5)
         assert clip == 1e3 or norms[:-1].min() > 0.999
-        bound = asked.bound("client")
-        np.testing.assert_allclose(bounded(values, bound), values, rtol=1e-9)
-
-
-def test_sgd_that_diverges_sends_no_more_than_a_bit() -> None:
-    own, w = shards(), start("mlp")
-    asked = query("mlp", w, lr=1e30)
-    values = answer(own, _request(asked)).view(np.int64) * 2.0**-24
+        np.testing.assert_allclose(bounded(values, asked.bound("client")), values, rtol=1e-9)
+    diverges = query(network, w, lr=1e30)
+    values = answer(own, request_of(diverges)).view(np.int64) * 2.0**-24
     assert np.isfinite(values).all()
     assert np.linalg.norm(values[:, :-1], axis=1).max() <= 1.0
 
@@ -115,21 +97,6 @@ def test_update_and_count_lie_in_one_bound() -> None:
     assert query("linear", start("linear"), count=False).bound("client").norms == (1.0,)
 
 
-def test_the_clip_follows_the_wanted_share() -> None:
-    """From far above and far below it comes to where half of the updates are within it."""
-    own = shards(41)
-    clips = []
-    for clip in (0.001, 50.0):
-        federation = Federation(clients=41, classes=CLASSES, rounds=120, seed=0)
-        method = DPFedAvg(federation, shape=str(FEATURES), clip=clip, lr=0.05, server_lr=1e-6)
-        run_inline(method, own)
-        clips.append(method.clip)
-    asked = query("linear", start("linear"), lr=0.05, epochs=1, batch=32, clip=1.0, seed=1)
-    words = answer(own, _request(asked)).view(np.int64) * 2.0**-24
-    median = np.median(np.linalg.norm(words[:-1, :-1], axis=1))
-    np.testing.assert_allclose(clips, median, rtol=0.15)
-
-
 def test_a_step_is_by_the_mean_over_the_clients_that_are_expected() -> None:
     """Of a quarter of 20 clients: 5, whoever answers; the clip's logarithm falls by 0.2 a share."""
     federation = Federation(clients=20, classes=CLASSES, rounds=2, sampling_rate=0.25)
@@ -143,20 +110,6 @@ def test_a_step_is_by_the_mean_over_the_clients_that_are_expected() -> None:
         method.update(Release(number, "any", values, np.zeros(values.size)))
         np.testing.assert_allclose(method.w, w, rtol=1e-12)
         assert method.clip == pytest.approx(clip)
-
-
-def test_it_learns_with_privacy_and_the_plan_does_not_depend_on_the_clip() -> None:
-    own = shards(400, 20)
-    budget = {"epsilon": 4.0, "delta": 1e-4, "unit": "user"}
-    federation = Federation(clients=400, classes=CLASSES, rounds=15, seed=1, **budget)
-    method = DPFedAvg(federation, shape=str(FEATURES), lr=0.5, clip=0.2)
-    keys = {method.plan.key, DPFedAvg(federation, shape=str(FEATURES), clip=7.0).plan.key}
-    assert len(keys) == 1
-    before = method.clip
-    model: Any = run_inline(method, own)
-    found = model.predict(np.asarray(own.inputs)).argmax(axis=1)
-    assert (found == own.labels).mean() > 0.7  # a third by chance
-    assert method.clip != before
 
 
 def test_a_run_goes_on_where_another_process_stopped() -> None:
@@ -175,15 +128,11 @@ def test_a_run_goes_on_where_another_process_stopped() -> None:
     assert then.clip == whole.clip
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
+def test_what_makes_no_sense_is_refused() -> None:
+    table = [
         ({"unclipped": 1.0}, r"unclipped must be in \(0, 1\), got 1.0"),
         ({"network": "vgg"}, "unknown network 'vgg'"),
         ({"epochs": 0}, "epochs must be a whole number >= 1"),
         ({"clip": 0.0}, "clip must be a finite number > 0"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(given: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        DPFedAvg(Federation(clients=5, classes=CLASSES), **given)
+    ]
+    assert_refused(table, lambda given: DPFedAvg(Federation(clients=5, classes=CLASSES), **given))

@@ -133,7 +133,7 @@ class Sites(InProcessGrid):
         for context in self._contexts.values():
             context.run_config = fields
         server.serve(self, fields)
-        return read_notices(out)
+        return self.notices
 
     @property
     def _ledger(self) -> str:

@@ -16,10 +16,14 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import fedcal.strategies.server_app as server
+from fedcal.artifact import Holdout
 from fedcal.classes import digest_of
+from fedcal.clients.job_facts import Booked
 from fedcal.clients.prepared import prepare
+from fedcal.clients.records import SiteRecords
 from fedcal.clients.results import METRICS, RESULTS
 from fedcal.clients.site_app import site_app
+from fedcal.clients.site_records import RECORDS
 from fedcal.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
@@ -34,8 +38,10 @@ from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.participation import sentences
 from fedcal.strategies.run_folder import read_error, read_notices, read_progress
 from fedcal.strategies.who import WHO, Who
+from fedcal.training.model import TrainedModel
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
+WIDTH = 5
 NODES = [60, 61, 62, 63, 64]
 Broken = Callable[[int, Message], bool]
 
@@ -52,6 +58,15 @@ def rows() -> Shards:
     return Shards.from_owner(logits, labels, rng.integers(0, CLIENTS, 160), CLIENTS)
 
 
+def features(clients: int = CLIENTS) -> Shards:
+    """Rows to train on, of the first clients."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(0, 0.5, (320, WIDTH)).astype(np.float32)
+    y = (x[:, :CLASSES] + rng.gumbel(0, 0.2, (320, CLASSES))).argmax(axis=1)
+    owner = rng.integers(0, clients, 320)
+    return Shards.from_owner(np.zeros((320, CLASSES)), y, owner, CLIENTS, inputs=x)
+
+
 class Sites(InProcessGrid):
     """Real sites' apps, each over its own folder.
 
@@ -66,16 +81,19 @@ class Sites(InProcessGrid):
         sites: int = CLIENTS,
         names: dict[int, tuple[str, ...]] | None = None,
         seeded: bool = True,
+        shards: Shards | None = None,
         raises: Broken = lambda site, message: False,
         lies: Broken = lambda site, message: False,
         unavailable: Broken | None = None,
     ) -> None:
-        shards = rows()
+        shards = shards or rows()
+        test = shards.block(0, 1)
+        judged = {} if shards.inputs is None else {"test_inputs": test.inputs}
+        judged |= {"test": (test.logits, test.labels)} if judged else {}
         for k in range(sites):
             mine = shards.block(k % CLIENTS, k % CLIENTS + 1)
-            called = (names or {}).get(k, NAMES)
-            number = k if seeded else None
-            prepare(folder / f"site-{k}", mine, names=called, number=number, simulated=seeded)
+            known: Any = {"number": k if seeded else None, "simulated": seeded, **judged}
+            prepare(folder / f"site-{k}", mine, names=(names or {}).get(k, NAMES), **known)
         super().__init__(site_app(folder, terms_of_job), NODES[:sites], unavailable)
         self._apps = [site_app(folder / f"site-{k}", terms_of_job) for k in range(sites)]
         self._raises, self._lies = raises, lies
@@ -110,34 +128,47 @@ def fields_of(job: Job, out: Path, **change: Any) -> dict[str, Any]:
     return {**job.to_fields(), "classes": 0, "input": "", **here, **change}
 
 
-def run(folder: Path, job: Job, **grid: Any) -> tuple[Outcome, Sites]:
-    fields = fields_of(job, folder / "out")
+def training(method: str = "fedsgd", **options: Any) -> Job:
+    job = job_of(epsilon=8.0, rounds=4, **options)
+    more = {"batch": 40.0, "rows_per_client": 80.0} if method == "fedsgd" else {}
+    return replace(job, method=method, settings={"shape": WIDTH, **more})
+
+
+def run(
+    folder: Path, job: Job, change: dict[str, Any] | None = None, **grid: Any
+) -> tuple[Outcome, Sites]:
+    fields = fields_of(job, folder / "out", **(change or {}))
     sites = Sites(folder, fields, **grid)
     server.serve(sites, fields)
     return Outcome.load(folder / "out"), sites
 
 
-def inline(job: Job, alive: Iterable[int] = range(CLIENTS)) -> Outcome:
-    gone = np.setdiff1d(np.arange(CLIENTS), list(alive))
-    return job.run(lambda s: run_inline(s, rows(), unavailable=lambda number: gone))
+def inline(
+    job: Job, alive: Iterable[int] = range(CLIENTS), shards: Shards | None = None
+) -> Outcome:
+    gone, shards = np.setdiff1d(np.arange(CLIENTS), list(alive)), shards or rows()
+    job = replace(job, ledger=None, cap=None)
+    return job.run(lambda s: run_inline(s, shards, unavailable=lambda number: gone))
 
 
 def answers_of(site: int) -> Broken:
     return lambda k, message: k == site and message.metadata.message_type == ANSWER
 
 
-# -- faults ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("trust", ["central", "local"])
-def test_same_bits_as_inline_and_bytes_of_the_messages(trust: str, tmp_path: Path) -> None:
-    job = job_of(epsilon=8.0, trust=trust)
+def test_same_bits_as_inline_and_bytes_of_the_messages(tmp_path: Path) -> None:
+    """And a private run's checkpoint holds noisy sums alone."""
+    job, exact = job_of(epsilon=8.0, trust="local"), job_of(epsilon=np.inf, rounds=1)
     found, _ = run(tmp_path, job)
     want = inline(job)
     assert found.records == want.records
     assert found.message_bytes is not None
     assert min(found.message_bytes) > CLIENTS * max(want.bytes_up, want.bytes_down)
     assert Checkpoint.load(tmp_path / "out").job["class-digest"] == digest_of(NAMES)
+    text = (tmp_path / "out" / CHECKPOINT).read_text()
+    kept = json.loads(text)["releases"]
+    assert [one["values"] for one in kept] == [one["values"] for one in found.records]
+    (sums,) = inline(exact).records  # the first question's
+    assert not any(repr(value) in text for value in sums["values"])
 
 
 @pytest.mark.parametrize("how", ["raises", "lies", "unavailable"])
@@ -154,10 +185,13 @@ def test_a_site_that_fails_is_a_dropout_and_that_is_told(how: str, tmp_path: Pat
 
 
 def test_a_site_that_misses_a_round_took_part(tmp_path: Path) -> None:
-    def second(k: int, message: Message) -> bool:
-        return answers_of(1)(k, message) and message.metadata.group_id == "2"
-
-    found, _ = run(tmp_path, job_of(), unavailable=second)
+    found, _ = run(
+        tmp_path,
+        job_of(),
+        unavailable=lambda k, message: (
+            answers_of(1)(k, message) and message.metadata.group_id == "2"
+        ),
+    )
     assert found.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {"site 1": [2]}}
     assert sentences(found.sites) == ["site 1 missed round 2."]
 
@@ -254,11 +288,7 @@ def test_shares_of_noise_go_to_no_server_that_sees_each(tmp_path: Path) -> None:
 
 
 def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path: Path) -> None:
-    job = job_of()
-    fields = fields_of(job, tmp_path / "out", deliver=True)
-    sites = Sites(tmp_path, fields, raises=answers_of(1))
-    server.serve(sites, fields)
-    outcome = Outcome.load(tmp_path / "out")
+    outcome, _ = run(tmp_path, job_of(), {"deliver": True}, raises=answers_of(1))
     assert not (tmp_path / "site-1" / RESULTS).exists()
     for k in (0, 2, 3):
         (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
@@ -267,73 +297,59 @@ def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path: Path) 
         assert judged["before"]["nll"] > judged["after"]["nll"]
 
 
-@pytest.mark.parametrize(
-    "said", [{"classes": float("inf")}, {"classes": 10**12}, {"classes": -1}, {"classes": [3]}]
-)
-def test_a_site_that_says_nonsense_of_itself_is_passed_over(
-    said: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = job_of()
-    fields = fields_of(job, tmp_path / "out")
-    sites = Sites(tmp_path, fields)
-    deliver = sites._deliver
+@pytest.fixture
+def lied_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """A run of one round in which answers of one kind are changed at some sites; who is heard."""
 
-    def lie(message: Message) -> Message:
-        if message.metadata.dst_node_id == NODES[0] and message.metadata.message_type == WHO:
-            record = ConfigRecord({"names": "", "input": "logits", **said})
-            return Message(RecordDict({"who": record}), reply_to=message)
-        return deliver(message)
+    def serve(kind: str, lies: dict[int, RecordDict]) -> None:
+        job = job_of(rounds=1)
+        fields = fields_of(job, tmp_path / "out")
+        sites = Sites(tmp_path, fields)
+        deliver = sites._deliver
 
-    monkeypatch.setattr(sites, "_deliver", lie)
-    server.serve(sites, fields)
-    found = Outcome.load(tmp_path / "out")
-    assert found.records == inline(job, alive=(1, 2, 3)).records
+        def lie(message: Message) -> Message:
+            said = lies.get(NODES.index(message.metadata.dst_node_id))
+            if said is None or message.metadata.message_type != kind:
+                return deliver(message)
+            return Message(said, reply_to=message)
 
+        monkeypatch.setattr(sites, "_deliver", lie)
+        server.serve(sites, fields)
+        honest = [k for k in range(CLIENTS) if k not in lies]
+        assert Outcome.load(tmp_path / "out").records == inline(job, alive=honest).records
 
-@pytest.mark.parametrize("sent", [b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n"])
-def test_words_that_numpy_chokes_on_are_a_dropout(
-    sent: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job = job_of(rounds=1)
-    fields = fields_of(job, tmp_path / "out")
-    sites = Sites(tmp_path, fields)
-    deliver = sites._deliver
-
-    def lie(message: Message) -> Message:
-        reply = deliver(message)
-        if answers_of(2)(NODES.index(message.metadata.dst_node_id), message):
-            words = Array("uint64", (1,), "numpy.ndarray", sent)
-            answer = RecordDict({"answer": ArrayRecord({"words": words})})
-            return Message(answer, reply_to=message)
-        return reply
-
-    monkeypatch.setattr(sites, "_deliver", lie)
-    server.serve(sites, fields)
-    assert Outcome.load(tmp_path / "out").records == inline(job, alive=(0, 1, 3)).records
+    return serve
 
 
-# -- a run that goes on -----------------------------------------------------------------------
+@pytest.mark.parametrize("classes", [(float("inf"), 10**12, -1), ([3],)], ids=["numbers", "list"])
+def test_a_site_that_says_nonsense_of_itself_is_passed_over(classes: Any, lied_to: Any) -> None:
+    who = [ConfigRecord({"names": "", "input": "logits", "classes": one}) for one in classes]
+    lied_to(WHO, {k: RecordDict({"who": one}) for k, one in enumerate(who)})
+
+
+def test_words_that_numpy_chokes_on_are_a_dropout(lied_to: Any) -> None:
+    sent = (b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n")
+    words = [Array("uint64", (1,), "numpy.ndarray", one) for one in sent]
+    lied_to(
+        ANSWER,
+        {k: RecordDict({"answer": ArrayRecord({"words": w})}) for k, w in enumerate(words, 1)},
+    )
 
 
 class _Stop(Exception):
     """The server's process dies."""
 
 
-def stopped_in_round(number: int, folder: Path, fields: dict[str, Any]) -> None:
+def stopped_in_round(number: int, folder: Path, fields: dict[str, Any], **grid: Any) -> None:
     """A server that dies in a round, its answers received and charged, before it is released."""
-
-    def dies(k: int, message: Message) -> bool:
-        if k == CLIENTS - 1 and answers_of(k)(k, message):
-            return int(message.metadata.group_id) == number
-        return False
-
-    sites = Sites(folder, fields)
+    sites = Sites(folder, fields, **grid)
     original = sites.pull_messages
 
     def pull(ids: Iterable[str]) -> Iterable[Message]:
         replies = list(original(ids))
-        if any(answers_of(3)(3, m) and dies(3, m) for m in replies):
-            raise _Stop
+        for of in (reply.metadata for reply in replies):
+            if of.message_type == ANSWER and int(of.group_id) == number:
+                raise _Stop
         return replies
 
     sites.pull_messages = pull  # type: ignore[method-assign]
@@ -341,8 +357,7 @@ def stopped_in_round(number: int, folder: Path, fields: dict[str, Any]) -> None:
         server.serve(sites, fields)
 
 
-@pytest.mark.parametrize("trust", ["central", "local"])
-@pytest.mark.parametrize("number", [1, 2, 3])
+@pytest.mark.parametrize(("number", "trust"), [(1, "central"), (2, "local"), (3, "central")])
 def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(
     number: int, trust: str, tmp_path: Path
 ) -> None:
@@ -356,7 +371,7 @@ def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(
     again = {**fields, "resume": True, "timeout": 3.0}
     server.serve(Sites(tmp_path, again), again)
     found = Outcome.load(tmp_path / "out")
-    want = inline(replace(job, ledger=None, cap=None))
+    want = inline(job)
     assert found.records == want.records
     assert (found.bytes_up, found.bytes_down) == (want.bytes_up, want.bytes_down)
     assert found.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {}}
@@ -389,7 +404,7 @@ def test_a_charged_round_that_nobody_saw_is_not_charged_again(
         assert ledger.entries()[0].charged == (1, 2)
     again = {**fields, "resume": True}
     server.serve(Sites(tmp_path, again), again)
-    assert Outcome.load(tmp_path / "out").records == inline(replace(job, ledger=None)).records
+    assert Outcome.load(tmp_path / "out").records == inline(job).records
     with Ledger(file) as ledger:
         assert ledger.entries()[0].charged == (1, 2, 3)
 
@@ -447,16 +462,6 @@ def test_what_does_not_belong_together_does_not_go_on(tmp_path: Path) -> None:
     refused("does not belong to this run")
 
 
-def test_a_private_checkpoint_holds_noisy_sums_alone(tmp_path: Path) -> None:
-    found, _ = run(tmp_path, job_of())
-    exact, _ = run(tmp_path / "exact", job_of(epsilon=np.inf))
-    text = (tmp_path / "out" / CHECKPOINT).read_text()
-    kept = json.loads(text)["releases"]
-    assert [one["values"] for one in kept] == [one["values"] for one in found.records]
-    for one in exact.records[:1]:  # the same question: its exact sums are nowhere
-        assert not any(repr(value) in text for value in one["values"])
-
-
 def test_two_servers_never_have_one_folder(tmp_path: Path) -> None:
     """Flower ends a stopped run's server late: it must not release a round beside another."""
     fields = fields_of(job_of(), tmp_path / "out")
@@ -472,3 +477,82 @@ def test_two_servers_never_have_one_folder(tmp_path: Path) -> None:
     server.serve(Sites(tmp_path, again), again)
     assert run_folder.ended(tmp_path / "out")
     assert len(Outcome.load(tmp_path / "out").records) == 3
+
+
+def booked(folder: Path, site: int) -> tuple[Booked, ...]:
+    with SiteRecords(folder / f"site-{site}" / RECORDS) as records:
+        return records.booked()
+
+
+@pytest.mark.parametrize("method", ["fedsgd", "dp-fedavg"])
+def test_a_trained_model_of_the_same_bits_reaches_each_site(method: str, tmp_path: Path) -> None:
+    job, shards = training(method), features()
+    found, _ = run(tmp_path, job, {"deliver": True}, shards=shards)
+    want = inline(job, shards=shards)
+    assert isinstance(want.artifact, TrainedModel)
+    assert found.artifact.arrays()["w"].tobytes() == want.artifact.w.tobytes()
+    assert (found.records, found.history) == (want.records, [])
+    test = shards.block(0, 1)
+    assert test.inputs is not None
+    predicted = want.artifact.predict(test.inputs).argmax(axis=1)
+    for k in range(CLIENTS):
+        (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
+        judged = json.loads((kept / METRICS).read_text())["after"]
+        assert judged["accuracy"] == (predicted == test.labels).mean()
+        (about,) = booked(tmp_path, k)
+        assert (about.answered, about.closed) == ((1, 2, 3, 4), "finished")
+
+
+@pytest.mark.parametrize("number", [1, 3])
+def test_a_stopped_training_goes_on_and_counts_every_round_once(
+    number: int, tmp_path: Path
+) -> None:
+    """And a site without rows is one that is away."""
+    file, shards = tmp_path / "ledger.db", features(3)
+    job = training(ledger=str(file), cap=8.0)
+    stopped_in_round(number, tmp_path, fields_of(job, tmp_path / "out"), shards=shards)
+    assert (Checkpoint.load(tmp_path / "out").state is None) == (number == 1)
+    found, _ = run(tmp_path, job, {"resume": True}, shards=shards)
+    want = inline(job, shards=shards)
+    assert found.artifact.arrays()["w"].tobytes() == want.artifact.arrays()["w"].tobytes()
+    assert found.records == want.records == inline(job, alive=range(3), shards=shards).records
+    assert (found.bytes_up, found.bytes_down) == (want.bytes_up, want.bytes_down)
+    with Ledger(file) as ledger:
+        (entry,) = ledger.entries()
+    assert entry.charged == (1, 2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("method", "settings", "said"),
+    [
+        ("fedsgd", {"shape": 6}, "inputs of shape 5, and the network reads inputs of shape 6"),
+        ("fedsgd", {"shape": "28x28", "network": "cnn"}, "reads inputs of shape 28x28"),
+        ("fednewton", {}, "has rows to train on and no scores: fednewton needs scores"),
+    ],
+)
+def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(
+    method: str, settings: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    if settings.get("network") == "cnn":
+        pytest.importorskip("torch")
+    file = tmp_path / "ledger.db"
+    rows_of = {"rows_per_client": 80.0} if method == "fedsgd" else {}
+    job = replace(training(ledger=str(file), cap=8.0), method=method, settings=settings | rows_of)
+    with pytest.raises(InputError, match=said) as error:
+        run(tmp_path, job, shards=features())
+    assert "\n" not in str(error.value)
+    with Ledger(file) as ledger:
+        assert ledger.entries() == ()
+    assert not any(booked(tmp_path, k) for k in range(CLIENTS))
+
+
+def test_a_model_is_judged_on_what_it_reads() -> None:
+    """Its own probabilities, never those of the scores that lie beside the rows."""
+    model = TrainedModel("linear", (WIDTH,), CLASSES, np.zeros(CLASSES * (WIDTH + 1)))
+    sure = Holdout(9.0 * np.eye(CLASSES), np.eye(CLASSES), np.arange(CLASSES))
+    assert model.judge(sure) == {}  # it reads other inputs, and these rows have none
+    assert model.judged_page(sure) == []
+    flat = model.judge(replace(sure, inputs=np.ones((CLASSES, WIDTH))))["after"]
+    assert flat["nll"] == pytest.approx(np.log(CLASSES))
+    of_logits = TrainedModel("linear", (CLASSES,), CLASSES, np.zeros(CLASSES * (CLASSES + 1)))
+    assert of_logits.judge(sure)["after"]["nll"] == pytest.approx(np.log(CLASSES))

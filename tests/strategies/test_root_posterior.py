@@ -19,14 +19,13 @@ every_law = pytest.mark.parametrize("laplace", [False, True])
 
 
 @every_law
-@pytest.mark.parametrize("curve", CURVES)
-@pytest.mark.parametrize("root", [-0.6, 0.1, 0.9, 1.5])
-def test_little_noise_leaves_little_doubt(curve: str, root: float, laplace: bool) -> None:
-    values = 100 * CURVES[curve](root - ASKED)
-    belief = root_posterior(ASKED, values, 0.1, ROOTS, laplace)
-    mean = float((belief * ROOTS).sum())
-    assert abs(mean - root) < 0.15  # points lie 0.5 apart
-    assert belief[np.abs(ROOTS - root) < 0.3].sum() > 0.9
+def test_little_noise_leaves_little_doubt(laplace: bool) -> None:
+    for name, curve in CURVES.items():
+        for root in (-0.6, 0.9, 1.5):
+            belief = root_posterior(ASKED, 100 * curve(root - ASKED), 0.1, ROOTS, laplace)
+            mean = float((belief * ROOTS).sum())
+            assert abs(mean - root) < 0.15, name  # points lie 0.5 apart
+            assert belief[np.abs(ROOTS - root) < 0.3].sum() > 0.9, name
 
 
 @every_law
@@ -64,7 +63,7 @@ def test_what_is_believed_is_right_as_often_as_it_says() -> None:
     """Noise of the std that is told: the truth lies within the central 80 % about as often."""
     rng = np.random.default_rng(0)
     inside = []
-    for _ in range(300):
+    for _ in range(100):
         root = rng.uniform(-1.0, 1.7)
         values = 100 * np.tanh((root - ASKED) / 0.8) + rng.normal(0, 30, 8)
         cumulative = np.cumsum(root_posterior(ASKED, values, 30.0, ROOTS, False))

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import re
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context, Error, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
+from strategy_checks import assert_refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.client_app import app as site_app
@@ -25,6 +27,7 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies.checkpoint import Checkpoint
+from fedcal.strategies.exchange import PromptGrid, message
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job
 from fedcal.strategies.outcome import Outcome
@@ -73,9 +76,9 @@ def inline(job: Job, shards: Shards) -> Outcome:
     return job.run(lambda s: run_inline(s, shards, unavailable=job.unavailable))
 
 
-@pytest.mark.parametrize("masks", ["none", "masks"])
-@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize(
+    ("masks", "epsilon", "dropout"), [("none", 1.0, 0.4), ("masks", np.inf, 0.4), ("masks", 1.0, 0)]
+)
 def test_same_bits_as_inline(
     masks: str, epsilon: float, dropout: float, shards: Shards, tmp_path: Path
 ) -> None:
@@ -88,6 +91,10 @@ def test_same_bits_as_inline(
     assert [c.arrays() for c in got.history] == [c.arrays() for c in want.history]
     assert read_progress(tmp_path) == [(1, 3), (2, 3), (3, 3)]
     assert read_error(tmp_path) is None
+    gone = [k for number in (1, 2, 3) for k in job.unavailable(number)]
+    assert bool(gone) == bool(dropout)  # nothing is sent to who drops out
+    asked = [k for kind, k in wire.sent if kind == ANSWER]
+    assert sorted([*asked, *gone]) == sorted([*range(CLIENTS)] * 3)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
@@ -112,16 +119,6 @@ def test_nothing_tells_how_many_were_sampled(
     assert bool(kept.took_part.asked or kept.took_part.answered) == known
 
 
-def test_nothing_is_sent_to_who_drops_out(shards: Shards) -> None:
-    job = job_of(rounds=1, dropout=0.4)
-    wire = Wire(shards)
-    server.serve(wire, fields_of(job))
-    gone = job.unavailable(1).tolist()
-    assert 0 < len(gone) < CLIENTS
-    asked = [site for kind, site in wire.sent if kind == ANSWER]
-    assert sorted(asked) == [k for k in range(CLIENTS) if k not in gone]
-
-
 def test_flower_s_main_hands_the_run_config_on(shards: Shards, tmp_path: Path) -> None:
     fields = fields_of(job_of(), tmp_path)
     context = Context(1, 1, {}, RecordDict(), fields)
@@ -132,11 +129,7 @@ def test_flower_s_main_hands_the_run_config_on(shards: Shards, tmp_path: Path) -
     assert {"data", "partition"} <= set(outcome.job)  # `fedcal report` finds its test rows by them
 
 
-# -- without a folder ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-@pytest.mark.parametrize("method", ["fednewton", "fedbbq"])
+@pytest.mark.parametrize(("method", "epsilon"), [("fednewton", 1.0), ("fedbbq", np.inf)])
 def test_without_a_folder_a_short_result_is_logged_and_no_sum(
     method: str, epsilon: float, shards: Shards, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,9 +150,6 @@ def test_without_a_folder_a_short_result_is_logged_and_no_sum(
     assert {value for value in sums & numbers if value > CLIENTS} == set()
 
 
-# -- errors ---------------------------------------------------------------------------------------
-
-
 def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
     """What a parent gets to know; the same as what the ServerApp raises."""
     with pytest.raises(FedcalError) as caught:
@@ -172,8 +162,9 @@ def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
 
 
 def test_a_bad_run_config_is_told(shards: Shards, tmp_path: Path) -> None:
-    error = stopped({**fields_of(job_of(), tmp_path), "method": "x"}, shards, tmp_path)
-    assert (type(error), error.exit_code) == (InputError, 2)
+    for key in ("method", "trust"):
+        error = stopped({**fields_of(job_of(), tmp_path), key: "x"}, shards, tmp_path)
+        assert (type(error), error.exit_code) == (InputError, 2)
 
 
 def test_a_refusing_ledger_is_told(shards: Shards, tmp_path: Path) -> None:
@@ -187,21 +178,12 @@ def test_a_refusing_ledger_is_told(shards: Shards, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("epsilon", [np.inf, 1.0])
 def test_a_client_s_error_is_told_as_base_has_it(
-    epsilon: float, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    epsilon: float, shards: Shards, tmp_path: Path
 ) -> None:
     broken = Shards(shards.logits, shards.labels + 99, shards.offsets)
     error = stopped(fields_of(job_of(epsilon), tmp_path), broken, tmp_path)
     assert isinstance(error, RoundFailed)
     assert ("site" in str(error)) == (epsilon > 1)
-
-
-def test_what_is_not_allowed_comes_back_as_bad_input(shards: Shards, tmp_path: Path) -> None:
-    fields = {**fields_of(job_of(), tmp_path), "trust": "nobody"}
-    with pytest.raises(InputError) as caught:
-        server.serve(Wire(shards), fields)
-    error = read_error(tmp_path)
-    assert isinstance(error, InputError)
-    assert str(error) == str(caught.value)
 
 
 def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path) -> None:
@@ -228,26 +210,34 @@ def test_half_a_line_of_progress_is_not_read(tmp_path: Path) -> None:
     assert read_progress(tmp_path) == [(1, 12)]
 
 
-# -- nodes --------------------------------------------------------------------------------------
+class Late:
+    """Nodes of a grid appear one after the other."""
+
+    looks = 0
+
+    def get_node_ids(self) -> Iterable[int]:
+        self.looks += 1
+        known = sorted(super().get_node_ids())  # type: ignore[misc]
+        return known[: 2 * self.looks - 2]
+
+
+class LateWire(Late, Wire):
+    pass
+
+
+class LateGrid(Late, InProcessGrid):
+    pass
 
 
 def test_the_server_waits_for_all_nodes_before_it_reserves(shards: Shards, tmp_path: Path) -> None:
-    class Late(Wire):
-        looks = 0
-
-        def get_node_ids(self) -> Iterable[int]:
-            self.looks += 1
-            known = sorted(super().get_node_ids())
-            return known[: min(self.looks * 4 - 4, CLIENTS)]
-
-    wire = Late(shards)
+    wire = LateWire(shards)
     server.serve(wire, fields_of(job_of(), tmp_path))
-    assert wire.looks > 3
+    assert wire.looks > 5
     assert sum(kind == ANSWER for kind, _ in wire.sent) == 3 * CLIENTS
     assert wire.sent[0][0] == WHO
 
 
-@pytest.mark.parametrize("there", [0, CLIENTS - 1, CLIENTS + 1])
+@pytest.mark.parametrize("there", [CLIENTS - 1, CLIENTS + 1])
 def test_another_number_of_nodes_is_refused(there: int, shards: Shards, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     job = job_of(ledger=str(file), cap=1.0, grace=0.1)
@@ -257,14 +247,14 @@ def test_another_number_of_nodes_is_refused(there: int, shards: Shards, tmp_path
     assert json.loads((tmp_path / "error.json").read_text())["kind"] == "RoundFailed"
 
 
-# -- what a simulation knows by itself ----------------------------------------------------------
-
 BY_NAME: dict[str, Any] = {"data": "resnet110-cifar10", "partition": "iid", "seed": 4}
 
 
-def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> InProcessGrid:
+def simulation(
+    nodes: int, fields: dict[str, Any], tell: int | None = None, kind: Any = InProcessGrid
+) -> Any:
     """Nodes as Flower's simulation has them: each knows how many there are."""
-    grid = InProcessGrid(site_app, range(50, 50 + nodes))
+    grid = kind(site_app, range(50, 50 + nodes))
     for node, context in grid._contexts.items():
         assert context.node_config["num-partitions"] == nodes
         context.run_config = fields
@@ -279,8 +269,7 @@ def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
     return {**job.to_fields(), **BY_NAME, "clients": 0, "classes": 0, **here}
 
 
-@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-@pytest.mark.parametrize("nodes", [1, 7])
+@pytest.mark.parametrize(("nodes", "epsilon"), [(1, np.inf), (4, 1.0)])
 def test_no_clients_are_as_many_as_there_are_nodes(
     nodes: int, epsilon: float, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -305,74 +294,53 @@ def test_a_number_of_rows_that_is_given_is_taken(caplog: pytest.LogCaptureFixtur
     assert "rows_per_client" not in caplog.text
 
 
-def test_nodes_that_appear_one_by_one_are_all_counted() -> None:
-    class Late(InProcessGrid):
-        looks = 0
-
-        def get_node_ids(self) -> Iterable[int]:
-            self.looks += 1
-            return sorted(super().get_node_ids())[: self.looks - 1]
-
+def test_nodes_that_appear_one_after_the_other_are_all_counted() -> None:
     fields = by_itself(np.inf)
-    grid = simulation(5, fields)
-    grid.__class__ = Late
-    outcome = server.serve(grid, fields)
+    outcome = server.serve(simulation(5, fields, kind=LateGrid), fields)
     assert outcome.records == simulate(**BY_NAME, clients=5, rounds=2).rounds
 
 
-def test_nodes_that_deal_to_another_number_stop_the_run() -> None:
-    fields = by_itself(np.inf)
-    with pytest.raises(RoundFailed, match="site 2 deals the data to 4 clients, not 3"):
-        server.serve(simulation(3, fields, tell=4), fields)
-
-
-def test_a_node_that_tells_of_others_who_are_not_there() -> None:
-    fields = by_itself(np.inf)
-    with pytest.raises(RoundFailed, match="there are 1 nodes for 4 clients"):
-        server.serve(simulation(1, fields, tell=4), fields)
-
-
-def test_nobody_to_ask_is_an_error_too() -> None:
-    fields = by_itself(np.inf)
-    with pytest.raises(RoundFailed, match=r"there are 0 nodes$"):
-        server.serve(simulation(0, fields), fields)
-
-
-def test_a_deployment_must_say_how_many_clients_there_are(shards: Shards) -> None:
-    with pytest.raises(InputError, match="'clients' of the run config is 0, and these nodes do"):
-        server.serve(Wire(shards), {**fields_of(job_of()), "clients": 0})
-
-
-def test_a_deployment_must_say_how_many_classes_there_are(shards: Shards) -> None:
-    with pytest.raises(InputError, match="'classes' of the run config is 0, and the clients' data"):
-        server.serve(Wire(shards), {**fields_of(job_of()), "classes": 0})
-
-
 @pytest.mark.parametrize(
-    ("wrong", "match"),
+    ("nodes", "tell", "why"),
     [
-        ({"data": "nope"}, "unknown data set 'nope'"),
-        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
+        (3, 4, "site 2 deals the data to 4 clients, not 3"),
+        (1, 4, "there are 1 nodes for 4 clients"),
+        (0, None, r"there are 0 nodes$"),
     ],
 )
-def test_data_that_cannot_be_dealt_are_the_server_s_error(
-    wrong: dict[str, str], match: str
-) -> None:
-    fields = {**by_itself(np.inf), **wrong}
-    with pytest.raises(InputError, match=match):
-        server.serve(simulation(2, fields), fields)
+def test_nodes_that_do_not_fit_stop_the_run(nodes: int, tell: int | None, why: str) -> None:
+    fields = by_itself(np.inf)
+    with pytest.raises(RoundFailed, match=why):
+        server.serve(simulation(nodes, fields, tell), fields)
 
 
-def test_a_deployment_must_say_how_many_rows_a_client_has(shards: Shards, tmp_path: Path) -> None:
+def test_a_deployment_must_say_how_many_there_are(shards: Shards, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     fields = fields_of(job_of(ledger=str(file), cap=1.0))
-    with pytest.raises(InputError) as caught:
-        server.serve(Wire(shards), {**fields, **BY_NAME, "settings": "{}"})
-    assert str(caught.value) == (
-        "fednewton with privacy needs a public nominal number of rows of a client: give "
-        """settings='{"rows_per_client": 50}' in the run config"""
-    )
+    table = [
+        ({"clients": 0}, "'clients' of the run config is 0, and these nodes do"),
+        ({"classes": 0}, "'classes' of the run config is 0, and the clients' data"),
+        (
+            {**BY_NAME, "settings": "{}"},
+            "^fednewton with privacy needs a public nominal number of rows of a client: give "
+            """settings='{"rows_per_client": 50}' in the run config$""",
+        ),
+    ]
+    assert_refused(table, lambda change: server.serve(Wire(shards), {**fields, **change}))
     assert not file.exists()
+
+
+def test_data_that_cannot_be_dealt_are_the_server_s_error() -> None:
+    table = [
+        ({"data": "nope"}, "unknown data set 'nope'"),
+        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
+    ]
+    fields = by_itself(np.inf)
+
+    def serve(wrong: dict[str, str]) -> None:
+        server.serve(simulation(2, fields | wrong), fields | wrong)
+
+    assert_refused(table, serve)
 
 
 def test_bad_values_are_told_before_anybody_waits() -> None:
@@ -405,3 +373,66 @@ def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards: Shards, tmp_path
     with pytest.raises(RoundFailed) as caught:
         server.serve(Lost(shards), fields_of(job_of(), tmp_path))
     assert str(caught.value) == "a node cannot say which site it is: KeyError\\x1b[2J; see the log"
+
+
+ASKED = [11, 12, 13]
+
+
+def nothing(context: Context) -> Shards:
+    return Shards.from_owner(np.zeros((0, 2)), np.zeros(0, np.int64), np.zeros(0, np.int64), 1)
+
+
+class Slow(InProcessGrid):
+    """Gives each reply twice, late, and one that nobody asked for."""
+
+    def __init__(self, *, lost: frozenset[int] = frozenset(), takes: bool = True) -> None:
+        super().__init__(client_app(nothing), ASKED)
+        self._lost, self._takes, self.looks = lost, takes, 0
+        self._kept: list[Message] = []
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        return super().push_messages(messages) if self._takes else []
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        self.looks += 1
+        if self.looks < 3:
+            return []
+        found = list(super().pull_messages(message_ids))
+        found = [m for m in found if m.metadata.src_node_id not in self._lost]
+        again, self._kept = self._kept, [*self._kept, *found]
+        return [*found, *again, *found]
+
+
+def asking() -> list[Message]:
+    return [message({"x": ConfigRecord({"a": 1})}, node, "query.who", 0, 5.0) for node in ASKED]
+
+
+def test_each_message_has_one_reply_and_its_bytes_are_counted() -> None:
+    grid = PromptGrid(Slow())
+    first = grid.send_and_receive(asking(), timeout=5.0)
+    assert sorted(m.metadata.src_node_id for m in first) == ASKED
+    up, down = grid.bytes_up, grid.bytes_down
+    assert up > 0
+    assert down > 0
+    again = grid.send_and_receive(asking(), timeout=5.0)  # replies of the first come along
+    assert sorted(m.metadata.src_node_id for m in again) == ASKED
+    assert (grid.bytes_up, grid.bytes_down) == (2 * up, 2 * down)
+    assert grid.get_node_ids() == ASKED  # everything else is the grid's own
+
+
+def test_what_has_not_come_in_time_is_missing() -> None:
+    start = time.monotonic()
+    replies = PromptGrid(Slow(lost=frozenset({12}))).send_and_receive(asking(), timeout=0.3)
+    assert sorted(m.metadata.src_node_id for m in replies) == [11, 13]
+    assert time.monotonic() - start >= 0.3
+
+
+def test_messages_that_flower_does_not_take_fail_the_round_and_nobody_is_waited_for() -> None:
+    grid = PromptGrid(Slow(takes=False))
+    with pytest.raises(RoundFailed, match="took none of the messages"):
+        grid.send_and_receive(asking(), timeout=1.0)
+    assert grid.send_and_receive([], timeout=1.0) == []
+
+
+def test_a_message_lives_no_longer_than_the_server_waits() -> None:
+    assert {m.metadata.ttl for m in asking()} == {5.0}

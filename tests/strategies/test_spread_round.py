@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer, contribute
-from fedcal.errors import InputError
 from fedcal.evaluation import evaluate
 from fedcal.evaluation.clusters import MEASURED, variance_of_folds, variance_of_squares
 from fedcal.evaluation.release import ScoreRelease
@@ -57,6 +57,9 @@ def test_without_noise_the_spread_is_the_clients_sum_of_squares() -> None:
     assert shown["metrics"]["accuracy"]["sampling"] > 1.5 * alone
     back = ScoreRelease.from_arrays(release.arrays())
     assert back.results() == shown
+    these = run(data, {"estimand": "these"}).result().results()  # have no sampling part
+    assert these["estimand"] == "these rows"
+    assert these["metrics"]["accuracy"]["low"] == these["metrics"]["accuracy"]["value"]
 
 
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
@@ -102,44 +105,33 @@ def test_where_whole_clients_are_protected_squares_are_asked_for() -> None:
     assert any("bias of clipping" in getattr(part, "note", "") for part in method.result().page())
 
 
-def test_these_rows_have_no_sampling_part() -> None:
-    shown = run(federation(4), {"estimand": "these"}).result().results()
-    assert shown["estimand"] == "these rows"
-    assert shown["metrics"]["accuracy"]["low"] == shown["metrics"]["accuracy"]["value"]
+def test_what_has_no_clustered_interval_is_refused() -> None:
+    table: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({"estimand": "everybody"}, {}, "estimand"),
+        ({"groups": '["a"]'}, {}, "estimand"),
+        ({"other": True}, {}, "estimand"),
+        ({"score": "classes"}, {}, "estimand"),
+        ({}, {"clients": 1}, "estimand"),
+        ({}, {"epsilon": 1.0, "trust": "local"}, "estimand"),
+    ]
 
+    def make(settings: dict[str, Any], fields: dict[str, Any]) -> None:
+        own = Federation(**{"clients": 20, "classes": 2, **fields})
+        FedEvaluate(own, **{"estimand": "clients", **settings})
 
-@pytest.mark.parametrize(
-    ("settings", "fields"),
-    [
-        ({"estimand": "everybody"}, {}),
-        ({"groups": '["a"]'}, {}),
-        ({"other": True}, {}),
-        ({"score": "classes"}, {}),
-        ({}, {"clients": 1}),
-        ({}, {"epsilon": 1.0, "trust": "local"}),
-    ],
-)
-def test_what_has_no_clustered_interval_is_refused(settings: Any, fields: Any) -> None:
-    with pytest.raises(InputError, match="estimand"):
-        FedEvaluate(
-            Federation(**{"clients": 20, "classes": 2, **fields}),
-            **{"estimand": "clients", **settings},
-        )
+    assert_refused(table, make)
 
 
 @pytest.mark.parametrize("ratio", [0.0, 1.0, 20.0])
 def test_upper_variances_keep_the_level_of_intervals(ratio: float) -> None:
     """Whatever the noise: a normal mean of variance 1 beside them."""
-    rng = np.random.default_rng(5)
-    many = 20_000
+    rng, many = np.random.default_rng(5), 20_000
     parts = rng.normal(0, np.sqrt(1 / FOLDS), (FOLDS, many))
     parts = (parts - parts.mean(axis=0)) + rng.normal(0, np.sqrt(ratio / FOLDS), parts.shape)
     by_folds = variance_of_folds(parts, float(np.sqrt(ratio / FOLDS)), "normal", 1e9)
     clients = rng.normal(0, 0.1, (100, many // 4))
-    squares = np.square(clients - clients.mean(axis=0)).sum(axis=0) + ratio * rng.normal(
-        size=many // 4
-    )
-    by_squares = variance_of_squares(squares, ratio, 100.0)
+    squares = np.square(clients - clients.mean(axis=0)).sum(axis=0)
+    by_squares = variance_of_squares(squares + ratio * rng.normal(size=many // 4), ratio, 100.0)
     for found in (by_folds, by_squares):
         mean = rng.normal(size=found.shape)
         wide = np.sqrt(np.maximum(found, 0.2))  # independent rows' variance is the least there is

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from strategy_checks import assert_refused
 
 from fedcal.clients.answers import STATISTICS
-from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.queries import TemperatureNewton
@@ -41,9 +41,6 @@ def shards_of(clients: int, rows: int) -> Shards:
     return Shards.from_owner(logits, labels, rng.integers(0, clients, rows), clients)
 
 
-# -- FedNewton --------------------------------------------------------------------------------
-
-
 def test_newton_asks_for_the_derivatives_at_its_temperature() -> None:
     strategy = FedNewton(federation())
     assert strategy.query(1).params() == {"log_a": 0.0}
@@ -53,9 +50,8 @@ def test_newton_asks_for_the_derivatives_at_its_temperature() -> None:
     assert ask.params() == {"log_a": -0.25}
 
 
-@pytest.mark.parametrize(
-    ("values", "std", "log_t"),
-    [
+def test_newton_step() -> None:
+    for values, std, log_t in (
         ([1.0, 4.0], [0.0, 0.0], 0.25),
         ([-1.0, 4.0], [0.0, 0.0], -0.25),
         ([9.0, 4.0], [0.0, 0.0], 0.7),  # a round at most doubles T ...
@@ -65,10 +61,9 @@ def test_newton_asks_for_the_derivatives_at_its_temperature() -> None:
         ([1.0, -4.0], [1.0, 5.0], 0.1),
         ([0.0, 0.0], [0.0, 0.0], 0.0),  # no rows
         ([1.0, -1.0], [0.0, 0.0], 0.0),
-    ],
-)
-def test_newton_step(values: list[float], std: list[float], log_t: float) -> None:
-    assert learn(FedNewton(federation()), values, std) == pytest.approx(math.exp(log_t), rel=1e-14)
+    ):
+        found = learn(FedNewton(federation()), values, std)
+        assert found == pytest.approx(math.exp(log_t), rel=1e-14), (values, std)
 
 
 def test_newton_never_leaves_the_temperatures_that_a_fit_may_have() -> None:
@@ -78,49 +73,46 @@ def test_newton_never_leaves_the_temperatures_that_a_fit_may_have() -> None:
     assert temperature == pytest.approx(20.0, rel=1e-14)
 
 
-@pytest.mark.parametrize(("m", "norm"), [(50.0, 10.0), (100, 20.0), (5.0, 3.0), (0.5, 3.0)])
-def test_newton_bound_comes_from_the_public_nominal_rows(m: float, norm: float) -> None:
-    plan = FedNewton(federation(epsilon=1.0), rows_per_client=m).plan
-    assert plan.bound is not None
-    assert plan.bound.norms == pytest.approx((norm, 3 * norm))
-    assert plan.bound.rule == "joint"
-    assert plan.noise_std == pytest.approx((norm * plan.multiplier, 3 * norm * plan.multiplier))
+def test_newton_bound_comes_from_the_public_nominal_rows() -> None:
+    for m, norm in ((50.0, 10.0), (100, 20.0), (5.0, 3.0), (0.5, 3.0)):
+        plan = FedNewton(federation(epsilon=1.0), rows_per_client=m).plan
+        assert plan.bound is not None
+        assert (plan.bound.norms, plan.bound.rule) == (pytest.approx((norm, 3 * norm)), "joint")
+        assert plan.noise_std == pytest.approx((norm * plan.multiplier, 3 * norm * plan.multiplier))
 
 
 def test_default_rounds() -> None:
-    assert FedNewton(federation()).plan.rounds == 8
-    assert FedNewton(federation(epsilon=1.0), rows_per_client=9).plan.rounds == 4
-    assert FedNewton(federation(rounds=3)).plan.rounds == 3
-    assert FedTemp(federation()).plan.rounds == 12
-    assert FedTemp(federation(epsilon=1.0)).plan.rounds == 12
-    assert FedOneShot(federation()).plan.rounds == 1
+    noisy = federation(epsilon=1.0)
+    for method, rounds in (
+        (FedNewton(federation()), 8),
+        (FedNewton(noisy, rows_per_client=9), 4),
+        (FedNewton(federation(rounds=3)), 3),
+        (FedTemp(federation()), 12),
+        (FedTemp(noisy), 12),
+        (FedOneShot(federation()), 1),
+    ):
+        assert method.plan.rounds == rounds
 
 
-# -- FedTemp ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("average", "values", "w"),
-    [
+def test_fedtemp_divides_by_the_repliers_with_rows() -> None:
+    averages: tuple[tuple[Any, list[float], float], ...] = (
         ("inverse", [2.0, 4.0], 0.5),
         ("temperature", [-3.0, 2.0], 2.5),
         ("inverse", [0.0, 0.0], 1.0),  # nobody has rows
         ("inverse", [900.0, 9.0], 1 / 20),  # kept in [1/20, 20]
         ("temperature", [-900.0, 9.0], 20.0),
-    ],
+    )
+    for average, values, w in averages:
+        strategy = FedTemp(federation(sampling_rate=0.5), average=average)
+        assert strategy.query(1).lengths() == (1, 1)
+        temperature = learn(strategy, values)
+        assert temperature == pytest.approx(1 / w if average == "inverse" else w, rel=1e-14)
+        assert strategy.query(2).params()["w"] == pytest.approx(w, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("average", "clients", "rate"), [("inverse", 1000, 0.02), ("temperature", 40, 0.5)]
 )
-def test_fedtemp_divides_by_the_repliers_with_rows(
-    average: Any, values: list[float], w: float
-) -> None:
-    strategy = FedTemp(federation(sampling_rate=0.5), average=average)
-    assert strategy.query(1).lengths() == (1, 1)
-    temperature = learn(strategy, values)
-    assert temperature == pytest.approx(1 / w if average == "inverse" else w, rel=1e-14)
-    assert strategy.query(2).params()["w"] == pytest.approx(w, rel=1e-14)
-
-
-@pytest.mark.parametrize("average", ["inverse", "temperature"])
-@pytest.mark.parametrize(("clients", "rate"), [(100, 1.0), (40, 0.5), (1000, 0.02)])
 def test_fedtemp_with_privacy_divides_by_q_k(average: Any, clients: int, rate: float) -> None:
     public = federation(clients=clients, sampling_rate=rate, epsilon=1.0, rounds=1)
     strategy = FedTemp(public, average=average, clip=0.25, server_lr=0.5)
@@ -133,7 +125,7 @@ def test_fedtemp_with_privacy_divides_by_q_k(average: Any, clients: int, rate: f
     assert strategy.plan.bound.norms == (0.25,)
 
 
-@pytest.mark.parametrize("missing", [0, 1, 10, 19])
+@pytest.mark.parametrize("missing", [0, 19])
 def test_dropouts_do_not_change_the_private_divisor(missing: int) -> None:
     strategy = FedTemp(federation(clients=20, epsilon=1.0, rounds=1))
     gone = np.arange(missing)
@@ -143,17 +135,14 @@ def test_dropouts_do_not_change_the_private_divisor(missing: int) -> None:
     assert strategy.w == pytest.approx(w, rel=1e-14)
 
 
-def test_fedtemp_asks_for_its_own_bound_and_steps_only() -> None:
+def test_fedtemp_asks_for_its_own_bound_and_steps_only_and_never_leaves_it() -> None:
     plain = FedTemp(federation()).query(1).params()
     assert set(plain) == {"w", "average", "count"}
     asked = FedTemp(federation(), limit=3.0, steps=50).query(1).params()
     assert asked == {**plain, "limit": 3.0, "steps": 50}
-
-
-@pytest.mark.parametrize(("sign", "temperature"), [(-1.0, 1 / 3), (1.0, 3.0)])
-def test_fedtemp_never_leaves_its_bound(sign: float, temperature: float) -> None:
-    strategy = FedTemp(federation(), limit=3.0)
-    assert learn(strategy, [sign * 9.0, 1.0]) == pytest.approx(temperature)
+    for sign, temperature in ((-1.0, 1 / 3), (1.0, 3.0)):
+        strategy = FedTemp(federation(), limit=3.0)
+        assert learn(strategy, [sign * 9.0, 1.0]) == pytest.approx(temperature)
 
 
 def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean() -> None:
@@ -165,35 +154,28 @@ def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean() -> None
     assert strategy.w == pytest.approx(1.0 - strategy.releases[0].values[0] / 17, rel=1e-14)
 
 
-# -- FedOneShot -------------------------------------------------------------------------------
+GRID: Any = {"low": 0.5, "high": 4.0, "points": 4}
 
 
 def test_one_shot_interpolates_the_root_without_privacy() -> None:
-    # T = 1/2, 1, 2, 4; the score crosses zero three quarters of the way from 1 to 2
-    strategy = FedOneShot(federation(), points=4, low=0.5, high=4.0)
-    assert strategy.query(1).params() == {"low": 0.5, "high": 4.0, "points": 4}
-    assert strategy.query(1).lengths() == (4,)
-    assert learn(strategy, [9.0, 3.0, -1.0, -2.0]) == pytest.approx(2**0.75, rel=1e-14)
-
-
-@pytest.mark.parametrize(
-    ("values", "temperature"),
-    [
+    for values, temperature in (
+        # T = 1/2, 1, 2, 4; the score crosses zero three quarters of the way from 1 to 2
+        ([9.0, 3.0, -1.0, -2.0], 2**0.75),
         ([0.0, 0.0, 0.0, 0.0], 1.0),  # no rows: the model is left alone
         ([4.0, 3.0, 2.0, 1.0], 4.0),  # the root lies beyond the grid
         ([-1.0, -2.0, -3.0, -4.0], 0.5),
         ([4.0, 0.0, -3.0, -4.0], 1.0),
-    ],
-)
-def test_one_shot_at_the_edges(values: list[float], temperature: float) -> None:
-    strategy = FedOneShot(federation(), points=4, low=0.5, high=4.0)
-    assert learn(strategy, values) == pytest.approx(temperature, rel=1e-14)
+    ):
+        strategy = FedOneShot(federation(), **GRID)
+        assert strategy.query(1).params() == GRID
+        assert strategy.query(1).lengths() == (4,)
+        assert learn(strategy, values) == pytest.approx(temperature, rel=1e-14)
 
 
-@pytest.mark.parametrize(("index", "temperature"), [(0, 0.5), (1, 1.0), (3, 4.0)])
-def test_one_shot_takes_the_drawn_point_with_privacy(index: int, temperature: float) -> None:
-    strategy = FedOneShot(federation(epsilon=1.0), rows_per_client=50, points=4, low=0.5, high=4.0)
-    assert learn(strategy, [float(index)], []) == pytest.approx(temperature, rel=1e-14)
+def test_one_shot_takes_the_drawn_point_with_privacy() -> None:
+    for index, temperature in ((0, 0.5), (1, 1.0), (3, 4.0)):
+        strategy = FedOneShot(federation(epsilon=1.0), rows_per_client=50, **GRID)
+        assert learn(strategy, [float(index)], []) == pytest.approx(temperature, rel=1e-14)
     plan = strategy.plan
     assert plan.bound is not None
     assert (plan.bound.norms, plan.bound.rule) == ((10.0,), "per_value")
@@ -209,28 +191,23 @@ def test_one_shot_releases_the_index_only() -> None:
     assert release.std.shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("fields", "asked"),
-    [
-        ({"trust": "distributed"}, 8),
-        ({"trust": "local"}, 8),
-        ({"trust": "local", "unit": "example"}, 8),
-        ({"mechanism": "laplace"}, 8),
-        ({}, 257),
-        ({"mechanism": "exponential"}, 257),
-        ({"unit": "example"}, 257),
-    ],
-)
-def test_one_shot_asks_few_temperatures_where_scores_are_released(
-    fields: dict[str, Any], asked: int
-) -> None:
-    strategy = FedOneShot(federation(epsilon=1.0, **fields), rows_per_client=50, low=0.5, high=4.0)
-    ask = strategy.query(1)
-    assert (ask.lengths(), ask.params()) == ((asked,), {"low": 0.5, "high": 4.0, "points": asked})
-    assert (strategy.plan.mechanism == "exponential") == (asked == 257)
-    assert strategy.plan.bound is not None
-    assert strategy.plan.bound.rule == "per_value"
-    assert strategy.plan.bound.norms == ((4.0,) if fields.get("unit") else (10.0,))
+def test_one_shot_asks_few_temperatures_where_scores_are_released() -> None:
+    few: tuple[dict[str, Any], ...] = (
+        {"trust": "distributed"},
+        {"trust": "local"},
+        {"trust": "local", "unit": "example"},
+        {"mechanism": "laplace"},
+    )
+    for fields in (*few, {}, {"mechanism": "exponential"}, {"unit": "example"}):
+        own, ends = federation(epsilon=1.0, **fields), {"low": 0.5, "high": 4.0}
+        strategy = FedOneShot(own, rows_per_client=50, **ends)
+        ask, asked = strategy.query(1), 8 if fields in few else 257
+        assert (ask.lengths(), ask.params()) == ((asked,), {**ends, "points": asked})
+        assert (strategy.plan.mechanism == "exponential") == (asked == 257)
+        bound = strategy.plan.bound
+        assert bound is not None
+        norm = 4.0 if "unit" in fields else 10.0
+        assert (bound.rule, bound.norms) == ("per_value", (norm,))
 
 
 @pytest.mark.parametrize("trust", ["distributed", "local"])
@@ -247,26 +224,12 @@ def test_one_shot_learns_from_noisy_scores(trust: str) -> None:
     assert found[2] == pytest.approx(math.sqrt(0.25 * 8), rel=0.02)
 
 
-@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
-@pytest.mark.parametrize("unit", ["user", "example"])
-def test_one_shot_finds_the_exact_temperature_with_much_budget(trust: str, unit: str) -> None:
-    shards = shards_of(20, 2000)
-    exact = FedOneShot(federation(clients=20))
-    run_inline(exact, shards)
-    own = federation(clients=20, epsilon=100.0, trust=trust, unit=unit)
-    private = FedOneShot(own, rows_per_client=200)
-    run_inline(private, shards)
-    want = exact.result().temperature
-    assert private.result().temperature == pytest.approx(want, rel=0.08)
-    assert want > 1.2
-
-
-@pytest.mark.parametrize("classes", [2, 3, 10, 100, 1000])
+@pytest.mark.parametrize("classes", [2, 1000])
 def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
     """Variance of log-probabilities: largest with one class ahead of equal others."""
-    ahead = np.linspace(0, 40, 4001)[:, None]
-    logits = np.concatenate([ahead, np.zeros((4001, classes - 1))], axis=1)
-    shards = Shards.from_owner(logits, np.zeros(4001, int), np.arange(4001), 4001)
+    ahead = np.linspace(0, 40, 401)[:, None]
+    logits = np.concatenate([ahead, np.zeros((401, classes - 1))], axis=1)
+    shards = Shards.from_owner(logits, np.zeros(401, int), np.arange(401), 401)
     largest = STATISTICS["temperature_newton"](shards, TemperatureNewton(0.0, classes))[:, 1].max()
     own = federation(epsilon=1.0, unit="example", classes=classes)
     bound = FedNewton(own).plan.bound
@@ -276,35 +239,24 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
     assert bound.norms[0] == 4.0
 
 
-# -- what is refused --------------------------------------------------------------------------
+BAD: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
+    (FedNewton, {}, {"epsilon": 1.0}, "rows_per_client"),
+    (FedNewton, {"rows_per_client": 0.0}, {"epsilon": 1.0}, "rows_per_client"),
+    (FedNewton, {"rows_per_client": -1}, {}, "rows_per_client"),
+    (FedNewton, {"rows_per_client": math.inf}, {"epsilon": 1.0}, "rows_per_client"),
+    (FedOneShot, {}, {"epsilon": 1.0}, "rows_per_client"),
+    (FedOneShot, {}, {"rounds": 2}, "rounds"),
+    (FedOneShot, {"points": 1}, {}, "points"),
+    (FedOneShot, {"low": 3.0, "high": 3.0}, {}, "low"),
+    (FedOneShot, {"high": math.nan}, {}, "high"),
+    (FedTemp, {"clip": 0.0}, {}, "clip"),
+    (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
+    (FedTemp, {"average": "median"}, {}, "average"),
+    *((FedTemp, {"limit": limit}, {}, "limit") for limit in (1.0, 1e7, math.nan)),
+    *((FedTemp, {"steps": steps}, {}, "steps") for steps in (0, 1.5)),
+    (FedTemp, {"secure_aggregation": "protocol"}, {}, "secure aggregation"),
+]
 
 
-@pytest.mark.parametrize(
-    ("method", "options", "fields", "word"),
-    [
-        (FedNewton, {}, {"epsilon": 1.0}, "rows_per_client"),
-        (FedNewton, {"rows_per_client": 0.0}, {"epsilon": 1.0}, "rows_per_client"),
-        (FedNewton, {"rows_per_client": -1}, {}, "rows_per_client"),
-        (FedNewton, {"rows_per_client": math.inf}, {"epsilon": 1.0}, "rows_per_client"),
-        (FedOneShot, {}, {"epsilon": 1.0}, "rows_per_client"),
-        (FedOneShot, {}, {"rounds": 2}, "rounds"),
-        (FedOneShot, {"points": 1}, {}, "points"),
-        (FedOneShot, {"low": 3.0, "high": 3.0}, {}, "low"),
-        (FedOneShot, {"high": math.nan}, {}, "high"),
-        (FedTemp, {"clip": 0.0}, {}, "clip"),
-        (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
-        (FedTemp, {"average": "median"}, {}, "average"),
-        (FedTemp, {"limit": 1.0}, {}, "limit"),
-        (FedTemp, {"limit": 1e7}, {}, "limit"),
-        (FedTemp, {"limit": math.nan}, {}, "limit"),
-        (FedTemp, {"steps": 0}, {}, "steps"),
-        (FedTemp, {"steps": 1.5}, {}, "steps"),
-        (FedTemp, {"secure_aggregation": "protocol"}, {}, "secure aggregation"),
-    ],
-)
-def test_bad_parameters_are_refused_in_one_line(
-    method: Any, options: dict[str, Any], fields: dict[str, Any], word: str
-) -> None:
-    with pytest.raises(InputError, match=word) as caught:
-        method(federation(**fields), **options)
-    assert "\n" not in str(caught.value)
+def test_bad_parameters_are_refused_in_one_line() -> None:
+    assert_refused(BAD, lambda method, options, own: method(federation(**own), **options))

@@ -1,0 +1,41 @@
+"""What tests of many strategies check: tables of bad input, noise of a known size, no rows."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from fedcal.errors import InputError
+from fedcal.shards import Shards
+from fedcal.types import Floats
+
+
+def assert_refused(table: Iterable[tuple[Any, ...]], make: Callable[..., object]) -> None:
+    """`make(*given)` of each line (*given, said) is refused in one line that says so."""
+    for *given, said in table:
+        told = ""
+        try:
+            make(*given)
+        except InputError as error:
+            told = str(error)
+        assert re.search(said, told), (given, told)
+        assert "\n" not in told, (given, told)
+
+
+def assert_std_is_one(draws: Iterable[Floats], kurtosis: float = 3.0) -> None:
+    """Of draws in units of their std; 2/3 and 3/2 of it would be rejected."""
+    sample = np.concatenate([np.ravel(draw) for draw in draws])
+    spread = 4.5 * np.sqrt((kurtosis - 1) / (4 * len(sample)))
+    assert spread < 0.24
+    assert abs(sample.std() - 1) < spread
+    assert abs(sample.mean()) < 4.5 / np.sqrt(len(sample))
+    for wrong in (2 / 3, 3 / 2):
+        assert abs(wrong * sample.std() - 1) > spread
+
+
+def nobody(clients: int, classes: int = 3, **columns: Any) -> Shards:
+    none = np.zeros(0, np.int64)
+    return Shards.from_owner(np.zeros((0, classes)), none, none, clients, **columns)
