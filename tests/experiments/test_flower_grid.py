@@ -293,7 +293,7 @@ SITE, UNSAID = "which cannot be", "does not say which site"
     ],
     ids=str,
 )
-def test_a_node_that_lies_or_does_not_say_its_site_stops_the_run(
+def test_a_node_that_lies_about_its_site_stops_the_run(
     who: dict[str, Any], said: str, shards: Shards
 ) -> None:
     def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
@@ -334,9 +334,7 @@ def test_an_answer_without_words_of_its_dtype_and_shape_stops_the_run(
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
-def test_two_answers_of_one_site_or_one_of_a_stranger_stop_the_run(
-    masks: str, shards: Shards
-) -> None:
+def test_two_answers_from_one_site_stop_the_run(masks: str, shards: Shards) -> None:
     def twice(wire: Wire, kind: str, replies: Replies) -> Replies:
         return [*replies, of_site(replies, 2)] if kind == ANSWER else replies
 
@@ -452,7 +450,7 @@ def test_a_reveal_that_cannot_be_stops_the_run(shards: Shards) -> None:
 # -- Flower's interface -----------------------------------------------------------------------
 
 
-def test_only_the_plans_number_of_rounds_is_accepted(shards: Shards) -> None:
+def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards: Shards) -> None:
     for other in (1, 3, 0, -2):
         wire, strategy = Wire(shards), newton()
         with pytest.raises(InputError, match=f"num_rounds = {other}.*made for 2"):

@@ -133,7 +133,7 @@ def test_a_worker_s_bug_is_a_death_with_a_traceback(
     runs, sources = asked(small())
     broken = [run | {"method": "no such method"} for run in runs]
     with pytest.raises(FedcalError, match="exit code 1, see above"):
-        list(in_processes(broken, sources, run_row, 2))
+        list(in_processes(broken, sources, run_row, 1))
     assert "no such method" in capfd.readouterr().err
 
 
