@@ -32,23 +32,11 @@ def labels_and_logits(n: int = 30) -> tuple[np.ndarray, np.ndarray]:
     return labels, np.random.default_rng(1).normal(size=(n, 3)) + 2 * np.eye(3)[labels]
 
 
-@pytest.mark.parametrize(
-    ("metric", "value", "text"),
-    [
-        ("accuracy", 0.9356, "93.560"),
-        ("ece", 0.0475, "4.750"),
-        ("classwise_ece", 0.00434, "0.434"),
-        ("mce", 1.0, "100.000"),
-        ("nll", 0.20889, "0.2089"),
-        ("brier", 0.09766, "0.0977"),
-    ],
-)
-def test_percentages_are_for_people(metric: str, value: float, text: str) -> None:
-    assert shown(metric, value) == text
-    assert SHOWN[metric].endswith("%") is (metric not in ("nll", "brier"))
-
-
-def test_every_metric_of_a_result_is_shown() -> None:
+def test_every_metric_of_a_result_is_shown_percentages_for_people() -> None:
+    values = {"accuracy": 0.9356, "ece": 0.0475, "classwise_ece": 0.00434, "mce": 1.0}
+    found = [shown(k, v) for k, v in (values | {"nll": 0.20889, "brier": 0.09766}).items()]
+    assert found == ["93.560", "4.750", "0.434", "100.000", "0.2089", "0.0977"]
+    assert {k for k, text in SHOWN.items() if text.endswith("%")} == set(SHOWN) - {"nll", "brier"}
     labels, logits = labels_and_logits()
     probs = calibrators.Identity().fit(logits, labels).predict_proba(logits)
     assert set(SHOWN) == set(summary(probs, labels))
@@ -146,29 +134,18 @@ def fitted(tmp_path: Path) -> Path:
 
 def test_the_test_part_is_applied_after_the_fit_part(fitted: Path, tmp_path: Path) -> None:
     labels, logits = labels_and_logits(50)
-    np.savez(
-        tmp_path / "d.npz",
-        logits=logits[:30],
-        labels=labels[:30],
-        test_logits=logits[30:],
-        test_labels=labels[30:],
-    )
+    rows = {"logits": logits[:30], "labels": labels[:30]}
+    np.savez(tmp_path / "d.npz", **rows, test_logits=logits[30:], test_labels=labels[30:])  # type: ignore[arg-type]
     out = tmp_path / "p.npz"
     apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
     with np.load(out) as arrays:
         assert np.array_equal(arrays["labels"], labels)
         expected = calibrators.load(fitted).predict_proba(logits)
         assert np.array_equal(arrays["probs"], expected)
-
-
-def test_labels_of_the_test_part_alone_are_not_enough(fitted: Path, tmp_path: Path) -> None:
-    labels, logits = labels_and_logits(50)
-    np.savez(
-        tmp_path / "d.npz", logits=logits[:30], test_logits=logits[30:], test_labels=labels[30:]
-    )
-    out = tmp_path / "p.npz"
-    apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
-    with np.load(out) as arrays:
+    half = {"test_logits": logits[30:], "test_labels": labels[30:]}  # labels of the test part alone
+    np.savez(tmp_path / "d.npz", logits=logits[:30], **half)
+    apply.apply_command(fitted, str(tmp_path / "d.npz"), tmp_path / "h.npz", quiet=True, json=False)
+    with np.load(tmp_path / "h.npz") as arrays:
         assert list(arrays) == ["probs"]
         assert arrays["probs"].shape == (50, 3)
 

@@ -28,12 +28,15 @@ LABELS = RNG.integers(0, 3, 600)
 Z = 4 * RNG.normal(size=(600, 3)) + 4 * np.eye(3)[LABELS]
 P = softmax(Z)
 SCORES: dict[Kind, np.ndarray] = {"logits": Z, "probs": P}
-METHODS = ["fednewton", "fedtemp", "fedbbq", "none", "pooled-temperature", "pooled-bbq"]
 LOOKS = "declare them as probs"
 
 
-@pytest.mark.parametrize("method", METHODS)
-@pytest.mark.parametrize("kind", ["logits", "probs"])
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [(m, k) for m in ("fednewton", "fedbbq") for k in SCORES]
+    + [("fedtemp", "probs"), ("none", "logits"), ("pooled-temperature", "probs")]
+    + [("pooled-bbq", "logits")],
+)
 def test_apply_predict_proba_and_the_run_agree(method: str, kind: Kind, tmp_path: Path) -> None:
     from fedcal.experiments.commands.apply import apply_command
 
@@ -80,7 +83,7 @@ def test_no_run_takes_one_for_the_other(tmp_path: Path) -> None:
             compare(data=[data], method=["none"])
 
 
-@pytest.mark.parametrize("kind", ["logits", "probs"])
+@pytest.mark.parametrize("kind", SCORES)
 def test_every_driver_hands_it_on(kind: Kind, tmp_path: Path) -> None:
     data = datasets.from_arrays(**{kind: SCORES[kind]}, labels=LABELS)  # type: ignore[arg-type]
     shards = deal(data, "iid", 4, 0)

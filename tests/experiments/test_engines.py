@@ -36,7 +36,6 @@ CLIENTS, CLASSES = 12, 3
 Run = Callable[..., object]
 
 engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
-aggregations = pytest.mark.parametrize("masks", ["none", "masks"])
 
 
 @pytest.fixture
@@ -64,8 +63,7 @@ def everybody(from_round: int) -> Callable[[int], Any]:
     return lambda number: np.arange(CLIENTS if number >= from_round else 0)
 
 
-@engines
-@aggregations
+@pytest.mark.parametrize(("run", "masks"), [(run_inline, "none"), (run_in_process, "masks")])
 def test_all_clients_fail_in_the_first_round(
     run: Run, masks: str, shards: Shards, ledger: Ledger
 ) -> None:
@@ -107,18 +105,14 @@ def test_sampled_clients_fail_although_others_are_there(run: Run, shards: Shards
 
 
 @engines
-def test_a_run_is_charged_release_by_release(run: Run, shards: Shards, ledger: Ledger) -> None:
+def test_a_run_is_charged_release_by_release_and_no_more_than_planned(
+    run: Run, shards: Shards, ledger: Ledger
+) -> None:
     strategy = newton(ledger=ledger)
     charged: list[tuple[int, ...]] = []
     strategy.on_release = lambda release: charged.append(ledger.entries()[0].charged)
     run(strategy, shards)
     assert charged == [(1,), (1, 2), (1, 2, 3)]
-
-
-@engines
-def test_release_r_plus_one_is_stopped(run: Run, shards: Shards, ledger: Ledger) -> None:
-    strategy = newton(ledger=ledger)
-    run(strategy, shards)
     last = strategy.releases[-1]
     (entry,) = ledger.entries()
     with pytest.raises(BudgetExceeded, match="release 4 is not covered"):

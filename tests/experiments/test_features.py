@@ -116,21 +116,9 @@ def table(path: Path, rows: list[list[str]]) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize(
-    ("name", "rows", "said"),
-    [
-        ("a.csv", [["text"], ["x"]], "needs one column 'label'"),
-        ("a.csv", [["text", "label"], ["x"]], "row 2 has not 2 columns"),
-        ("a.csv", [["text", "label"]], "has no rows"),
-        ("a.csv", [["text", "label", "split"], ["x", "y", "test"]], "all rows are test rows"),
-        ("a.tar", [["no"], ["tar"]], "is no intact tar"),
-        ("a.doc", [["x"]], "unknown kind of data"),
-    ],
-)
 def test_bad_sources(
-    tmp_path: Path, name: str, rows: list[list[str]], said: str,
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Lengths(Extractor):
         name = "lengths"
         reads = "text"
@@ -139,12 +127,20 @@ def test_bad_sources(
             return np.array([[len(row)] for row in rows], np.float32)
 
     monkeypatch.setitem(EXTRACTORS, "lengths", Lengths)
-    model = "lengths" if name.endswith("csv") else "random-filters"
     out = str(tmp_path / "out.npz")
-    assert run(table(tmp_path / name, rows), "--model", model, "--out", out) == 2
-    error = capsys.readouterr().err
-    assert said in error
-    assert error.count("\n") == 1
+    for name, rows, said in (
+        ("a.csv", [["text"], ["x"]], "needs one column 'label'"),
+        ("a.csv", [["text", "label"], ["x"]], "row 2 has not 2 columns"),
+        ("a.csv", [["text", "label"]], "has no rows"),
+        ("a.csv", [["text", "label", "split"], ["x", "y", "test"]], "all rows are test rows"),
+        ("a.tar", [["no"], ["tar"]], "is no intact tar"),
+        ("a.doc", [["x"]], "unknown kind of data"),
+    ):
+        model = "lengths" if name.endswith("csv") else "random-filters"
+        assert run(table(tmp_path / name, rows), "--model", model, "--out", out) == 2, said
+        error = capsys.readouterr().err
+        assert said in error
+        assert error.count("\n") == 1
 
 
 def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -80,16 +80,19 @@ def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path: Path) -
     assert write_app(folder).read_bytes() == first
 
 
-@pytest.mark.parametrize(
-    "theirs", ['[project]\nname = "mine"\n', "[tool.ruff]\n", "not TOML", "project = 1\n", b"\xff"]
-)
-def test_a_file_of_somebody_else_stays(tmp_path: Path, theirs: str | bytes) -> None:
-    file = tmp_path / FILE
-    content = theirs if isinstance(theirs, bytes) else theirs.encode()
-    file.write_bytes(content)
-    with pytest.raises(InputError, match="is not of `fedcal flower-app`; choose another folder"):
-        write_app(tmp_path)
-    assert (file.read_bytes(), list(tmp_path.iterdir())) == (content, [file])
+def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
+    file, said = tmp_path / FILE, "is not of `fedcal flower-app`; choose another folder"
+    for theirs in (
+        b'[project]\nname = "mine"\n',
+        b"[tool.ruff]\n",
+        b"no TOML",
+        b"project = 1\n",
+        b"\xff",
+    ):
+        file.write_bytes(theirs)
+        with pytest.raises(InputError, match=said):
+            write_app(tmp_path)
+        assert (file.read_bytes(), list(tmp_path.iterdir())) == (theirs, [file])
 
 
 def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:

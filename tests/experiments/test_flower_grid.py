@@ -98,11 +98,6 @@ def words_of(reply: Message) -> Words:
     return words
 
 
-def with_words(reply: Message, words: Any) -> Message:
-    reply.content = RecordDict({"answer": ArrayRecord({"words": Array(words)})})
-    return reply
-
-
 def of_site(replies: Replies, site: int) -> Message:
     return next(r for r in replies if r.metadata.src_node_id == IDS[site])
 
@@ -223,12 +218,10 @@ def values(strategy: CalibrationStrategy) -> list[bytes]:
     return [r.values.tobytes() for r in strategy.releases]
 
 
-def survivors_only(gone: int) -> Callable[[int], Any]:
-    return lambda number: np.array([gone])
-
-
-@pytest.mark.parametrize("masks", ["none", "masks"])
-@pytest.mark.parametrize("how", ["error", "silence", "unknown"])
+@pytest.mark.parametrize(
+    ("how", "masks"),
+    [("error", "none"), ("error", "masks"), ("silence", "masks"), ("unknown", "none")],
+)
 def test_an_absent_node_is_a_dropout(how: str, masks: str, shards: Shards) -> None:
     """An error reply of Flower, no reply within the timeout, or not even known to be there."""
     gone = 4
@@ -246,7 +239,7 @@ def test_an_absent_node_is_a_dropout(how: str, masks: str, shards: Shards) -> No
 
     strategy, want = newton(masks), newton()
     strategy.start(Wire(shards, silence, away))
-    run_inline(want, shards, unavailable=survivors_only(gone))
+    run_inline(want, shards, unavailable=lambda number: np.array([gone]))
     assert values(strategy) == values(want)
 
 
@@ -284,83 +277,74 @@ def test_a_node_that_comes_later_is_asked_then(masks: str, shards: Shards) -> No
     assert sum(m.metadata.message_type == WHO for m in wire.sent) == CLIENTS  # each asked once
 
 
-@pytest.mark.parametrize("lie", [3, -1, CLIENTS, 2**62])
-def test_a_node_that_lies_about_its_site_stops_the_run(lie: int, shards: Shards) -> None:
-    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
-        if kind == WHO:
-            of_site(replies, 8).content = RecordDict({"who": ConfigRecord({"site": lie})})
-        return replies
-
-    stops(shards, tamper, f"site {lie}, which cannot be")
+SITE, UNSAID = "which cannot be", "does not say which site"
 
 
-@pytest.mark.parametrize("who", [{}, {"site": "third"}, {"site": [3]}, {"name": 3}])
-def test_a_node_that_does_not_say_its_site_stops_the_run(
-    who: dict[str, Any], shards: Shards
+@pytest.mark.parametrize(
+    ("who", "said"),
+    [
+        ({"site": 3}, f"site 3, {SITE}"),
+        ({"site": -1}, f"site -1, {SITE}"),
+        ({"site": CLIENTS}, f"site {CLIENTS}, {SITE}"),
+        ({}, UNSAID),
+        ({"site": "third"}, UNSAID),
+        ({"site": [3]}, UNSAID),
+        ({"name": 3}, UNSAID),
+    ],
+    ids=str,
+)
+def test_a_node_that_lies_about_its_site_stops_the_run(
+    who: dict[str, Any], said: str, shards: Shards
 ) -> None:
     def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
         if kind == WHO:
             of_site(replies, 8).content = RecordDict({"who": ConfigRecord(who)} if who else {})
         return replies
 
-    stops(shards, tamper, "does not say which site")
+    stops(shards, tamper, said)
 
 
 # -- answers that cannot be -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("masks", ["none", "masks"])
-@pytest.mark.parametrize(
-    "words",
-    [
-        np.zeros(2, np.int64),
-        np.zeros(2, np.float64),
-        np.zeros(2, ">u8"),
-        np.zeros(3, np.uint64),
-        np.zeros(1, np.uint64),
-        np.zeros((1, 2), np.uint64),
-        np.zeros(0, np.uint64),
-        np.uint64(1),
-        np.array(["a", "b"]),
-    ],
-    ids=lambda words: f"{words.dtype}{words.shape}",
-)
-def test_an_answer_of_another_dtype_or_shape_stops_the_run(
-    words: Any, masks: str, shards: Shards
+WORDS: list[Any] = [
+    *(np.zeros(2, dtype) for dtype in (np.int64, np.float64, ">u8")),
+    *(np.zeros(shape, np.uint64) for shape in (3, 1, (1, 2), 0, ())),
+    np.array(["a", "b"]),
+]
+CONTENTS = [
+    {},
+    {"answer": ConfigRecord({"words": [1, 2]})},
+    {"answer": ArrayRecord({"other": Array(np.zeros(2, np.uint64))})},
+    {"answer": ArrayRecord({"words": Array("uint64", (2,), "numpy.ndarray", b"junk")})},
+    *({"answer": ArrayRecord({"words": Array(words)})} for words in WORDS),
+]
+
+
+@pytest.mark.parametrize("k", range(len(CONTENTS)))
+def test_an_answer_without_words_of_its_dtype_and_shape_stops_the_run(
+    k: int, shards: Shards
 ) -> None:
     def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
         if kind == ANSWER:
-            with_words(of_site(replies, 6), np.asarray(words))
+            of_site(replies, 6).content = RecordDict(CONTENTS[k])
         return replies
 
-    stops(shards, tamper, "site 6 sent", masks)
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        {},
-        {"answer": ConfigRecord({"words": [1, 2]})},
-        {"answer": ArrayRecord({"other": Array(np.zeros(2, np.uint64))})},
-        {"answer": ArrayRecord({"words": Array("uint64", (2,), "numpy.ndarray", b"junk")})},
-    ],
-    ids=["nothing", "no array", "other name", "no numpy bytes"],
-)
-def test_an_answer_without_words_stops_the_run(content: dict[str, Any], shards: Shards) -> None:
-    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
-        if kind == ANSWER:
-            of_site(replies, 6).content = RecordDict(content)
-        return replies
-
-    stops(shards, tamper, "site 6 sent")
+    stops(shards, tamper, "site 6 sent", "masks" if k % 2 else "none")
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
 def test_two_answers_from_one_site_stop_the_run(masks: str, shards: Shards) -> None:
-    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+    def twice(wire: Wire, kind: str, replies: Replies) -> Replies:
         return [*replies, of_site(replies, 2)] if kind == ANSWER else replies
 
-    stops(shards, tamper, "site 2 answered out of turn", masks)
+    def strange(wire: Wire, kind: str, replies: Replies) -> Replies:
+        if kind == ANSWER:
+            of_site(replies, 0).metadata.__dict__["_src_node_id"] = 5
+        return replies
+
+    stops(shards, twice, "site 2 answered out of turn", masks)
+    stops(shards, strange, "answered out of turn", masks)
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
@@ -377,15 +361,6 @@ def test_an_answer_of_a_site_that_was_not_asked_stops_the_run(masks: str, shards
     with pytest.raises(RoundFailed, match=f"site {outsider} answered out of turn"):
         strategy.start(Wire(shards, tamper))
     assert strategy.releases == []
-
-
-def test_an_answer_of_a_stranger_stops_the_run(shards: Shards) -> None:
-    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
-        if kind == ANSWER:
-            of_site(replies, 0).metadata.__dict__["_src_node_id"] = 5
-        return replies
-
-    stops(shards, tamper, "answered out of turn")
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
@@ -455,20 +430,21 @@ def test_a_survivor_that_goes_silent_before_it_revealed_fails_the_round(shards: 
     assert ledger.spent()[0] == 1.0  # the sum was added up before it could not be unmasked
 
 
-@pytest.mark.parametrize(
-    "seeds", [{}, {"3": b"short"}, {"4": bytes(32)}, {"3": 7}, {"x": bytes(32)}]
-)
-def test_a_reveal_that_cannot_be_stops_the_run(seeds: dict[str, Any], shards: Shards) -> None:
-    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
-        if kind == REVEAL:
-            of_site(replies, 8).content = RecordDict({"seeds": ConfigRecord(seeds)})
-        return replies
+def test_a_reveal_that_cannot_be_stops_the_run(shards: Shards) -> None:
+    def refused(seeds: dict[str, Any]) -> None:
+        def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
+            if kind == REVEAL:
+                of_site(replies, 8).content = RecordDict({"seeds": ConfigRecord(seeds)})
+            return replies
 
-    strategy = newton()
-    with pytest.raises(FedcalError) as caught:
-        strategy.start(Wire(shards, tamper, gone_at(3, (ANSWER,))))
-    assert "\n" not in str(caught.value)
-    assert strategy.releases == []
+        strategy = newton()
+        with pytest.raises(FedcalError) as caught:
+            strategy.start(Wire(shards, tamper, gone_at(3, (ANSWER,))))
+        assert "\n" not in str(caught.value), seeds
+        assert strategy.releases == [], seeds
+
+    for seeds in ({}, {"3": b"short"}, {"4": bytes(32)}, {"3": 7}, {"x": bytes(32)}):
+        refused(seeds)
 
 
 # -- Flower's interface -----------------------------------------------------------------------
@@ -480,9 +456,6 @@ def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards: Sh
         with pytest.raises(InputError, match=f"num_rounds = {other}.*made for 2"):
             strategy.start(wire, num_rounds=other)
         assert (wire.sent, strategy.releases) == ([], [])
-
-
-def test_the_plans_number_of_rounds_is_accepted(shards: Shards) -> None:
     named, own = newton(), newton()
     result = named.start(Wire(shards), num_rounds=2)
     own.start(Wire(shards))
@@ -513,6 +486,4 @@ def test_a_site_comes_back_as_another_node(shards: Shards) -> None:
     strategy, want = newton(), newton()
     strategy.start(Restarting(shards))
     run_inline(want, shards)
-    assert [r.values.tolist() for r in strategy.releases] == [
-        r.values.tolist() for r in want.releases
-    ]
+    assert values(strategy) == values(want)

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 import pytest
 from procfs import descendants, listening, processes
+from refusals import each_is_refused
 
 import fedcal
 import fedcal.experiments.engines.ray as engine
@@ -138,14 +139,8 @@ def _folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @linux
 def test_same_bits_as_inline_and_nothing_stays() -> None:
     """Noise, masks, dropouts, rows in memory, natural clients of whom some have no rows."""
-    options: dict[str, Any] = {
-        "partition": "natural",
-        "epsilon": 1.0,
-        "rounds": 2,
-        "secure_aggregation": "masks",
-        "dropout": 0.3,
-        "seed": 2,
-    }
+    options: dict[str, Any] = {"partition": "natural", "epsilon": 1.0, "rounds": 2, "seed": 2}
+    options |= {"secure_aggregation": "masks", "dropout": 0.3}
     shards = deal(datasets.from_arrays(**rows()).split(2), "natural", None, 2)
     assert 0 in shards.rows
     witness = Witness()
@@ -159,8 +154,9 @@ def test_same_bits_as_inline_and_nothing_stays() -> None:
 
 @slow
 @linux
-@pytest.mark.parametrize("epsilon", [math.inf, 1.0])
-@pytest.mark.parametrize("method", ["fednewton", "fedbbq", "fedopvector"])
+@pytest.mark.parametrize(
+    ("method", "epsilon"), [("fednewton", math.inf), ("fedbbq", 1.0), ("fedopvector", 1.0)]
+)
 def test_methods_by_name(method: str, epsilon: float) -> None:
     options: dict[str, Any] = {"method": method, "epsilon": epsilon, "clients": 10, "seed": 1}
     witness = Witness()
@@ -197,26 +193,17 @@ def test_a_csv_is_split_and_dealt_by_every_site(tmp_path: Path, aggregation: str
     ]
     file = tmp_path / 'it\'s a "file" ü.csv'
     file.write_text("\n".join([header, *lines]), "utf-8")
-    options: dict[str, Any] = {
-        "method": "fedtemp",
-        "rounds": 3,
-        "partition": "natural",
-        "sampling_rate": 0.6,
-        "dropout": 0.2,
-        "seed": 7,
-        "secure_aggregation": aggregation,
-    }
+    options: dict[str, Any] = {"method": "fedtemp", "rounds": 3, "partition": "natural"}
+    options |= {"sampling_rate": 0.6, "dropout": 0.2, "seed": 7, "secure_aggregation": aggregation}
     assert same(simulate(file, engine="ray", **options), simulate(file, **options))
 
 
 @slow
 def test_a_hundred_clients_and_their_seconds() -> None:
-    job = Job("fedbin", Federation(100, 10, 3))
-    data = datasets.load("resnet110-cifar10")
-    shards = deal(data, "dirichlet:0.1", 100, 0)
-    want = simulate(method="fedbin", rounds=3)
-    outcome = run_ray(job, shards, source=NamedData("resnet110-cifar10", "dirichlet:0.1"))
-    assert outcome.records == want.rounds
+    job, data = Job("fedbin", Federation(100, 10, 3)), "resnet110-cifar10"
+    shards = deal(datasets.load(data), "dirichlet:0.1", 100, 0)
+    outcome = run_ray(job, shards, source=NamedData(data, "dirichlet:0.1"))
+    assert outcome.records == simulate(method="fedbin", rounds=3).rounds
     assert len(outcome.round_seconds) == 3
     assert sum(outcome.round_seconds) <= outcome.seconds
 
@@ -375,13 +362,12 @@ def test_a_cluster_by_its_address(cluster: str, monkeypatch: pytest.MonkeyPatch)
     engine.check_cluster(cluster)  # it is still there for the next run
 
 
-@pytest.mark.parametrize(
-    "address",
-    ["", "6379", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", ":6379", "h:0", "h:70000", "ray://h:1"],
-)
-def test_an_address_that_is_none(address: str) -> None:
-    with pytest.raises(InputError, match="ray_address must be HOST:PORT"):
-        simulate(rows(), clients=2, engine="ray", ray_address=address)
+def test_an_address_that_is_none() -> None:
+    given = ("", "6379", "127.0.0.1", "127.0.0.1:", "h:x", ":6379", "h:0", "h:70000", "ray://h:1")
+    each_is_refused(
+        [(address, "ray_address must be HOST:PORT") for address in given],
+        lambda address: simulate(rows(), clients=2, engine="ray", ray_address=address),
+    )
     assert FOLDERS == []
 
 
@@ -432,6 +418,7 @@ def test_nothing_of_the_user_s_environment_leads_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("RAY_TMPDIR", raising=False)
     for name, value in {
         "PYTHONPATH": f"here{os.pathsep}{os.pathsep}/there",
         "RAY_ADDRESS": "192.0.2.1:6379",
@@ -450,21 +437,12 @@ def test_nothing_of_the_user_s_environment_leads_elsewhere(
     assert env["NO_PROXY"] == env["no_proxy"] == "intern.example,127.0.0.1"
     assert env["PATH"] == f"{tmp_path}/bin{os.pathsep}/usr/bin"
     assert (env["KEPT"], env[MARK]) == ("as it is", str(tmp_path))
-
-
-def test_a_cluster_keeps_its_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RAY_TMPDIR", raising=False)
-    env = environment(tmp_path, "192.0.2.1:6379")
+    env = environment(tmp_path, "192.0.2.1:6379")  # a cluster keeps its own folder
     assert env["RAY_ADDRESS"] == "192.0.2.1:6379"
     assert "RAY_TMPDIR" not in env
-
-
-def test_an_installed_fedcal_is_found_without_help(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("PYTHONPATH", raising=False)
+    monkeypatch.delenv("PYTHONPATH")
     monkeypatch.setattr(superlink.sysconfig, "get_path", lambda name: str(ROOT))
-    assert environment(tmp_path)["PYTHONPATH"] == ""
+    assert environment(tmp_path)["PYTHONPATH"] == ""  # an installed fedcal is found without help
 
 
 def test_the_folder_is_private_short_and_gone_afterwards(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import each_is_refused
 
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.comparison.grid import Grid, read_grid
@@ -115,58 +116,61 @@ def test_what_failed_is_not_kept(tmp_path: Path) -> None:
             assert kept.count() == 3
 
 
-@pytest.mark.parametrize("torn", [b"{", b'{"run": {"seed"', b"\x00\x00", b'{"run": {}}'])
-def test_a_torn_last_line_is_cut_off(tmp_path: Path, torn: bytes) -> None:
-    fill(tmp_path, [row(0)])
-    with (tmp_path / ROWS).open("ab") as f:
-        f.write(torn)
-    with journal(tmp_path, resume=True) as kept:
-        assert list(kept.rows.values()) == [row(0)]
-        kept.append("1", row(1))
-    assert lines(tmp_path) == [row(0), row(1)]
+def test_a_torn_last_line_is_cut_off(tmp_path: Path) -> None:
+    for k, torn in enumerate((b"{", b'{"run": {"seed"', b"\x00\x00", b'{"run": {}}')):
+        fill(folder := tmp_path / str(k), [row(0)])
+        with (folder / ROWS).open("ab") as f:
+            f.write(torn)
+        with journal(folder, resume=True) as kept:
+            assert list(kept.rows.values()) == [row(0)], torn
+            kept.append("1", row(1))
+        assert lines(folder) == [row(0), row(1)], torn
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        "{",
-        "[]",
-        "{}",
-        '{"run": 3}',
-        json.dumps(row(7, seconds="1")),
-        json.dumps(row(7, seconds=float("nan"))),
-        json.dumps(row(7, communication={})),
-        json.dumps(row(7, versions=[])),
-        json.dumps(row(7, run={"seed": float("nan")})),
-        json.dumps(row(7)).replace('"seed": 7', '"seed": 1e999'),
-        json.dumps({k: v for k, v in row(7).items() if k != "privacy"}),
-        damaged("before", "ece"),
-        damaged("before", "more", 0.1),
-        damaged("after", "ece", [0.1]),
-        damaged("after", "ece", True),
-        damaged("after", "ece", float("nan")),
-        damaged("after", "ece", float("inf")),
-        damaged("after", "ece", 10**400),
-        damaged("after", "ece", 1e300),
-        json.dumps(row(7)).replace("0.05", "1e999"),
-        damaged("privacy", "mechanism"),
-        damaged("privacy", "noise_std", [0.5, "1"]),
-        damaged("privacy", "noise_std", []),
-        damaged("communication", "rounds", 1.5),
-        damaged("communication", "bytes_up_per_client", 10**400),
-        "[" * 100_000,
-        "\udcff",
-    ],
-)
-def test_a_damaged_line_in_the_middle_is_refused_and_nothing_lost(tmp_path: Path, bad: str) -> None:
+DAMAGED = [
+    "{",
+    "[]",
+    "{}",
+    '{"run": 3}',
+    json.dumps(row(7, seconds="1")),
+    json.dumps(row(7, seconds=float("nan"))),
+    json.dumps(row(7, communication={})),
+    json.dumps(row(7, versions=[])),
+    json.dumps(row(7, run={"seed": float("nan")})),
+    json.dumps(row(7)).replace('"seed": 7', '"seed": 1e999'),
+    json.dumps({k: v for k, v in row(7).items() if k != "privacy"}),
+    damaged("before", "ece"),
+    damaged("before", "more", 0.1),
+    damaged("after", "ece", [0.1]),
+    damaged("after", "ece", True),
+    damaged("after", "ece", float("nan")),
+    damaged("after", "ece", float("inf")),
+    damaged("after", "ece", 10**400),
+    damaged("after", "ece", 1e300),
+    json.dumps(row(7)).replace("0.05", "1e999"),
+    damaged("privacy", "mechanism"),
+    damaged("privacy", "noise_std", [0.5, "1"]),
+    damaged("privacy", "noise_std", []),
+    damaged("communication", "rounds", 1.5),
+    damaged("communication", "bytes_up_per_client", 10**400),
+    "[" * 100_000,
+    "\udcff",
+]
+
+
+def test_a_damaged_line_in_the_middle_is_refused_and_nothing_lost(tmp_path: Path) -> None:
     fill(tmp_path, [row(0)])
-    with (tmp_path / ROWS).open("ab") as f:
-        f.write(bad.encode("utf-8", "surrogateescape") + b"\n" + json.dumps(row(1)).encode())
-        f.write(b"\n")
-    before = (tmp_path / ROWS).read_bytes()
-    with pytest.raises(InputError, match="line 2 is not a row"):
-        journal(tmp_path, resume=True).__enter__()
-    assert (tmp_path / ROWS).read_bytes() == before
+    first, path = (tmp_path / ROWS).read_bytes(), tmp_path / ROWS
+
+    def resumed(bad: str) -> None:
+        line = bad.encode("utf-8", "surrogateescape") + b"\n"
+        path.write_bytes(before := first + line + json.dumps(row(1)).encode() + b"\n")
+        try:
+            journal(tmp_path, resume=True).__enter__()
+        finally:
+            assert path.read_bytes() == before
+
+    each_is_refused([(bad, "line 2 is not a row") for bad in DAMAGED], resumed)
 
 
 def test_a_doubled_row_is_refused(tmp_path: Path) -> None:
@@ -220,36 +224,32 @@ def test_the_data_s_digests_are_for_the_owner_alone(tmp_path: Path) -> None:
         assert json.loads((tmp_path / INPUTS).read_text()) == {"data": INPUTS_OF}
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (None, r"\.inputs\.json is missing.*start anew"),
-        ("{", r"\.inputs\.json is damaged.*start anew"),
-        ('{"data": 3}', r"\.inputs\.json is damaged.*start anew"),
-        ('{"data": {}}', r"\.inputs\.json is damaged.*start anew"),
-        ('{"data": {"d": "9"}}', r"^d changed since this comparison was begun; start anew"),
-    ],
-)
-def test_rows_of_other_or_unknown_data_are_refused(
-    tmp_path: Path, content: str | None, said: str
-) -> None:
-    fill(tmp_path, [row(0)])
-    (tmp_path / INPUTS).unlink()
-    if content is not None:
-        (tmp_path / INPUTS).write_text(content)
-    with pytest.raises(InputError, match=said):
+def test_rows_of_other_or_unknown_data_are_refused(tmp_path: Path) -> None:
+    def resumed(content: str | None) -> None:
+        (tmp_path / INPUTS).unlink(missing_ok=True)
+        if content is not None:
+            (tmp_path / INPUTS).write_text(content)
         journal(tmp_path, resume=True).__enter__()
+
+    fill(tmp_path, [row(0)])
+    damaged = r"\.inputs\.json is damaged.*start anew"
+    table = [
+        (None, r"\.inputs\.json is missing.*start anew"),
+        *((content, damaged) for content in ("{", '{"data": 3}', '{"data": {}}')),
+        ('{"data": {"d": "9"}}', r"^d changed since this comparison was begun; start anew"),
+    ]
+    each_is_refused(table, resumed)
     assert lines(tmp_path) == [row(0)]
 
 
-@pytest.mark.parametrize("name", [ROWS, "report.html", "epsilon-2.png", CONFIG])
-@pytest.mark.parametrize("done", [False, True])
-def test_a_folder_where_a_file_is_to_be(tmp_path: Path, name: str, done: bool) -> None:
-    (tmp_path / name).mkdir()
-    if done:
-        (tmp_path / DONE).touch()
-    with pytest.raises(InputError, match=f"{name} in it is a folder"):
-        fill(tmp_path, [])
+def test_a_folder_where_a_file_is_to_be(tmp_path: Path) -> None:
+    for k, name in enumerate((ROWS, "report.html", "epsilon-2.png", CONFIG)):
+        (folder := tmp_path / name).mkdir()
+        (folder / name).mkdir()
+        if k % 2:
+            (folder / DONE).touch()
+        with pytest.raises(InputError, match=f"{name} in it is a folder"):
+            fill(folder, [])
 
 
 def test_a_folder_where_nothing_was_kept_is_simply_used(tmp_path: Path) -> None:
@@ -266,12 +266,13 @@ def test_another_grid_is_named(tmp_path: Path) -> None:
     assert (tmp_path / CONFIG).read_bytes() == before
 
 
-@pytest.mark.parametrize("there", [(), (CONFIG,), (ROWS,), (DONE,)])
-def test_there_must_be_something_to_resume(tmp_path: Path, there: tuple[str, ...]) -> None:
-    for name in there:
-        (tmp_path / name).write_text("")
-    with pytest.raises(InputError, match="nothing to resume"):
-        grid_in(tmp_path)
+def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+    for name in ("", CONFIG, ROWS, DONE):
+        (folder := tmp_path / f"of {name}").mkdir()
+        if name:
+            (folder / name).write_text("")
+        with pytest.raises(InputError, match="nothing to resume"):
+            grid_in(folder)
 
 
 def test_one_folder_has_one_writer(tmp_path: Path) -> None:
@@ -348,32 +349,23 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     return give
 
 
-@pytest.mark.parametrize(
-    ("text", "chosen"),
-    [("y\n", ("o", True)), ("Yes\n", ("o", True)), ("o\nnew\n", ("new", False))],
-)
 def test_people_are_asked_about_an_unfinished_folder(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     answers: Callable[[str], None],
     capsys: pytest.CaptureFixture[str],
-    text: str,
-    chosen: tuple[str, bool],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     fill(Path("o"), [row(0), row(1)])
-    answers(text)
-    assert ask_about_unfinished(Path("o"), DONE) == (Path(chosen[0]), chosen[1])
-    assert "o holds unfinished runs (2 are kept)" in capsys.readouterr().err
+    for text, out, resume in (("y\n", "o", True), ("Yes\n", "o", True), ("o\nnew\n", "new", False)):
+        answers(text)
+        assert ask_about_unfinished(Path("o"), DONE) == (Path(out), resume)
+        assert "o holds unfinished runs (2 are kept)" in capsys.readouterr().err
+    for text in ("n\n", "\n", ""):
+        answers(text)
+        with pytest.raises(InputError, match="Go on with --resume, or choose another --out"):
+            ask_about_unfinished(Path("o"), DONE)
     assert lines(Path("o")) == [row(0), row(1)]
-
-
-@pytest.mark.parametrize("text", ["n\n", "\n", ""])
-def test_neither_is_no_answer(tmp_path: Path, answers: Callable[[str], None], text: str) -> None:
-    fill(tmp_path, [row(0)])
-    answers(text)
-    with pytest.raises(InputError, match="Go on with --resume, or choose another --out"):
-        ask_about_unfinished(tmp_path, DONE)
 
 
 def test_nobody_is_asked_without_need(tmp_path: Path, answers: Callable[[str], None]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import socket
 import ssl
 import stat
@@ -18,6 +17,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
+from refusals import each_is_refused
 
 from fedcal.errors import InputError
 from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
@@ -57,9 +57,9 @@ def handshake(folder: Path, name: str, authority: Path | None = None) -> str:
             thread.join()
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_server_is_trusted_by_each_of_its_names(made: Path, name: str) -> None:
-    assert "fedcal SuperLink" in handshake(made, name)
+def test_the_server_is_trusted_by_each_of_its_names(made: Path) -> None:
+    for name in NAMES:
+        assert "fedcal SuperLink" in handshake(made, name), name
 
 
 def test_the_server_is_not_trusted_by_another_name_or_authority(made: Path, tmp_path: Path) -> None:
@@ -120,22 +120,17 @@ def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path: 
         make_certificates(tmp_path, names=["new.example.org"], sites=[])
 
 
-@pytest.mark.parametrize(
-    ("names", "sites", "days", "why"),
-    [
-        (["*.example.org"], [], 1, "neither a DNS name nor an IP address"),
-        (["host:9092"], [], 1, "neither a DNS name nor an IP address"),
-        ([], ["../a"], 1, "letters, digits"),
-        (["localhost"], [], 0, "days must be a whole number"),
-        ([], [], 1, "neither a name of the SuperLink nor a site"),
-    ],
-)
-def test_what_cannot_be_is_refused(
-    tmp_path: Path, names: list[str], sites: list[str], days: int, why: str
-) -> None:
-    with pytest.raises(InputError, match=re.escape(why)):
-        make_certificates(tmp_path / "out", names=names, sites=sites, days=days)
-    assert not (tmp_path / "out").exists()
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    table = [
+        ((["*.example.org"], [], 1), "neither a DNS name nor an IP address"),
+        ((["host:9092"], [], 1), "neither a DNS name nor an IP address"),
+        (([], ["../a"], 1), "letters, digits"),
+        ((["localhost"], [], 0), "days must be a whole number"),
+        (([], [], 1), "neither a name of the SuperLink nor a site"),
+    ]
+    out = tmp_path / "out"
+    each_is_refused(table, lambda g: make_certificates(out, names=g[0], sites=g[1], days=g[2]))
+    assert not out.exists()
 
 
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from refusals import each_is_refused
 
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments.deploy.certificates import make_certificates
@@ -102,26 +103,30 @@ def test_a_superlink_that_is_not_up_yet_is_waited_for(
     assert len(tries) == 3
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
+def test_an_address_is_read_and_written_or_refused() -> None:
+    for text, address in (
         ("hub.example:9092", Address("hub.example", 9092)),
         ("10.0.0.1:1", Address("10.0.0.1", 1)),
         ("[::1]:9092", Address("::1", 9092)),
-    ],
-)
-def test_an_address_is_read_and_written(text: str, address: Address) -> None:
-    assert read_address("--fleet", text) == address
-    assert str(address) == text
-
-
-@pytest.mark.parametrize(
-    "text",
-    ["", "hub", ":1", "hub:", "hub:0", "hub:65536", "hub:x", "https://hub:1", "::1:9", "a b:1"],
-)
-def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="--fleet must be HOST:PORT"):
-        read_address("--fleet", text)
+    ):
+        assert read_address("--fleet", text) == address
+        assert str(address) == text
+    bad = (
+        "",
+        "hub",
+        ":1",
+        "hub:",
+        "hub:0",
+        "hub:65536",
+        "hub:x",
+        "https://hub:1",
+        "::1:9",
+        "a b:1",
+    )
+    each_is_refused(
+        [(text, "--fleet must be HOST:PORT") for text in bad],
+        lambda text: read_address("--fleet", text),
+    )
 
 
 def test_the_public_key_is_that_of_the_file(made: Path) -> None:

@@ -101,18 +101,21 @@ def packed(files: Mapping[str, str | bytes]) -> bytes:
 RUN_CONFIG = {"pyproject.toml": flower_guard._APP, ".info/CONTENT": ""}
 
 
-def test_a_giant_message_is_refused_before_it_is_whole(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_giant_message_is_refused_before_it_is_whole(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(limits, "MESSAGE_BYTES", 1 << 20)  # its real size: test_limits.py
     for kind, size, whole in (
         ("query.who", 1 << 10, True),
-        ("query.who", 1 << 20, False),
-        ("query.answer", 1 << 20, True),
-        ("query.answer", limits.MESSAGE_BYTES, False),
+        ("query.who", 1 << 17, False),
+        ("query.answer", 1 << 17, True),
+        ("query.answer", 1 << 20, False),
     ):
         link = SuperLink(kind, ConfigRecord({"x": bytes(size)}), RUN_CONFIG)
         assert link.ask() == ("" if whole else "InputError; the site's own log says more")
         assert len(link.confirmed) == whole
     assert caplog.messages[-1] == (
-        "refused to answer: a message 'query.answer' of more than 65536 KiB came, which is not read"
+        "refused to answer: a message 'query.answer' of more than 1024 KiB came, which is not read"
     )
 
 

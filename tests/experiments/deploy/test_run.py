@@ -31,6 +31,8 @@ from fedcal.strategies import run_folder
 from fedcal.strategies.flower import ANSWER, RESULT
 from fedcal.strategies.job import terms_of_job
 
+pytestmark = pytest.mark.usefixtures("quick_figures")
+
 CLIENTS = 3
 
 

@@ -1,0 +1,27 @@
+"""Tables of bad input: every line of one is refused, in one line that says why."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from fedcal.errors import InputError
+
+
+def each_is_refused(
+    table: Iterable[tuple[Any, str]], call: Callable[[Any], object], start: str = "", most: int = 0
+) -> None:
+    """`table` holds what is given and a pattern; messages begin with `start`, of `most` letters."""
+    wrong = []
+    for given, pattern in table:
+        try:
+            call(given)
+            said = None
+        except InputError as error:
+            said = str(error)
+        if said is None or not re.search(pattern, said) or "\n" in said:
+            wrong.append(f"{given!r:.200}: not {pattern!r}, but {said!r}")
+        elif not said.startswith(start) or len(said) >= (most or 10**9):
+            wrong.append(f"{given!r:.200}: {said!r}")
+    assert not wrong, "\n".join(wrong)
