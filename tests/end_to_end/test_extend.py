@@ -193,4 +193,4 @@ def test_the_tests_of_all_members_take_them_and_pass(copy: Copy) -> None:
             assert any(name in case for case in cases), f"{file} does not take {name}"
     for rule in RULES:
         assert any(rule in case for _, case in ran), rule
-    assert len(ran) > 300
+    assert len(ran) > 200  # that -k chose what it should; who takes whom is above
