@@ -19,14 +19,14 @@ SENTENCES = ("statement", "sees", "not_protected", "noise")
 
 
 def close(new: Any, old: Any) -> Any:
-    """What `old` is to be compared with: floats within 1e-7, all else as it is.
+    """What `old` is to be compared with: floats within 1e-8, all else as it is.
 
     Processors add floats in other orders: a bootstrap's quantile was seen to move by 2e-9."""
     if isinstance(old, dict):
         return {key: close(new[key], value) for key, value in old.items()}
     if isinstance(old, list):
         return [close(a, b) for a, b in zip(new, old, strict=True)]
-    return pytest.approx(old, rel=1e-7, abs=1e-7) if isinstance(old, float) else old
+    return pytest.approx(old, rel=1e-9, abs=1e-8) if isinstance(old, float) else old
 
 
 @pytest.mark.parametrize("run", RUNS)

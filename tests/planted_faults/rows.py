@@ -95,10 +95,8 @@ def mended(fault: Fault, tree: Path) -> Fault | None:
         if moved is None:
             return None
         fault = moved
-    tests = [_test_now(test, tree) for test in fault.tests]
-    if None in tests:
-        return None
-    return replace(fault, tests=tuple(test for test in tests if test is not None))
+    tests = tuple(test for old in fault.tests if (test := _test_now(old, tree)))
+    return replace(fault, tests=tests) if len(tests) == len(fault.tests) else None
 
 
 def _elsewhere(fault: Fault, tree: Path) -> Fault | None:

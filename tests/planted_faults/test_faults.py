@@ -1,6 +1,6 @@
 """The planted faults fit the source, and name tests that are there and run by default.
 
-Whether the tests catch them, `make mutants` says.
+Whether the tests catch them, `python tests/planted_faults` says.
 """
 
 from __future__ import annotations
