@@ -14,7 +14,7 @@ torch = $(hashed) --no-deps -r locks/torch-cpu.txt 2>/dev/null || \
 LOCK := $(BIN)/uv pip compile --quiet --no-python-downloads --universal --python-version 3.11.5 \
 	--generate-hashes --no-annotate --custom-compile-command 'make lock' -c constraints.txt
 
-.PHONY: demo test test-all lint docs bench certificates lock sbom clean
+.PHONY: demo test test-all mutants lint docs bench bench-all certificates lock sbom clean
 
 demo: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.demo --out demo-out
@@ -23,7 +23,13 @@ test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow"
 
 test-all: lint
+	$(BIN)/python tests/support/needed.py
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# Plant each fault that the tests must catch: all, those of what changed since a commit
+# (SINCE=BASE), or those that are named (NAMES='a b').
+mutants: $(VENV)/.dev
+	$(BIN)/python tests/planted_faults $(SINCE:%=--since %) $(NAMES)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(CHECKED)
@@ -36,6 +42,9 @@ docs: $(VENV)/.dev
 
 bench: $(VENV)/.bench $(VENV)/.peers
 	$(BIN)/python -m fedcal.experiments.benchmarks --out bench-out
+
+bench-all: $(VENV)/.bench $(VENV)/.peers
+	$(BIN)/python -m fedcal.experiments.benchmarks --out bench-out --all
 
 # Of docker-compose.yml; NAMES='superlink calibration.example.org' for what sites call the server.
 NAMES ?= superlink localhost 127.0.0.1
@@ -85,4 +94,4 @@ sbom: $(VENV)/.run
 	$(BIN)/python docker/sbom.py --lock locks/all.txt --out sbom.json
 
 clean:
-	rm -rf $(VENV) build demo-out bench-out docs/_build sbom.json *.egg-info
+	rm -rf $(VENV) .pytest_cache build demo-out bench-out docs/_build sbom.json *.egg-info

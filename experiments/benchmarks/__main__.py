@@ -33,8 +33,11 @@ BENCH = {
 }
 """Name of `--only` -> what makes the case."""
 
+LONG = ("temperature-large",)
+"""What `make bench` leaves to `make bench-all`, so that it ends within ten minutes on two cores."""
+
 BENCHMARKS: Mapping[str, Benchmark] = {
-    "bench": beside("our work beside our peers', in turns", BENCH),
+    "bench": beside("our work beside our peers', in turns", BENCH, LONG),
     "samplers": beside("what a draw of noise costs", samplers.CASES),
     "audit": audit.BENCHMARK,
     "luo": beside("trials of Luo et al., beside a plain loop", luo.CASES),
@@ -48,6 +51,7 @@ BENCHMARKS: Mapping[str, Benchmark] = {
 
 OPTIONS: Mapping[str, tuple[dict[str, Any], str]] = {
     "only": ({"action": "append"}, "a row; repeatable"),
+    "all": ({"action": "store_true"}, "rows that take long, too"),
     "quick": ({"action": "store_true"}, "small sizes, two repetitions, no targets"),
     "trials": ({"type": int}, "runs in each of two worlds"),
     "error": ({"type": float}, "that any row's bound is wrong"),

@@ -7,7 +7,8 @@ import logging
 import os
 import platform
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
@@ -96,7 +97,9 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
     for row in benchmark.rows(**options):
         rows.append(row)
         lines += benchmark.lines(row)
-        print(f"[{len(rows)}] " + "  ".join(map(text, row.values())), file=sys.stderr, flush=True)
+        for line in benchmark.lines(row):
+            shown = (f"{heading} {text(value)}" for heading, value in line.items() if text(value))
+            say(f"[{len(rows)}] {'; '.join(shown)}")
         content = {"benchmark": name, "options": options, "machine": here, "rows": rows}
         (out / f"{name}.json").write_text(to_json(content), "utf-8")
     headings = [h for h in dict.fromkeys(chain(*lines)) if any(text(n.get(h)) for n in lines)]
@@ -122,6 +125,11 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
     return benchmark.passed(rows)
 
 
+def say(line: str) -> None:
+    """Print a line of progress, which is no part of the result."""
+    print(line, file=sys.stderr, flush=True)
+
+
 def text(value: Any) -> str:
     """A value as people read it; what holds several values is not shown."""
     if isinstance(value, bool):
@@ -134,17 +142,37 @@ def text(value: Any) -> str:
 # -- ours beside peers' -------------------------------------------------------------------------
 
 
-def beside(about: str, cases: Cases) -> Benchmark:
-    """All cases, or those that are named: everybody is timed on each."""
-    return Benchmark(about, partial(_rows, cases), lines)
+def beside(about: str, cases: Cases, long: Collection[str] = ()) -> Benchmark:
+    """Time everybody on each case.
+
+    Parameters
+    ----------
+    about
+        the benchmark in a line
+    cases
+        what is timed
+    long
+        names of cases that are left out unless they are named, or all cases are wanted
+    """
+    return Benchmark(about, partial(_rows, cases, long), lines)
 
 
-def _rows(cases: Cases, only: Sequence[str] | None = None, quick: bool = False) -> Iterator[Row]:
+def _rows(
+    cases: Cases,
+    long: Collection[str],
+    only: Sequence[str] | None = None,
+    quick: bool = False,
+    all: bool = False,
+) -> Iterator[Row]:
     for name in only or ():
         one_of("only", name, cases)
+    chosen = only or [name for name in cases if all or name not in long]
     logging.getLogger("flwr").setLevel(logging.ERROR)
-    for name in only or cases:
+    for k, name in enumerate(chosen, 1):
+        say(f"{k} of {len(chosen)}: timing {name}")
         yield time_one(name, cases[name], quick=quick)
+    if left := [name for name in cases if not only and name not in chosen]:
+        say(f"left out, because they take long: {', '.join(left)} (--all, or --only NAME)")
 
 
 def time_one(name: str, make: Callable[[bool], Case], *, quick: bool) -> Row:
@@ -154,8 +182,10 @@ def time_one(name: str, make: Callable[[bool], Case], *, quick: bool) -> Row:
     -------
     dict
         `name`, `work` (its title), `target` in seconds (or None), `met`, `ours` and `peers`: as
-        `timing.compare`, and the `ratio` of peers' medians to ours.
+        `timing.compare`, and the `ratio` of peers' medians to ours; `took`, the seconds of all of
+        it.
     """
+    since = time.perf_counter()
     case = make(quick)
     target = None if quick else case.target
     ours, *others = compare(case.contestants, 2 if quick else REPETITIONS)
@@ -165,8 +195,9 @@ def time_one(name: str, make: Callable[[bool], Case], *, quick: bool) -> Row:
         if "median" in peer:
             peer["ratio"] = peer["median"] / ours["median"]
     met = None if target is None else ours["median"] <= target
+    took = round(time.perf_counter() - since, 1)
     head = {"name": name, "work": case.title or name, "target": target, "met": met}
-    return {**head, "ours": ours, "peers": others}
+    return {**head, "ours": ours, "peers": others, "took": took}
 
 
 def lines(row: Row) -> list[Row]:

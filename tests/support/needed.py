@@ -1,0 +1,50 @@
+"""Check what the slow tests must have before any runs, so that none is skipped without a word.
+
+`make test-all` runs this first: a line for each thing that is missing, and exit code 1.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+PACKAGES = {
+    "ray": "Ray's engine",
+    "torch": "training and exports",
+    "opacus": "private training",
+    "onnx": "exports",
+    "onnxruntime": "exports",
+    "pyarrow": "Parquet and Arrow files",
+    "datasets": "Hugging Face's data sets",
+    "flwr_datasets": "Flower's partitioners",
+    "sklearn": "estimators",
+}
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+
+
+def missing() -> Iterator[str]:
+    """Say what is missing, and how to get it."""
+    for package, use in PACKAGES.items():
+        if find_spec(package) is None:
+            yield f"Python package {package} ({use}): `make test` installs it"
+    if not any(map(shutil.which, BROWSERS)):
+        yield f"a browser (reports): install one of {', '.join(BROWSERS)}"
+    if sys.platform != "linux" or not os.path.isdir("/proc/self"):
+        yield "Linux with /proc (daemons and memory of processes)"
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            socket.create_connection(server.getsockname(), timeout=5).close()
+    except OSError as error:
+        yield f"free ports on 127.0.0.1 (gRPC, Ray): {error}"
+    if shutil.which("git") is None:
+        yield "git (which files are the repository's own)"
+
+
+if __name__ == "__main__":
+    lines = [f"make test-all needs {line}" for line in missing()]
+    print("\n".join(lines) or "everything that the slow tests need is here")
+    sys.exit(bool(lines))
