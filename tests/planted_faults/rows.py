@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import tomllib
@@ -60,7 +61,12 @@ def planted(fault: Fault, tree: Path) -> tuple[str, str]:
     text = path.read_text("utf-8") if path.is_file() else ""
     if (times := text.count(fault.old)) != 1:
         return text, f"its old lines stand {times} times in {fault.file}"
-    return text.replace(fault.old, fault.new), ""
+    broken = text.replace(fault.old, fault.new)
+    try:  # a file that cannot be imported would be "caught" by every test
+        compile(broken, fault.file, "exec", ast.PyCF_ONLY_AST)
+    except SyntaxError as error:
+        return text, f"with it, line {error.lineno} of {fault.file} is no Python"
+    return broken, ""
 
 
 def missing_tests(fault: Fault, tree: Path) -> list[str]:
