@@ -123,12 +123,6 @@ def test_one_release_serves_every_alpha(settings: dict[str, Any], tmp_path: Path
         assert (read.at(0.1, "pac").thresholds >= sets.thresholds).all()
 
 
-def test_no_counts_no_other_alpha() -> None:
-    drawn = run("adult-income", PRIVATE).artifact
-    with pytest.raises(InputError, match="released thresholds for one alpha"):
-        drawn.at(0.2)
-
-
 SITES = {"report": "site"}
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"costs": "[1, 1]", "by": "class"}, {}, "goes with by = 'none'"),
@@ -144,18 +138,6 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 def test_what_does_not_go_is_refused() -> None:
     assert_refused(BAD, lambda settings, options: run("adult-income", options, **settings))
-
-
-@pytest.mark.slow
-def test_sites_are_groups_in_processes_of_their_own() -> None:
-    """Clients that find their rows by themselves know no groups but those of their column."""
-    options = {**RUNS["distributed"], "partition": "natural"}
-    for settings in ({"report": "site"}, {"groups": "site"}):
-        here, there = (
-            run("mmlu-llama", {**options, "engine": engine}, **settings)
-            for engine in ("inline", "ray")
-        )
-        assert [r["values"] for r in here.rounds] == [r["values"] for r in there.rounds]
 
 
 def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told() -> None:
@@ -187,6 +169,9 @@ def test_what_thresholds_are_made_of() -> None:
 
 
 def test_no_number_of_rows_is_kept_where_none_is_told() -> None:
+    """Nor counts, of which another alpha's thresholds could be made."""
     made = run("adult-income", PRIVATE)  # its nominal number of rows is that of the rows
+    with pytest.raises(InputError, match="released thresholds for one alpha"):
+        made.artifact.at(0.2)
     assert made.sets.basis is None
     assert "8141" not in str(made.sets.arrays()["sets"])

@@ -12,7 +12,7 @@ from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.conformal.angelopoulos import private_thresholds, quantile_costs
+from fedcal.conformal.angelopoulos import quantile_costs
 from fedcal.conformal.angelopoulos import thresholds as grid
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
@@ -129,15 +129,6 @@ def test_sums_of_rows_have_the_bits_of_rows(kind: str, monkeypatch: pytest.Monke
         assert quick.any()
 
 
-def test_encoded_buckets_cover() -> None:
-    setup = Setup("unary", unit="user", trust="local", clients=400, rows=1, epsilon=4.0)
-    rng = np.random.default_rng(3)
-    found = thresholds_of(setup, "smooth", 400, rng)
-    covered = law_of("smooth", found).covered(found)
-    error = covered.std() / math.sqrt(len(found))
-    assert 0.9 - 3.5 * error <= covered.mean() < 0.985
-
-
 @pytest.mark.parametrize("unit", ["example", "user"])
 def test_a_drawn_threshold_covers(unit: str) -> None:
     setup = Setup("crossing", unit=unit, rows=10 if unit == "example" else 50)
@@ -233,15 +224,6 @@ def test_the_question_has_the_papers_costs() -> None:
     assert asked.costs(np.cumsum(counts)) == pytest.approx(quantile_costs(counts, 0.9))
 
 
-def test_thresholds_are_those_of_the_pure_function() -> None:
-    scores = np.random.default_rng(0).random(1000)
-    found = np.array([ranked(ranks(seed, bins=200), scores) for seed in range(150)])
-    rng = np.random.default_rng(0)
-    pure = private_thresholds(scores[None].repeat(1500, axis=0), 200, 1.0, 0.1, rng)
-    for at in np.quantile(pure, (0.1, 0.5, 0.9)):
-        assert np.mean(found <= at) == pytest.approx(np.mean(pure <= at), abs=0.1)
-
-
 def test_all_labels_where_the_level_is_above_one() -> None:
     rule = ranks(epsilon=0.05)
     assert ranked(rule, np.random.default_rng(0).random(1000)) == 1.0
@@ -253,13 +235,6 @@ def test_a_user_counts_with_one_row() -> None:
     assert "number of clients, all of which have a row, 20" in " ".join(rule.result().guarantee)
     scores = np.repeat(np.linspace(0.01, 0.99, 20), 50)
     assert ranked(rule, scores) == pytest.approx(0.94, abs=0.002)
-
-
-def test_a_simulation_says_how_many_rows_there_are() -> None:
-    federation = Federation(20, 2, epsilon=1.0, unit="example")
-    settings = {"quantile": "exponential", "rows_known": True}
-    assert FedConformal.needs_rows(federation, settings)
-    assert not FedConformal.needs_rows(federation, {"quantile": "exponential"})
 
 
 def test_who_may_not_ask() -> None:

@@ -8,18 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from numpy.typing import NDArray
-from strategy_checks import assert_refused, assert_std_is_one, nobody
+from strategy_checks import assert_refused, nobody
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.clients.answers import answer
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.metrics import accuracy
 from fedcal.numerics import log_grid, softmax
 from fedcal.privacy.plan import Federation
-from fedcal.queries.request import Request
 from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import ECET, NLLT, AccT, CalibrationStrategy
@@ -193,61 +188,6 @@ def test_auto_takes_what_measured_best() -> None:
     # noise that the user names is for a sum, not for a draw
     assert taken("nllt", private(mechanism="laplace")) == "golden"
     assert taken("nllt", private(mechanism="exponential")) == "exponential"
-
-
-def test_what_is_released_scatters_as_the_plan_says() -> None:
-    """Nobody has rows, so that all is noise."""
-    draws = []
-    for seed in range(80):
-        strategy = method("acct", private(seed=seed), clip=2.0)
-        run_inline(strategy, nobody(CLIENTS, CLASSES))
-        assert 0.5 < temperature(strategy) < 3.0
-        for release in strategy.releases:
-            assert release.std == pytest.approx(np.full(len(release.std), 12 * math.sqrt(2)))
-            draws.append(release.values / release.std)
-    assert_std_is_one(draws, kurtosis=6.0)
-
-
-def l1_change(whole: Shards, less: Shards, request: Request) -> Floats:
-    """|change| of each number of the sum over clients, in the statistic's units."""
-    sums = [answer(shards, request).sum(axis=0, dtype=np.uint64) for shards in (whole, less)]
-    words = (sums[0] - sums[1]).view(np.int64)
-    return np.asarray(np.abs(words * request.ring.grid))
-
-
-def without(shards: Shards, gone: NDArray[np.bool_]) -> Shards:
-    return shards.keep(np.flatnonzero(~gone))
-
-
-@methods
-@settings(max_examples=10, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    c=st.integers(2, 12),
-    scale=st.sampled_from([0.0, 0.3, 3.0, 1e3, 1e80]),
-    exponential=st.booleans(),
-)
-def test_neighbours_differ_by_at_most_the_bound_in_every_query(
-    name: str, seed: int, c: int, scale: float, exponential: bool
-) -> None:
-    shards = some_shards(c, rows=80, seed=seed, scale=scale)
-    options = {"search": "exponential", "points": 4} if exponential else {"iterations": 2}
-    for unit in ("user", "example"):
-        more = {"clip": 1.75} if unit == "user" else {}
-        most = 1.75 if unit == "user" else ROWS[name]
-        strategy = method(name, private(classes=c, unit=unit, seed=seed), **options, **more)
-        client = 1 + seed % (CLIENTS - 2)
-        gone = shards.owner == client if unit == "user" else np.arange(80) == seed % 80
-        less = without(shards, gone)
-        for number in range(1, strategy.plan.rounds + 1):
-            asked = strategy.open_round(number)
-            assert asked is not None
-            change = l1_change(shards, less, asked.request)
-            candidates = 4 if exponential else 1
-            assert (change.reshape(candidates, -1).sum(axis=1) <= most).all()
-            total = answer(shards, asked.request).sum(axis=0, dtype=np.uint64)
-            strategy.charge_round(asked, CLIENTS)
-            strategy.close_round(asked, total)
 
 
 @methods

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from strategy_checks import assert_refused, nobody
 
-from fedcal.calibrators import EntropyTemperature, TemperatureScaling
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.plan import Federation
@@ -62,30 +61,11 @@ def test_any_partition_reaches_the_pooled_optimum(method: Any) -> None:
         assert loss(strategy.result().predict_proba(logits), labels) <= pooled + 1e-6
 
 
-def test_entropy_finds_what_one_temperature_cannot() -> None:
-    logits, labels = rows(4000)
-    one = TemperatureScaling().fit(logits, labels).predict_proba(logits)
-    strategy = FedNewtonEntropy(federation())
-    run_inline(strategy, Shards.from_owner(logits, labels, labels, CLIENTS))
-    calibrator = strategy.result()
-    assert isinstance(calibrator, EntropyTemperature)
-    assert calibrator.w[1] < -0.2  # the surer, the less it is cooled
-    proba = calibrator.predict_proba(logits)
-    assert loss(proba, labels) < loss(one, labels) - 1e-3
-    np.testing.assert_array_equal(proba.argmax(axis=1), logits.argmax(axis=1))
-
-
 def updated(strategy: Any, g: list[float], h: list[float]) -> Any:
     """The step that a release without noise makes it take."""
     before = strategy.w.copy()
     strategy.update(Release(1, "any", np.array([*g, *h]), np.zeros(5)))
     return strategy.w - before
-
-
-def test_a_first_step_is_newtons_where_that_is_short() -> None:
-    h = np.array([2.0, 0.5, 1.0])
-    step = updated(FedNewtonEntropy(federation()), [0.2, 0.1], h.tolist())
-    np.testing.assert_allclose(step, -np.linalg.solve(symmetric(h, 2), [0.2, 0.1]), rtol=1e-6)
 
 
 def test_a_long_step_is_cut_to_the_radius_but_not_where_much_is_known() -> None:
@@ -149,15 +129,6 @@ def test_the_bound_comes_from_public_numbers() -> None:
         if trust == "central":
             std = (plan.multiplier * norm, 3 * plan.multiplier * norm)
             assert plan.noise_std == pytest.approx(std)
-
-
-@every_private_method
-def test_one_rows_bound_is_a_public_constant(method: Any) -> None:
-    norms = {
-        method(federation(clients=k, epsilon=e, trust=t, unit="example")).plan.bound.norms
-        for k, e, t in ((10, 1.0, "central"), (1000, 8.0, "local"), (50, 0.1, "distributed"))
-    }
-    assert len(norms) == 1
 
 
 def private(std: float) -> FedNewtonEntropy:

@@ -182,15 +182,6 @@ def test_one_shot_takes_the_drawn_point_with_privacy() -> None:
     assert (plan.mechanism, plan.delta, plan.epsilon_per_release) == ("exponential", 0.0, 1.0)
 
 
-def test_one_shot_releases_the_index_only() -> None:
-    strategy = FedOneShot(federation(clients=20, epsilon=1.0), rows_per_client=10)
-    run_inline(strategy, shards_of(20, 200))
-    (release,) = strategy.releases
-    assert release.values.shape == (1,)
-    assert release.values[0] in range(257)
-    assert release.std.shape == (0,)
-
-
 def test_one_shot_asks_few_temperatures_where_scores_are_released() -> None:
     few: tuple[dict[str, Any], ...] = (
         {"trust": "distributed"},
@@ -208,20 +199,6 @@ def test_one_shot_asks_few_temperatures_where_scores_are_released() -> None:
         assert bound is not None
         norm = 4.0 if "unit" in fields else 10.0
         assert (bound.rule, bound.norms) == ("per_value", (norm,))
-
-
-@pytest.mark.parametrize("trust", ["distributed", "local"])
-def test_one_shot_learns_from_noisy_scores(trust: str) -> None:
-    """Scores that fall by 300 from T = 1/4 to 8, and cross zero at 2.5."""
-    log_t = np.linspace(math.log(0.25), math.log(8.0), 8)
-    scores = 150 * np.tanh((math.log(2.5) - log_t) / 0.8)
-    found = []
-    for std in (1e-3, 5.0, 1e4):
-        own = FedOneShot(federation(epsilon=1.0, trust=trust), rows_per_client=50)
-        found.append(learn(own, scores.tolist(), [std] * 8))
-    assert found[:2] == pytest.approx([2.5, 2.5], rel=0.05)
-    # nothing is known: the middle of log T
-    assert found[2] == pytest.approx(math.sqrt(0.25 * 8), rel=0.02)
 
 
 @pytest.mark.parametrize("classes", [2, 1000])

@@ -24,7 +24,6 @@ from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 from fedcal.strategies import FedSGD
 from fedcal.strategies.job import Job
-from fedcal.training.model import TrainedModel
 from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import scheduled
 
@@ -70,20 +69,6 @@ def test_of_whole_clients_all_rows_take_part() -> None:
     assert plan.multiplier == gaussian_multiplier(2.0, 1e-5, 4)
 
 
-def test_the_same_rows_add_up_however_they_are_dealt() -> None:
-    """One client's sum is the clients' sums added up, bit for bit."""
-    shards = rows(7)
-    for change in ({}, {"epsilon": 4.0, "trust": "distributed"}):
-        strategy = method(7, change, clip=0.3, clipping="row")
-        strategy.w = np.random.default_rng(0).normal(0, 0.5, strategy.w.size)
-        asked = strategy.open_round(1)
-        assert isinstance(asked, Asked)
-        request = replace(asked.request, row_rate=1.0, noise=None)
-        each = contribute(shards, request, np.arange(7)).sum(axis=0, dtype=np.uint64)
-        together = replace(shards, offsets=np.array([0, ROWS]))
-        np.testing.assert_array_equal(each, contribute(together, request, np.array([0]))[0])
-
-
 def test_each_row_takes_part_by_its_own_coin() -> None:
     shards, strategy = rows(7), method(7, {"epsilon": 4.0}, clip=10.0, batch=120.0)
     shards = replace(shards, labels=np.zeros(ROWS, np.int64))
@@ -120,16 +105,6 @@ def test_a_step_is_by_the_sum_over_the_rows_that_are_expected() -> None:
         w = w - 0.3 * share * v
         strategy.update(Release(number, "any", values, np.zeros(w.size)))
         np.testing.assert_allclose(strategy.w, w, rtol=1e-12)
-
-
-def test_it_learns_with_and_without_privacy() -> None:
-    shards = rows(4)
-    inputs, labels = shards.inputs, shards.labels
-    assert inputs is not None
-    for change in ({}, {"epsilon": 8.0, "trust": "distributed"}):
-        model = run_inline(method(4, change), shards)
-        assert isinstance(model, TrainedModel)
-        assert (model.predict(inputs).argmax(axis=1) == labels).mean() > 0.7
 
 
 def test_the_grid_of_much_noise_is_one_that_can_be_drawn() -> None:

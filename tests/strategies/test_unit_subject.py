@@ -12,7 +12,7 @@ from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.experiments.engines import run_in_process, run_inline
+from fedcal.experiments.engines import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
@@ -166,18 +166,6 @@ def test_blocks_order_and_numbering_change_no_bit(
     assert shards.subjects is not None
     renamed = Shards(shards.logits, shards.labels, shards.offsets, subjects=900 - shards.subjects)
     np.testing.assert_array_equal(answer(renamed, asked), want)
-
-
-@pytest.mark.parametrize(
-    ("name", "trust"), [("fednewton", "distributed"), ("fedbbq", "local"), ("acct", "central")]
-)
-def test_both_engines_release_the_same_bits(name: str, trust: str) -> None:
-    found = []
-    for drive in (run_inline, run_in_process):
-        strategy = method(name, trust=trust)
-        drive(strategy, rows())
-        found.append([release.values.tobytes() for release in strategy.releases])
-    assert found[0] == found[1]
 
 
 def test_rows_that_name_nobody_are_refused() -> None:
