@@ -64,16 +64,6 @@ def test_rows_count_by_their_label(name: str, aim: Any, key: str, least: float |
         assert least - SLACK <= after[key] <= least + (0.06 if name == "local" else 0.02)
 
 
-def test_public_shares_serve_a_draw_and_whole_clients() -> None:
-    shares = {"target": "[0.4, 0.6]", "source": "[0.76, 0.24]"}
-    drawn = run("adult-income", PRIVATE, **shares)
-    assert drawn.rounds[0]["query"] == "set_gaps"
-    assert drawn.judged["after"]["coverage_at_target"] >= 0.9 - SLACK
-    assert any("source being the shares" in line for line in drawn.judged["sets"]["guarantee"])
-    users = run("adult-income", {"epsilon": 20.0, "clients": 200}, **shares)
-    assert users.judged["after"]["coverage_at_target"] >= 0.9 - SLACK
-
-
 @pytest.mark.usefixtures("quick_figures")
 @pytest.mark.parametrize("options", [{}, PRIVATE], ids=["exact", "private"])
 def test_coverage_of_groups_is_released(options: dict[str, Any], tmp_path: Path) -> None:

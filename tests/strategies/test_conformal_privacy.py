@@ -148,15 +148,6 @@ def test_a_draw_without_slack_is_noticed() -> None:
     assert query.level > 0.9 + 2.0  # rows; b is 1.8
 
 
-def test_clients_that_count_equally_are_not_clipped_and_have_no_pac() -> None:
-    strategy = crossing("user", weigh="clients")
-    assert strategy.plan.bound is not None
-    assert max(strategy.plan.bound.norms) == pytest.approx(0.9 * ROWS)
-    assert not any("assumption" in said for said in strategy.result().guarantee)
-    with pytest.raises(InputError, match="pac"):
-        crossing("user", weigh="clients", guarantee="pac")
-
-
 @pytest.mark.parametrize("quantile", ["crossing", "gaps"])
 def test_a_promise_that_clipping_may_break_says_so_at_once(quantile: str) -> None:
     """And says what is sure: C = 1 + 2.75 sqrt(.09 m), of m = 50 rows; C / (C + m / 10)."""
@@ -222,12 +213,6 @@ def test_the_question_has_the_papers_costs() -> None:
     counts = np.array([3.0, 0.0, 5.0, 2.0])
     asked = SetRanks(2, grid(4), quantile=0.9)
     assert asked.costs(np.cumsum(counts)) == pytest.approx(quantile_costs(counts, 0.9))
-
-
-def test_all_labels_where_the_level_is_above_one() -> None:
-    rule = ranks(epsilon=0.05)
-    assert ranked(rule, np.random.default_rng(0).random(1000)) == 1.0
-    assert rule.result().guarantee[0].startswith("Sets hold all labels: with 1,000 rows")
 
 
 def test_a_user_counts_with_one_row() -> None:

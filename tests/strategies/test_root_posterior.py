@@ -39,6 +39,9 @@ def test_more_noise_is_more_doubt_and_units_do_not_matter(laplace: bool) -> None
         mean = (belief * ROOTS).sum()
         spreads.append((belief * (ROOTS - mean) ** 2).sum())
     assert spreads == sorted(spreads)
+    belief = root_posterior(ASKED, 0 * values, 100.0, ROOTS, laplace)
+    assert belief.sum() == pytest.approx(1.0)
+    assert belief.max() < 2.5 * belief.min()  # what was believed before
 
 
 @every_law

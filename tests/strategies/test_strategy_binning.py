@@ -119,17 +119,6 @@ def test_the_share_counts_the_rows_of_who_answered_the_histogram_round() -> None
     assert weights(method) == pytest.approx([*(counted[:2] / there[:2]), 1.0], rel=1e-15)
 
 
-def test_with_privacy_a_weight_is_signal_over_expected_noise() -> None:
-    expected = math.sqrt(2 / math.pi) * 3.0 * BINS
-    for times, want in ((1, [8 / expected, 4 / expected, 8 / expected]), (100, [1.0] * 3)):
-        method = FedBBQ(federation(**PRIVATE), **PER_CLASS)
-        ask = method.query(1)
-        assert ask is not None
-        assert (ask.kind, method.plan.rounds) == ("class_histograms", 1)  # nothing exact is asked
-        method.update(histograms(times * POSITIVE, NEGATIVE, 3.0))
-        assert weights(method) == pytest.approx(want, rel=1e-13)
-
-
 def test_with_privacy_the_signal_is_the_uncut_sum() -> None:
     """Noise of both signs adds up to little; cut at 0 first it would look like rows."""
     method = FedBBQ(federation(**PRIVATE), **PER_CLASS)
@@ -181,23 +170,6 @@ def test_pooled_tables_are_the_sum_over_classes_used_by_each() -> None:
     want = BBQ.table_of(summed[:1], summed[1:])
     assert np.array_equal(pooled.result().arrays()["table"], np.repeat(want, CLASSES, axis=0))
     assert (each.bytes_up, pooled.bytes_up) == (8 * 2 * CLASSES * 16, 8 * 2 * 16)
-
-
-def test_pooled_tables_of_two_classes_see_each_row_from_both_sides() -> None:
-    shards = some_shards(classes=3)
-    keep = shards.labels < 2
-    two = Shards.from_owner(shards.logits[keep, :2], shards.labels[keep], shards.owner[keep], 20)
-    options: Any = {"bins_exponent": 3, "weighting": "none"}
-    each = FedBin(federation(classes=2), **options)
-    pooled = FedBin(federation(classes=2), tables="pooled", **options)
-    for method in (each, pooled):
-        run_inline(method, two)
-    positive, negative = each.releases[0].values.reshape(2, 8)
-    assert np.array_equal(pooled.releases[0].values, positive + negative[::-1])
-    table = pooled.result().arrays()["table"]
-    assert table.shape == (1, 8)
-    assert table[0] + table[0, ::-1] == pytest.approx(1.0, abs=1e-15)
-    assert pooled.bytes_up == each.bytes_up / 2
 
 
 def test_without_privacy_one_pooled_weight_is_the_share_of_all_rows() -> None:

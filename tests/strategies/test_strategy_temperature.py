@@ -41,16 +41,8 @@ def shards_of(clients: int, rows: int) -> Shards:
     return Shards.from_owner(logits, labels, rng.integers(0, clients, rows), clients)
 
 
-def test_newton_asks_for_the_derivatives_at_its_temperature() -> None:
-    strategy = FedNewton(federation())
-    assert strategy.query(1).params() == {"log_a": 0.0}
-    learn(strategy, [1.0, 4.0])
-    ask = strategy.query(2)
-    assert (ask.kind, ask.lengths()) == ("temperature_newton", (1, 1))
-    assert ask.params() == {"log_a": -0.25}
-
-
 def test_newton_step() -> None:
+    """Never out of the temperatures that a fit may have."""
     for values, std, log_t in (
         ([1.0, 4.0], [0.0, 0.0], 0.25),
         ([-1.0, 4.0], [0.0, 0.0], -0.25),
@@ -64,13 +56,10 @@ def test_newton_step() -> None:
     ):
         found = learn(FedNewton(federation()), values, std)
         assert found == pytest.approx(math.exp(log_t), rel=1e-14), (values, std)
-
-
-def test_newton_never_leaves_the_temperatures_that_a_fit_may_have() -> None:
     strategy = FedNewton(federation())
-    for _ in range(9):
-        temperature = learn(strategy, [1e6, 1.0])
-    assert temperature == pytest.approx(20.0, rel=1e-14)
+    assert (strategy.query(1).params(), strategy.query(1).lengths()) == ({"log_a": 0.0}, (1, 1))
+    assert [learn(strategy, [1e6, 1.0]) for _ in range(9)][-1] == pytest.approx(20.0, rel=1e-14)
+    assert strategy.query(9).params() == {"log_a": -math.log(20)}
 
 
 def test_newton_bound_comes_from_the_public_nominal_rows() -> None:
@@ -79,19 +68,6 @@ def test_newton_bound_comes_from_the_public_nominal_rows() -> None:
         assert plan.bound is not None
         assert (plan.bound.norms, plan.bound.rule) == (pytest.approx((norm, 3 * norm)), "joint")
         assert plan.noise_std == pytest.approx((norm * plan.multiplier, 3 * norm * plan.multiplier))
-
-
-def test_default_rounds() -> None:
-    noisy = federation(epsilon=1.0)
-    for method, rounds in (
-        (FedNewton(federation()), 8),
-        (FedNewton(noisy, rows_per_client=9), 4),
-        (FedNewton(federation(rounds=3)), 3),
-        (FedTemp(federation()), 12),
-        (FedTemp(noisy), 12),
-        (FedOneShot(federation()), 1),
-    ):
-        assert method.plan.rounds == rounds
 
 
 def test_fedtemp_divides_by_the_repliers_with_rows() -> None:

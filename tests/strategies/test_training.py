@@ -61,12 +61,9 @@ def test_the_noise_is_that_of_sampled_rows() -> None:
     assert spent[0] > 2.0 * 1.2
     assert 2.0 * 0.999 < spent[1] <= 2.0
     assert spent[2] < 2.0 / 1.2
-
-
-def test_of_whole_clients_all_rows_take_part() -> None:
-    plan = method(3, {"epsilon": 2.0, "unit": "user"}, epochs=4.0, batch=None).plan
-    assert (plan.row_rate, plan.rounds) == (1.0, 4)
-    assert plan.multiplier == gaussian_multiplier(2.0, 1e-5, 4)
+    whole = method(3, {"epsilon": 2.0, "unit": "user"}, epochs=4.0, batch=None).plan
+    assert (whole.row_rate, whole.rounds) == (1.0, 4)  # of whole clients all rows take part
+    assert whole.multiplier == gaussian_multiplier(2.0, 1e-5, 4)
 
 
 def test_each_row_takes_part_by_its_own_coin() -> None:
