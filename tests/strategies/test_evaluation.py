@@ -17,7 +17,6 @@ from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, FedEvaluate
-from fedcal.strategies.score_rounds import equi_depth
 
 CLIENTS = 30
 TRUSTS = ("central", "distributed", "local")
