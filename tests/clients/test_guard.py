@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from policies import policy_text
 from refusals import each_is_refused
 
 from fedcal.classes import digest_of
@@ -105,24 +106,12 @@ def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path: Path) -> 
         check(FIELDS, asked(), prepared(tmp_path / "site"))
 
 
-RULES = """
-methods = ["fedbin"]
-unit = ["user"]
-trust = ["local"]
-adjacency = ["replace"]
-rounds = 9
-expires = 2100-01-01
-epsilon-per-run = {}
-epsilon-total = 1.0
-delta-per-run = 1e-5
-delta-total = 1e-5
-secure-aggregation = "any"
-"""
-
-
 def test_what_the_policy_does_not_allow_is_refused(tmp_path: Path) -> None:
     for epsilon in (1.0, 0.99):
-        (policy := tmp_path / "rules.toml").write_text(RULES.format(epsilon))
+        local = {"trust": ["local"], "adjacency": ["replace"]}
+        (policy := tmp_path / "rules.toml").write_text(
+            policy_text(**local, epsilon_per_run=epsilon)
+        )
         prepare(tmp_path / "site", ROWS, policy=policy)
         site = prepared(tmp_path / "site")
         request = asked()

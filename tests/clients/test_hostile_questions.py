@@ -74,18 +74,6 @@ def test_what_was_not_agreed_is_refused(
     assert site.booked() == 1
 
 
-def test_facts_that_change_in_mid_run_are_refused(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
-    site.ask(asked_by(JOB, RUN), JOB.to_fields())
-    for change in ({"epsilon": 8.0}, {"clients": 300}, {"settings": '{"rows_per_client": 9.0}'}):
-        fields = {**JOB.to_fields(), **change}
-        honest_again = asked_by(type(JOB).from_fields(fields), RUN)
-        line = refused(site.ask(honest_again, fields), caplog)
-        assert "not those that the run began with" in line
-    assert site.booked() == 1
-
-
 @pytest.mark.parametrize("rows", [1, 2])
 def test_the_server_does_not_learn_on_which_rows_a_question_fails(
     tmp_path: Path,

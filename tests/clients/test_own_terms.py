@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from policies import policy_text
 from refusals import each_is_refused
 
 from fedcal.agreement import Terms
@@ -27,21 +28,7 @@ from fedcal.strategies.job import Job, terms_of_job
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
 
-POLICY = """
-methods = ["fedbin"]
-unit = ["user"]
-trust = ["distributed"]
-adjacency = ["zero-out"]
-rounds = 1
-expires = 2999-12-31
-epsilon-per-run = 1.0
-epsilon-total = 2.0
-delta-per-run = 1e-5
-delta-total = 1e-4
-secure-aggregation = "any"
-[settings.fedbin]
-bins_exponent = [3, 6]
-"""
+POLICY = policy_text(settings={"fedbin": {"bins_exponent": [3, 6]}})
 
 
 class Planner:

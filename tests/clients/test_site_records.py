@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from policies import policy_text
 
 from fedcal.agreement import job_digest
 from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, Limits
@@ -32,19 +33,13 @@ from fedcal.types import Words
 ROWS = Shards.from_owner(
     np.linspace(-1, 1, 12).reshape(6, 2), np.array([0, 1] * 3), np.zeros(6, np.int64), 1
 )
-POLICY = """
-methods = ["fedbin"]
-unit = ["user"]
-trust = ["distributed", "central"]
-adjacency = ["zero-out"]
-rounds = 50
-expires = 2999-01-01
-epsilon-per-run = 2.0
-epsilon-total = 2.5
-delta-per-run = 1e-3
-delta-total = 1e-3
-secure-aggregation = "any"
-"""
+POLICY = policy_text(
+    trust=["distributed", "central"],
+    epsilon_per_run=2.0,
+    epsilon_total=2.5,
+    delta_per_run=1e-3,
+    delta_total=1e-3,
+)
 
 
 class Run:

@@ -205,14 +205,6 @@ def test_negative_counts_are_treated_as_asked(strategy: Any) -> None:
             assert np.array_equal(method.result().arrays()["table"], want), negatives
 
 
-def test_fedbbq_averages_shares_where_it_is_asked_to() -> None:
-    method = FedBBQ(federation(), weighting="none", estimate="share", **PER_CLASS)
-    method.update(histograms(POSITIVE, NEGATIVE, 0.0))
-    table = method.result().arrays()["table"]
-    assert np.array_equal(table, BBQ.table_of(POSITIVE, NEGATIVE, estimate="share"))
-    assert not np.array_equal(table, BBQ.table_of(POSITIVE, NEGATIVE))
-
-
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"bins_exponent": 0}, "bins_exponent"),
     ({"bins_exponent": 17}, "bins_exponent"),

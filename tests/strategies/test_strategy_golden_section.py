@@ -15,7 +15,6 @@ from fedcal.experiments.engines.inline import run_inline
 from fedcal.metrics import accuracy
 from fedcal.numerics import log_grid, softmax
 from fedcal.privacy.plan import Federation
-from fedcal.release import Release
 from fedcal.shards import Shards
 from fedcal.strategies import ECET, NLLT, AccT, CalibrationStrategy
 from fedcal.types import Floats, Integers
@@ -132,16 +131,6 @@ def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name: st
         assert run(name, shards, search="exponential", points=31) == best
 
 
-def test_nll_is_cut_row_by_row() -> None:
-    """One absurd row has no say if it is cut: the optimum stays that of the others."""
-    shards = some_shards(seed=5, scale=1.0)
-    logits = np.concatenate([shards.logits, [[4000.0, 0.0, 0.0, 0.0]]])
-    labels, owner = np.append(shards.labels, 1), np.append(shards.owner, 3)
-    odd = Shards.from_owner(logits, labels, owner, CLIENTS)
-    assert run("nllt", odd) == run("nllt", shards)
-    assert run("nllt", odd, nll_clip=1e9) > run("nllt", shards)
-
-
 @methods
 def test_the_laplace_scale_is_evaluations_times_sensitivity_over_epsilon(name: str) -> None:
     epsilon, k = (0.3, 5) if name == "acct" else (4.0, 1)
@@ -203,17 +192,6 @@ def test_a_round_in_which_nobody_is_asked_tells_the_search_nothing(search: str) 
     assert len(strategy.releases) == strategy.plan.rounds
     assert not any(release.std.any() for release in strategy.releases)
     assert temperature(strategy) == 1.0
-
-
-def test_the_result_so_far_is_the_middle_of_the_interval() -> None:
-    strategy = method("acct")
-    asked = strategy.query(1)
-    assert asked is not None
-    assert asked.params() == {"temperatures": 3.0 - 2.5 * RATIO}
-    strategy.update(Release(1, asked.kind, np.array([5.0]), np.zeros(1)))
-    assert temperature(strategy) == 1.75
-    strategy.update(Release(2, asked.kind, np.array([9.0]), np.zeros(1)))
-    assert temperature(strategy) == (0.5 + 0.5 + 2.5 * RATIO) / 2
 
 
 NOISY = {"epsilon": 1.0}
