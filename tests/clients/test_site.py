@@ -8,20 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message, RecordDict
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.bounding import Bound
-from fedcal.clients.answers import answer
-from fedcal.clients.client_app import app
 from fedcal.clients.site import site_rows, write_dealt
 from fedcal.errors import InputError
-from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.partition import DEALT, deal
-from fedcal.queries import ClassCounts
-from fedcal.queries.request import Request
-from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 
 CSV = "label,client,score\n" + "".join(f"{k % 2},c{k % 3},{(k * 7 % 10) / 10}\n" for k in range(40))
@@ -74,25 +66,6 @@ def test_a_process_reads_its_data_once(tmp_path: Path) -> None:
     assert same(site_rows(dict(run), {"partition-id": 0}), first)
     with pytest.raises(InputError, match="no such file"):
         site_rows({**run, "seed": 1}, {"partition-id": 0})
-
-
-def test_the_app_answers_with_the_rows_of_its_site() -> None:
-    run = run_config("imdb-binary", "iid", 5)
-    request = Request(ClassCounts(2), Bound((2,)), Ring(5, 2.0**-24), round=1)
-    node = 70
-    grid = InProcessGrid(app, [node])
-    grid._contexts[node] = Context(
-        run_id=1,
-        node_id=node,
-        node_config={"partition-id": 3, "num-partitions": 5},
-        state=RecordDict(),
-        run_config=run,
-    )
-    fields, context = request.to_fields(), request.context_fields()
-    content = RecordDict({"query": ConfigRecord(fields), "context": ConfigRecord(context)})
-    (reply,) = grid.send_and_receive([Message(content, node, "query.answer", group_id="1")])
-    words = reply.content.array_records["answer"]["words"].numpy()
-    assert np.array_equal(words, answer(site_rows(run, {"partition-id": 3}), request)[0])
 
 
 def test_columns_travel_with_their_rows_and_with_those_who_have_none(tmp_path: Path) -> None:

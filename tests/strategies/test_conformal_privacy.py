@@ -129,6 +129,15 @@ def test_sums_of_rows_have_the_bits_of_rows(kind: str, monkeypatch: pytest.Monke
         assert quick.any()
 
 
+def test_encoded_buckets_cover() -> None:
+    setup = Setup("unary", unit="user", trust="local", clients=400, rows=1, epsilon=4.0)
+    rng = np.random.default_rng(3)
+    found = thresholds_of(setup, "smooth", 400, rng)
+    covered = law_of("smooth", found).covered(found)
+    error = covered.std() / math.sqrt(len(found))
+    assert 0.9 - 3.5 * error <= covered.mean() < 0.985
+
+
 @pytest.mark.parametrize("unit", ["example", "user"])
 def test_a_drawn_threshold_covers(unit: str) -> None:
     setup = Setup("crossing", unit=unit, rows=10 if unit == "example" else 50)
