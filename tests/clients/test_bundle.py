@@ -8,6 +8,7 @@ from io import BytesIO
 from pathlib import Path
 
 import pytest
+from refusals import each_is_refused
 
 from fedcal.clients import bundle
 from fedcal.clients.bundle import check_bundle
@@ -34,19 +35,16 @@ def test_fedcal_s_own_bundle_is_taken(tmp_path: Path) -> None:
     check_bundle(build_fab_from_disk(tmp_path))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
+def test_any_other_member_is_refused() -> None:
+    names = (
         *("hostile.py", "pyproject.toml.py", ".info/hostile.py", "fedcal/__init__.py", "data/x.so"),
         *("../pyproject.toml", "/pyproject.toml", "./pyproject.toml", "PYPROJECT.TOML", "lib/"),
         *("pyproject.toml\\x.py", ".info/CONTENT/x", "\n2026-01-01 answered", "a" * 1000),
-    ],
-)
-def test_any_other_member_is_refused(name: str) -> None:
-    with pytest.raises(InputError, match="bundle holds 3 files") as error:
-        check_bundle(packed({**OURS, name: b"raise SystemExit"}))
-    assert "\n" not in str(error.value)
-    assert len(str(error.value)) < 300
+    )
+    more = [packed({**OURS, name: b"raise SystemExit"}) for name in names]
+    # Python's zipfile cuts names at the first zero
+    more.append(packed({**OURS, "pyproject.tomlXevil.py": b""}).replace(b"Xevil", b"\0evil"))
+    each_is_refused([(one, "bundle holds 3 files") for one in more], check_bundle, most=300)
 
 
 def test_members_that_are_missing_or_come_twice_are_refused() -> None:
@@ -61,19 +59,8 @@ def test_members_that_are_missing_or_come_twice_are_refused() -> None:
         archive.writestr("pyproject.toml", b"[project.other]")
     with pytest.raises(InputError, match="bundle holds 3 files"):
         check_bundle(out.getvalue())
-
-
-def test_a_name_that_ends_early_is_read_to_its_end() -> None:
-    """Python's zipfile cuts names at the first zero."""
-    whole = packed({**OURS, "pyproject.tomlXevil.py": b""})
-    with pytest.raises(InputError, match="evil"):
-        check_bundle(whole.replace(b"tomlXevil", b"toml\0evil"))
-
-
-@pytest.mark.parametrize("content", [b"", b"PK", b"x" * 99, packed(OURS)[:-9]])
-def test_what_is_no_zip_file_is_refused(content: bytes) -> None:
-    with pytest.raises(InputError, match="bundle"):
-        check_bundle(content)
+    no_zip = (b"", b"PK", b"x" * 99, packed(OURS)[:-9])
+    each_is_refused([(content, "bundle") for content in no_zip], check_bundle)
 
 
 def test_sizes_are_bounded_and_nothing_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:

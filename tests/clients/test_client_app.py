@@ -58,31 +58,21 @@ def words_of(reply: Message) -> list[int]:
     return [int(v) for v in reply.content.array_records["answer"]["words"].numpy()]
 
 
-def test_a_node_tells_its_site(grid: InProcessGrid) -> None:
-    sites = [
-        ask(grid, node, "query.who").content.config_records["who"]["site"]
-        for node in grid.get_node_ids()
-    ]
-    assert sites == [0, 1, 2, 3]
-
-
-def test_an_answer_is_that_of_the_batched_function(grid: InProcessGrid, shards: Shards) -> None:
+def test_a_node_tells_its_site_and_answers_as_the_batched_function(
+    grid: InProcessGrid, shards: Shards
+) -> None:
     want = answer(shards, REQUEST)
     assert want.any()
     for site in range(CLIENTS):
+        who = ask(grid, 70 + site, "query.who").content.config_records["who"]
+        assert who["site"] == site
         reply = ask(grid, 70 + site, "query.answer", **records_of(REQUEST))
         assert words_of(reply) == want[site].tolist()
         assert list(reply.content) == ["answer"]
 
 
 def test_with_a_cohort_the_answer_is_masked(grid: InProcessGrid, shards: Shards) -> None:
-    reply = ask(
-        grid,
-        72,
-        "query.answer",
-        **records_of(REQUEST),
-        masking=ConfigRecord(MASKING),
-    )
+    reply = ask(grid, 72, "query.answer", **records_of(REQUEST), masking=ConfigRecord(MASKING))
     want = answer(shards, REQUEST)[2] + mask(2, [0, 2, 3], 9, REQUEST.round, 3)
     assert words_of(reply) == want.tolist()
 
@@ -95,30 +85,23 @@ def test_reveal_tells_the_seeds_of_this_round_and_pair_only(grid: InProcessGrid)
     assert record != ask(grid, 70, "query.reveal", masking=other).content.config_records["seeds"]
 
 
-@pytest.mark.parametrize(
-    ("kind", "records"),
-    [
+def test_what_is_not_allowed_is_an_error_reply(grid: InProcessGrid) -> None:
+    query = FIELDS["query"]
+    short = {k: v for k, v in query.items() if k != "norms"}
+    for kind, records in (
         # its own seeds would unmask what it has sent
         ("query.reveal", {"masking": {**MASKING, "cohort": [0, 2], "dropped": [0], "round": 5}}),
         # not a member of the cohort
         ("query.answer", {**FIELDS, "masking": {**MASKING, "cohort": [1, 2]}}),
-        ("query.answer", {**FIELDS, "query": {**FIELDS["query"], "kind": "rows"}}),
-        (
-            "query.answer",
-            {**FIELDS, "query": {k: v for k, v in FIELDS["query"].items() if k != "norms"}},
-        ),
-        ("query.answer", {**FIELDS, "query": {**FIELDS["query"], "lengths": [4]}}),
+        ("query.answer", {**FIELDS, "query": {**query, "kind": "rows"}}),
+        ("query.answer", {**FIELDS, "query": short}),
+        ("query.answer", {**FIELDS, "query": {**query, "lengths": [4]}}),
         ("query.answer", {}),
         ("query.everything", {}),
-    ],
-)
-def test_what_is_not_allowed_is_an_error_reply(
-    grid: InProcessGrid, kind: str, records: dict[str, dict[str, Any]]
-) -> None:
-    sent = {k: ConfigRecord(v) for k, v in records.items()}
-    reply = ask(grid, 70, kind, **sent)
-    assert reply.has_error()
-    assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
+    ):
+        reply = ask(grid, 70, kind, **{k: ConfigRecord(v) for k, v in records.items()})
+        assert reply.has_error(), (kind, records)
+        assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 
 
 # --- noise and coins ----------------------------------------------------------------------------
@@ -166,77 +149,28 @@ def test_a_real_client_ignores_the_seed_in_a_query(shards: Shards) -> None:
     assert by_default not in (seeded[0], answer(shards, request)[0].tolist())
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"noise": "none"},
-        {"noise-scales": [0.0]},
-        {"noise-scales": ["wide"]},
-        {"noise-shares": 0},
-        {"noise-lengths": [LENGTH + 1]},
-        {"rate": 0.0},
-        {"rate": 2.0},
-        {"seed": -1},
-        {"order": 7},
-        {"per": "site"},
-        {"norms": ["x"]},
-        {"param.points": 10**9},
-        {"param.low": float("nan")},
-        {"param.high": "8"},
-        {"param.mystery": 1},
-        {"round": 2},  # the context tells of another
-    ],
-)
-def test_a_question_that_makes_no_sense_is_one_line_and_no_answer(
-    change: dict[str, Any], grid: InProcessGrid, shards: Shards
-) -> None:
-    request = noisy_request(shards)
-    sent = records_of(request) | {"query": ConfigRecord({**request.to_fields(), **change})}
-    reply = ask(grid, 70, "query.answer", **sent)
-    assert reply.has_error()
-    said = str(reply.error.reason)
-    assert said.startswith("InputError: ")
-    assert "\n" not in said
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"version": 2},
-        {"query-version": 0},
-        {"run": ""},
-        {"run": "a b"},
-        {"plan": "0" * 63},
-        {"round": 2},
-        {"rounds": 0},
-        {"unit": 3},
-        {"trust": "Central!"},
-        {"mechanism": "laplace"},  # not what the noise is drawn by
-        {"epsilon": float("nan")},
-        {"epsilon": -1.0},
-        {"delta": 1.5},
-        {"delta": float("nan")},
-    ],
-    ids=str,
-)
 def test_a_context_that_makes_no_sense_is_one_line_and_no_answer(
-    change: dict[str, Any], grid: InProcessGrid, shards: Shards
-) -> None:
-    request = noisy_request(shards)
-    context = ConfigRecord({**request.context_fields(), **change})
-    reply = ask(grid, 70, "query.answer", **(records_of(request) | {"context": context}))
-    assert reply.has_error()
-    said = str(reply.error.reason)
-    assert said.startswith("InputError: ")
-    assert "\n" not in said
-
-
-def test_a_question_without_its_context_is_not_answered(
     grid: InProcessGrid, shards: Shards
 ) -> None:
+    """Nor a question that makes none; all of them: tests/fedcal/test_request.py."""
     request = noisy_request(shards)
-    reply = ask(grid, 70, "query.answer", query=ConfigRecord(request.to_fields()))
-    assert "no field 'version'" in str(reply.error.reason)
-    half = {k: v for k, v in request.context_fields().items() if k != "epsilon"}
-    sent = records_of(request) | {"context": ConfigRecord(half)}
-    assert "no field 'epsilon'" in str(ask(grid, 70, "query.answer", **sent).error.reason)
+    fields = {"query": request.to_fields(), "context": request.context_fields()}
+    changes: list[tuple[str, dict[str, Any]]] = [
+        ("query", {"noise": "none"}),
+        ("query", {"seed": -1}),
+        ("query", {"param.mystery": 1}),
+        ("query", {"round": 2}),  # the context tells of another
+        ("context", {"version": 2}),
+        ("context", {"query-version": 0}),
+        ("context", {"run": "a b"}),
+        ("context", {"mechanism": "laplace"}),  # not what the noise is drawn by
+    ]
+    for record, change in changes:
+        changed = {record: ConfigRecord({**fields[record], **change})}
+        reply = ask(grid, 70, "query.answer", **(records_of(request) | changed))
+        assert reply.has_error(), change
+        said = str(reply.error.reason)
+        assert said.startswith("InputError: "), change
+        assert "\n" not in said
+    alone = ask(grid, 70, "query.answer", query=ConfigRecord(fields["query"]))
+    assert "no field 'version'" in str(alone.error.reason)

@@ -32,14 +32,6 @@ def client_rows(shards: Shards, k: int) -> list[tuple[list[float], int]]:
     return [(shards.logits[i].tolist(), int(shards.labels[i])) for i in range(a, b)]
 
 
-def loss(shards: Shards, k: int, log_a: float) -> float:
-    """Negative log-likelihood of client k's rows at 1/T = exp(log_a)."""
-    a = math.exp(log_a)
-    return math.fsum(
-        math.log(math.fsum(math.exp(a * (v - z[y])) for v in z)) for z, y in client_rows(shards, k)
-    )
-
-
 def slow_sums(shards: Shards, k: int, log_a: float) -> tuple[float, float]:
     """G and H as they are defined, each sum exact."""
     a = math.exp(log_a)
@@ -61,25 +53,6 @@ def test_newton_is_its_slow_twin(c: int, log_a: float) -> None:
     want = [slow_sums(shards, k, log_a) for k in range(CLIENTS)]
     got = temperature_newton(shards, TemperatureNewton(log_a, shards.classes))
     assert got == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
-
-
-@pytest.mark.parametrize("c", [2, 10])
-@pytest.mark.parametrize("log_a", [-1.0, 0.25])
-def test_gradient_and_curvature_are_derivatives_of_the_loss(c: int, log_a: float) -> None:
-    shards, step = some_shards(c), 1e-4
-    for k in range(CLIENTS):
-        low, here, high = (loss(shards, k, log_a + d) for d in (-step, 0.0, step))
-        g, h = temperature_newton(shards, TemperatureNewton(log_a, shards.classes))[k]
-        assert g == pytest.approx((high - low) / (2 * step), rel=1e-6, abs=1e-6)
-        # d2/d(log a)2 = a^2 Var + G: H leaves out the part that vanishes at the optimum
-        assert h + g == pytest.approx((high - 2 * here + low) / step**2, rel=1e-4, abs=1e-4)
-
-
-def test_the_grid_is_geometric_and_holds_both_ends() -> None:
-    grid = TEMPERATURES
-    assert grid.shape == (9,)
-    assert grid[[0, -1]] == pytest.approx([0.25, 8.0], rel=1e-14)
-    assert grid[1:] / grid[:-1] == pytest.approx(np.full(8, 32 ** (1 / 8)), rel=1e-12)
 
 
 @pytest.mark.parametrize("c", [2, 10])

@@ -37,28 +37,6 @@ def test_the_flower_of_constraints_txt_is_known() -> None:
     assert f"tried ({KNOWN[-1]})" in (root / "docs/guide/site.md").read_text("utf-8")
 
 
-@pytest.mark.parametrize("version", ["1.38.0", "1.39.1", "1.40.0", "1.42.0", ""])
-def test_a_flower_that_was_not_tried_is_refused(
-    version: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(flwr, "__version__", version)
-    with pytest.raises(InputError, match=r"was not tried.*pip install flwr==1\.39\.0"):
-        check_flower()
-
-
-@pytest.mark.parametrize("name", ["install_from_fab", "get_load_client_app_fn", "run_clientapp"])
-def test_a_flower_that_lacks_a_name_is_refused(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(flower, name)
-    with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.runtime"):
-        check_flower()
-
-
-def test_a_flower_that_is_called_otherwise_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
-    with pytest.raises(InputError, match="does not take insecure"):
-        check_flower()
-
-
 def probe_app() -> ClientApp:
     own = ClientApp()
 
@@ -169,3 +147,21 @@ def test_a_message_that_cannot_be_read_ends_the_process(
     with guard.own_app(probe_app()), pytest.raises(SystemExit):
         flower.pull_task_input(None)
     assert caplog.messages == ["refused to answer: a message cannot be read: MemoryError"]
+
+
+def test_a_flower_that_was_not_tried_or_is_another_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for version in ("1.38.0", "1.39.1", "1.40.0", "1.42.0", ""):
+        with monkeypatch.context() as patch:
+            patch.setattr(flwr, "__version__", version)
+            with pytest.raises(InputError, match=r"was not tried.*pip install flwr==1\.39\.0"):
+                check_flower()
+    for name in ("install_from_fab", "get_load_client_app_fn", "run_clientapp"):
+        with monkeypatch.context() as patch:
+            patch.delattr(flower, name)
+            with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.runtime"):
+                check_flower()
+    monkeypatch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
+    with pytest.raises(InputError, match="does not take insecure"):
+        check_flower()

@@ -11,7 +11,9 @@ import pytest
 
 from fedcal.clients import limits
 from fedcal.clients.limits import MESSAGE_BYTES, SHORT_BYTES, Intake
+from fedcal.clients.site_app import site_app
 from fedcal.errors import InputError
+from fedcal.strategies.job import terms_of_job
 
 SPIN = """
 import resource, sys, time
@@ -80,27 +82,17 @@ def test_memory_ends_and_mapped_rows_are_not_counted(tmp_path: Path) -> None:
     assert done.stdout.split() == ["MemoryError", "True"] * 2, done.stderr
 
 
-@pytest.mark.parametrize(
-    ("kind", "most"),
-    [
-        *((f"query.{kind}", MESSAGE_BYTES) for kind in ("answer", "confirm", "open", "result")),
-        *((kind, SHORT_BYTES) for kind in ("query.who", "query.enrol", "query.rows", "train", "")),
-    ],
-)
-def test_a_message_has_a_size_by_its_kind(kind: str, most: int) -> None:
-    assert Intake(kind).most == most
-    intake = Intake(kind)
-    intake.take(most - limits._PART_BYTES)
-    intake.take(1)  # as much as the smallest part
-    with pytest.raises(InputError, match=f"more than {most >> 10} KiB"):
-        intake.take(0)
-
-
-def test_no_kind_of_message_is_left_out() -> None:
-    from fedcal.clients import site_app
-    from fedcal.strategies.job import terms_of_job
-
-    app = site_app.site_app(Path("nowhere"), terms_of_job)
+def test_a_message_has_a_size_by_its_kind() -> None:
+    app = site_app(Path("nowhere"), terms_of_job)
+    long = {f"query.{kind}" for kind in ("answer", "confirm", "open", "result")}
     kinds = set(app._registered_funcs)
+    assert set(limits._LONG) <= kinds  # no kind is left out
     assert kinds - set(limits._LONG) == {"query.who", "query.enrol"}
-    assert set(limits._LONG) <= kinds
+    for kind in (*long, "query.who", "query.enrol", "query.rows", "train", ""):
+        most = MESSAGE_BYTES if kind in long else SHORT_BYTES
+        intake = Intake(kind)
+        assert intake.most == most, kind
+        intake.take(most - limits._PART_BYTES)
+        intake.take(1)  # as much as the smallest part
+        with pytest.raises(InputError, match=f"more than {most >> 10} KiB"):
+            intake.take(0)

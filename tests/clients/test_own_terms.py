@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from policies import policy_text
+from refusals import each_is_refused
 
 from fedcal.agreement import Terms
 from fedcal.clients import own_terms as module
@@ -26,21 +28,7 @@ from fedcal.strategies.job import Job, terms_of_job
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()
 
-POLICY = """
-methods = ["fedbin"]
-unit = ["user"]
-trust = ["distributed"]
-adjacency = ["zero-out"]
-rounds = 1
-expires = 2999-12-31
-epsilon-per-run = 1.0
-epsilon-total = 2.0
-delta-per-run = 1e-5
-delta-total = 1e-4
-secure-aggregation = "any"
-[settings.fedbin]
-bins_exponent = [3, 6]
-"""
+POLICY = policy_text(settings={"fedbin": {"bins_exponent": [3, 6]}})
 
 
 class Planner:
@@ -61,25 +49,24 @@ def site(tmp_path: Path) -> Prepared:
     return prepared(tmp_path / "site")
 
 
-def law_jobs() -> dict[str, Job]:
+def law_job(name: str) -> Job:
     """A job by each mechanism."""
     noisy = {"epsilon": 1.0, "trust": "central", "unit": "user", "noise_source": "system"}
-    by_mechanism = {
-        "none": Job("fedbin", Federation(5, 2, epsilon=math.inf)),
-        "exponential": Job(
-            "acct", Federation(5, 2, **noisy), {"search": "exponential", "clip": 2.0}
-        ),
-        "unary": Job("evaluate", Federation(5, 3, **{**noisy, "trust": "local"}), {"bins": 8}),
-    }
-    for name in ("gaussian", "laplace", "discrete-gaussian", "discrete-laplace"):
-        by_mechanism[name] = Job("fedbin", Federation(5, 2, mechanism=name, **noisy))
-    shared = Federation(5, 2, **{**noisy, "trust": "distributed"}, committee=5, threshold=4)
-    return {**by_mechanism, "protocol": Job("fedbin", shared, secure_aggregation="protocol")}
+    if name == "exponential":
+        return Job("acct", Federation(5, 2, **noisy), {"search": "exponential", "clip": 2.0})
+    if name == "unary":
+        return Job("evaluate", Federation(5, 3, **{**noisy, "trust": "local"}), {"bins": 8})
+    if name == "protocol":
+        shared = Federation(5, 2, **{**noisy, "trust": "distributed"}, committee=5, threshold=4)
+        return Job("fedbin", shared, secure_aggregation="protocol")
+    if name == "none":
+        return Job("fedbin", Federation(5, 2, epsilon=math.inf))
+    return Job("fedbin", Federation(5, 2, mechanism=name, **noisy))
 
 
 @pytest.mark.parametrize("name", [*MECHANISMS, "protocol"])
 def test_a_kept_plan_is_the_plan(name: str) -> None:
-    plan = law_jobs()[name].plan
+    plan = law_job(name).plan
     assert plan.protocol if name == "protocol" else plan.mechanism == name
     again = plan_from(json.loads(json.dumps(plan_fields(plan))))
     assert again == plan
@@ -98,9 +85,10 @@ def test_it_is_made_once_in_a_run(site: Prepared) -> None:
     assert planner.made == 2
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
+def test_a_run_stays_the_job_that_it_was(site: Prepared) -> None:
+    fields, planner = {**FIELDS, "input": ""}, Planner()
+    own_terms(fields, "r", site, planner)
+    for change in (
         {"epsilon": 2.0},
         {"method": "fedbbq"},
         {"settings": '{"bins_exponent": 3}'},
@@ -108,13 +96,9 @@ def test_it_is_made_once_in_a_run(site: Prepared) -> None:
         {"class-digest": "0" * 64},
         {"input": "logits"},
         {"committee": 3},
-    ],
-)
-def test_a_run_stays_the_job_that_it_was(site: Prepared, change: dict[str, Any]) -> None:
-    fields, planner = {**FIELDS, "input": ""}, Planner()
-    own_terms(fields, "r", site, planner)
-    with pytest.raises(InputError):
-        own_terms({**fields, **change}, "r", site, planner)
+    ):
+        with pytest.raises(InputError):
+            own_terms({**fields, **change}, "r", site, planner)
     assert planner.made == 1
 
 
@@ -128,23 +112,18 @@ def test_another_version_or_other_rows_make_it_anew(
     assert planner.made == 2
 
 
-def test_what_cannot_be_planned_is_not_kept(site: Prepared) -> None:
+def test_the_last_plans_are_kept_and_what_cannot_be_planned_is_not(site: Prepared) -> None:
     with pytest.raises(InputError, match="method"):
         own_terms({**FIELDS, "method": "rm"}, "r", site, terms_of_job)
     assert not (site.folder / PLANS).exists()
-    own_terms(FIELDS, "r", site, terms_of_job)
-
-
-def test_only_the_last_plans_are_kept(site: Prepared) -> None:
     for number in range(module.KEPT_PLANS + 2):
         own_terms(FIELDS, f"r{number}", site, terms_of_job)
     assert len(json.loads((site.folder / PLANS).read_text("utf-8"))) == module.KEPT_PLANS
 
 
-@pytest.mark.parametrize("run", ["", "a/b", "x" * 65, "r\n", "\0"])
-def test_a_run_has_a_name(site: Prepared, run: str) -> None:
-    with pytest.raises(InputError, match="a run is named by"):
-        own_terms(FIELDS, run, site, terms_of_job)
+def test_a_run_has_a_name(site: Prepared) -> None:
+    table = [(run, "a run is named by") for run in ("", "a/b", "x" * 65, "r\n", "\0")]
+    each_is_refused(table, lambda run: own_terms(FIELDS, run, site, terms_of_job))
 
 
 def test_nothing_is_made_of_settings_that_the_policy_does_not_allow(site: Prepared) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -54,36 +55,21 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert plain.group_names == ()
 
 
-def test_nobody_else_can_enter_the_folder(tmp_path: Path) -> None:
+def test_rows_are_mapped_not_read_in_a_folder_that_nobody_else_can_enter(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir(mode=0o755)
     prepare(tmp_path / "a", ROWS)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
-
-
-def test_rows_are_mapped_not_read(tmp_path: Path) -> None:
-    many = Shards.from_owner(
-        np.zeros((200_000, 2)), np.zeros(200_000, np.int64), np.zeros(200_000, np.int64), 1
-    )
-    prepare(tmp_path, many)
-    logits = prepared(tmp_path).shards.logits
+    logits = prepared(tmp_path / "a").shards.logits
     assert isinstance(logits.base, np.memmap)
     assert not logits.flags.writeable
+    prepare(tmp_path / "a", Shards(np.zeros((0, 2)), np.zeros(0, np.int64), np.array([0, 0])))
+    assert prepared(tmp_path / "a").shards.rows.tolist() == [0]  # a site may have no rows
 
 
-def test_a_site_may_have_no_rows(tmp_path: Path) -> None:
-    prepare(tmp_path, ROWS.take(np.array([0])).block(0, 1))
-    empty = Shards(np.zeros((0, 2)), np.zeros(0, np.int64), np.array([0, 0]))
-    prepare(tmp_path, empty)
-    assert prepared(tmp_path).shards.rows.tolist() == [0]
-
-
-def test_several_clients_are_no_site(tmp_path: Path) -> None:
+def test_what_is_no_site_and_no_folder_for_one_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="a site is one client; these rows belong to 6"):
         prepare(tmp_path, ROWS.each_row())
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_folder_with_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     mode = tmp_path.stat().st_mode
     with pytest.raises(InputError, match="holds something else"):
@@ -100,19 +86,18 @@ def test_a_site_that_runs_is_not_prepared_again(tmp_path: Path) -> None:
     assert (tmp_path / LOCK).exists()
 
 
-@pytest.mark.parametrize("name", [SITE, "logits.npy", "labels.npy"])
-@pytest.mark.parametrize("damage", ["gone", "empty", "cut", "noise"])
-def test_a_damaged_file_is_one_line(tmp_path: Path, name: str, damage: str) -> None:
-    prepare(tmp_path, ROWS)
-    path = tmp_path / name
-    if damage == "gone":
-        path.unlink()
-    else:
-        content = {"empty": b"", "cut": path.read_bytes()[:-9], "noise": os.urandom(80)}[damage]
-        path.write_bytes(content)
-    with pytest.raises(InputError, match="this site") as said:
-        prepared(tmp_path)
-    assert "\n" not in str(said.value)
+def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+    for name, damage in product((SITE, "logits.npy", "labels.npy"), ("gone", "empty", "cut", "no")):
+        prepare(tmp_path, ROWS)
+        path = tmp_path / name
+        damaged = {"empty": b"", "cut": path.read_bytes()[:-9], "no": os.urandom(80)}
+        if damage == "gone":
+            path.unlink()
+        else:
+            path.write_bytes(damaged[damage])
+        with pytest.raises(InputError, match="this site") as said:
+            prepared(tmp_path)
+        assert "\n" not in str(said.value)
 
 
 # --- who takes part, and in what -----------------------------------------------------------------

@@ -95,58 +95,38 @@ def test_without_a_site_it_is_one_line(
     )
 
 
-def test_without_a_worker_nobody_takes_a_message(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_exit_code_is_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert handover.hand_over(["x"]) is None
-    with socket.socket(socket.AF_UNIX) as left_behind:  # by a worker that is gone
-        left_behind.bind(handover.WORKER)
-    assert handover.hand_over(["x"]) is None
-
-
-@pytest.mark.parametrize(("said", "code"), [(b"0", 0), (b"3", 3), (b"", 1)])
-def test_the_exit_code_is_the_workers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: bytes, code: int
-) -> None:
-    monkeypatch.chdir(tmp_path)
+    assert handover.hand_over(["x"]) is None  # there is none
     taken = []
     with socket.socket(socket.AF_UNIX) as door:
         door.bind(handover.WORKER)
+        assert handover.hand_over(["x"]) is None  # it is gone
         door.listen()
+        for said, code in ((b"0", 0), (b"3", 3), (b"", 1)):
 
-        def serve() -> None:
-            line, _ = door.accept()
-            with line:
-                taken.append(b"".join(iter(lambda: line.recv(9), b"")))
-                line.sendall(said)
+            def serve(said: bytes = said) -> None:
+                line, _ = door.accept()
+                with line:
+                    taken.append(b"".join(iter(lambda: line.recv(9), b"")))
+                    line.sendall(said)
 
-        worker = threading.Thread(target=serve)
-        worker.start()
-        assert handover.hand_over(["--token", "a b", ""]) == code
-        worker.join()
-    assert taken == [b"--token\0a b\0"]
+            worker = threading.Thread(target=serve)
+            worker.start()
+            assert handover.hand_over(["--token", "a b", ""]) == code
+            worker.join()
+    assert taken == [b"--token\0a b\0"] * 3
 
 
-def test_a_process_with_everything_imported_has_one_thread(tmp_path: Path) -> None:
-    """It forks for each message: threads would be left behind."""
-    code = "import os, fedcal.experiments.deploy.worker; print(len(os.listdir('/proc/self/task')))"
+@pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs /proc")
+def test_what_starts_for_each_message_has_one_thread_and_imports_next_to_nothing() -> None:
+    """A worker forks: threads would be left behind. The hand-over has not even argparse."""
+    many = "import os, fedcal.experiments.deploy.worker; print(len(os.listdir('/proc/self/task')))"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    if not os.path.isdir("/proc/self/task"):
-        pytest.skip("needs /proc")
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True
+    none = "import sys, runpy; runpy.run_path(sys.argv[1]); print(len(sys.modules))"
+    threads, modules = (
+        subprocess.check_output([sys.executable, *options], env=env, text=True)
+        for options in (["-c", many], ["-I", "-S", "-c", none, handover.__file__])
     )
-    assert done.stdout == "1\n"
-
-
-def test_the_hand_over_imports_next_to_nothing() -> None:
-    """It runs for each message: no package of the site's, not even argparse."""
-    code = "import sys, runpy; runpy.run_path(sys.argv[1]); print(len(sys.modules))"
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", "-c", code, handover.__file__],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert int(done.stdout) < 100
+    assert threads == "1\n"
+    assert int(modules) < 100

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.bounding import Bound
-from fedcal.clients.answers import answer
-from fedcal.clients.client_app import app
-from fedcal.clients.site import dealt_to, site_rows, write_dealt
+from fedcal.clients.site import site_rows, write_dealt
 from fedcal.errors import InputError
-from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.partition import DEALT, deal
-from fedcal.queries import ClassCounts
-from fedcal.queries.request import Request
-from fedcal.secure_aggregation import Ring
 from fedcal.shards import Shards
 
 CSV = "label,client,score\n" + "".join(f"{k % 2},c{k % 3},{(k * 7 % 10) / 10}\n" for k in range(40))
@@ -51,12 +45,6 @@ def test_every_site_has_the_rows_that_it_is_dealt(
         assert same(site_rows(run, {"partition-id": site}), want.block(site, site + 1))
 
 
-def test_a_shipped_name_will_do() -> None:
-    rows = site_rows(run_config("game-forecasts", "natural", 29), {"partition-id": 3})
-    assert rows.clients == 1
-    assert len(rows.labels) > 0
-
-
 def test_no_clients_are_as_many_as_flower_says_there_are() -> None:
     want = deal(datasets.load("imdb-binary").split(0), "dirichlet:0.1", 7, 0)
     for site in range(7):
@@ -67,70 +55,6 @@ def test_no_clients_are_as_many_as_flower_says_there_are() -> None:
         )
     with pytest.raises(InputError, match="needs the key 'num-partitions'"):
         site_rows(run_config("imdb-binary", "iid", 0), {"partition-id": 0})
-
-
-def test_the_number_of_the_run_goes_before_that_of_the_nodes() -> None:
-    run, node = run_config("imdb-binary", "iid", 7), {"partition-id": 0, "num-partitions": 3}
-    assert dealt_to(run, node) == 7
-    assert dealt_to({**run, "clients": 0}, node) == 3
-
-
-def test_dealt_rows_travel_in_a_file_with_those_who_have_none(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-    owner = np.array([4, 1, 1, 7, 4])  # of nine
-    shards = Shards.from_owner(rng.normal(size=(5, 3)), np.array([0, 2, 1, 1, 0]), owner, 9)
-    write_dealt(tmp_path / "rows.npz", shards)
-    run = run_config(tmp_path / "rows.npz", DEALT, 9)
-    for site in range(9):
-        assert same(site_rows(run, {"partition-id": site}), shards.block(site, site + 1))
-
-
-def test_columns_travel_with_their_rows(tmp_path: Path) -> None:
-    file = tmp_path / "rows.csv"
-    scores = [((k * 7 % 10) / 10, (k * 3 % 10) / 10) for k in range(40)]
-    lines = [f"{k % 2},c{k % 3},p{k % 8},w{k % 5},{a},{b}" for k, (a, b) in enumerate(scores)]
-    file.write_text("\n".join(["label,client,subject,group,score,other_score", *lines]))
-    want = deal(datasets.load(file).split(0), "natural", 3, 0)
-    for column in (want.subjects, want.groups, want.other):
-        assert column is not None
-    write_dealt(tmp_path / "rows.npz", want)
-    for run in (
-        run_config(file, "natural", 3),
-        run_config(tmp_path / "rows.npz", DEALT, 3),
-    ):
-        for site in range(3):
-            here = site_rows(run, {"partition-id": site})
-            there = want.block(site, site + 1)
-            assert same(here, there)
-            np.testing.assert_array_equal(here.subjects, there.subjects)
-            np.testing.assert_array_equal(here.groups, there.groups)
-            np.testing.assert_array_equal(here.other, there.other)
-            assert here.group_names == there.group_names == ("w0", "w1", "w2", "w3", "w4")
-
-
-@pytest.mark.parametrize("site", [-1, 7, 10**6])
-def test_a_site_that_does_not_exist_is_refused(site: int) -> None:
-    with pytest.raises(InputError, match=f"no site {site}: the data were dealt to 7"):
-        site_rows(run_config("imdb-binary", "iid", 7), {"partition-id": site})
-
-
-@pytest.mark.parametrize("gone", ["data", "partition", "clients", "seed", "partition-id"])
-def test_a_missing_key_is_named(gone: str) -> None:
-    run, node = run_config("imdb-binary", "iid", 7), {"partition-id": 0}
-    run.pop(gone, None)
-    node.pop(gone, None)
-    with pytest.raises(InputError, match=f"needs the key '{gone}'"):
-        site_rows(run, node)
-
-
-def test_a_file_of_other_things_is_refused(tmp_path: Path) -> None:
-    shards = Shards.from_owner(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 1]), 2)
-    write_dealt(tmp_path / "rows.npz", shards)
-    with pytest.raises(InputError, match="dealt to 2 clients, not 3"):
-        site_rows(run_config(tmp_path / "rows.npz", DEALT, 3), {"partition-id": 0})
-    np.savez(tmp_path / "other.npz", logits=np.zeros((2, 2)))
-    with pytest.raises(InputError, match="holds no dealt rows: 'labels' is missing"):
-        site_rows(run_config(tmp_path / "other.npz", DEALT, 2), {"partition-id": 0})
 
 
 def test_a_process_reads_its_data_once(tmp_path: Path) -> None:
@@ -144,20 +68,47 @@ def test_a_process_reads_its_data_once(tmp_path: Path) -> None:
         site_rows({**run, "seed": 1}, {"partition-id": 0})
 
 
-def test_the_app_answers_with_the_rows_of_its_site() -> None:
-    run = run_config("imdb-binary", "iid", 5)
-    request = Request(ClassCounts(2), Bound((2,)), Ring(5, 2.0**-24), round=1)
-    node = 70
-    grid = InProcessGrid(app, [node])
-    grid._contexts[node] = Context(
-        run_id=1,
-        node_id=node,
-        node_config={"partition-id": 3, "num-partitions": 5},
-        state=RecordDict(),
-        run_config=run,
+def test_columns_travel_with_their_rows_and_with_those_who_have_none(tmp_path: Path) -> None:
+    file = tmp_path / "rows.csv"
+    scores = [((k * 7 % 10) / 10, (k * 3 % 10) / 10) for k in range(40)]
+    lines = [f"{k % 2},c{k % 3},p{k % 8},w{k % 5},{a},{b}" for k, (a, b) in enumerate(scores)]
+    file.write_text("\n".join(["label,client,subject,group,score,other_score", *lines]))
+    want = deal(datasets.load(file).split(0), "natural", 3, 0)
+    empty = np.append(want.offsets, want.offsets[-1])
+    for clients, offsets, data, partition in (
+        (3, want.offsets, file, "natural"),
+        (4, empty, tmp_path / "rows.npz", DEALT),
+    ):
+        dealt = replace(want, offsets=offsets)
+        write_dealt(tmp_path / "rows.npz", dealt)
+        for site in range(clients):
+            here = site_rows(run_config(data, partition, clients), {"partition-id": site})
+            there = dealt.block(site, site + 1)
+            assert same(here, there)
+            for column in ("subjects", "groups", "other"):
+                assert getattr(there, column) is not None
+                np.testing.assert_array_equal(getattr(here, column), getattr(there, column))
+            assert here.group_names == ("w0", "w1", "w2", "w3", "w4")
+
+
+def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    run, node = run_config("imdb-binary", "iid", 7), {"partition-id": 0}
+    short = [(key, f"needs the key '{key}'") for key in (*run, *node)]
+    each_is_refused(
+        short,
+        lambda gone: site_rows(
+            *({k: v for k, v in one.items() if k != gone} for one in (run, node))
+        ),
     )
-    fields, context = request.to_fields(), request.context_fields()
-    content = RecordDict({"query": ConfigRecord(fields), "context": ConfigRecord(context)})
-    (reply,) = grid.send_and_receive([Message(content, node, "query.answer", group_id="1")])
-    words = reply.content.array_records["answer"]["words"].numpy()
-    assert np.array_equal(words, answer(site_rows(run, {"partition-id": 3}), request)[0])
+    away = [(site, f"no site {site}: the data were dealt to 7") for site in (-1, 7, 10**6)]
+    each_is_refused(away, lambda site: site_rows(run, {"partition-id": site}))
+    shards = Shards.from_owner(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 1]), 2)
+    write_dealt(tmp_path / "rows.npz", shards)
+    np.savez(tmp_path / "other.npz", logits=np.zeros((2, 2)))
+    files = [
+        (("rows.npz", 3), "dealt to 2 clients, not 3"),
+        (("other.npz", 2), "holds no dealt rows: 'labels' is missing"),
+    ]
+    each_is_refused(
+        files, lambda of: site_rows(run_config(tmp_path / of[0], DEALT, of[1]), {"partition-id": 0})
+    )

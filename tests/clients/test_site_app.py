@@ -19,7 +19,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from fedcal import __version__
 from fedcal.calibrators import TemperatureScaling
 from fedcal.classes import digest_of
-from fedcal.clients import guard, results, site_app
+from fedcal.clients import results, site_app
 from fedcal.clients.answers import contribute
 from fedcal.clients.prepared import prepare
 from fedcal.clients.results import METRICS, RESULTS
@@ -104,11 +104,6 @@ def test_it_tells_its_classes_and_nothing_of_its_rows(site: Site) -> None:
     assert record == {"classes": 2, "names": names, "input": "logits", "version": __version__}
 
 
-def test_a_numbered_site_tells_its_number(tmp_path: Path) -> None:
-    prepare(tmp_path / "site", rows(), number=2, simulated=True)
-    assert Site(tmp_path / "site").ask("who").content.config_records["who"]["site"] == 2
-
-
 def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site: Site) -> None:
     request = site.request()
     first = words_of(site.answer(request))
@@ -122,6 +117,7 @@ def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site: Si
 
 def test_a_simulated_site_sends_the_bits_of_the_engines(tmp_path: Path) -> None:
     prepare(tmp_path / "site", rows(), number=1, simulated=True)
+    assert Site(tmp_path / "site").ask("who").content.config_records["who"]["site"] == 1
     seeded = Federation(3, 2, epsilon=1.0, trust="local", seed=5)
     site = Site(tmp_path / "site", seeded)
     request = site.request()
@@ -146,48 +142,39 @@ def test_masks_are_for_simulations(site: Site, tmp_path: Path) -> None:
 # --- what it refuses ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("config", "why"),
-    [
+def test_what_is_refused_is_one_line_here_and_a_class_there(
+    site: Site, caplog: pytest.LogCaptureFixture
+) -> None:
+    config = site.config
+    for change, why in (
         ({"class-digest": digest_of(["disease", "healthy"])}, "class names"),
         ({"epsilon": 8.0}, "epsilon"),
         ({"clients": 2}, "request's"),
         ({"classes": 7}, "7 classes"),
-    ],
-)
-def test_what_is_refused_is_one_line_here_and_a_class_there(
-    site: Site, caplog: pytest.LogCaptureFixture, config: dict[str, Any], why: str
-) -> None:
-    site.config |= config
-    reply = site.answer(site.request())
-    assert refused(reply) == "Refused: InputError; the site's own log says more"
-    last = caplog.messages[-1]
-    assert last.startswith("refused to answer: ")
-    assert why in last
-    assert "\n" not in last
-    assert not (site.folder / RECORDS).exists()
-
-
-def test_what_a_server_writes_cannot_forge_a_line_of_the_log(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
-    query = {**site.request().to_fields(), "kind": "x\n2026-01-01 answered: all is well " * 99}
-    context = ConfigRecord(site.request().context_fields())
-    site.ask("answer", query=ConfigRecord(query), context=context)
-    assert "\n" not in caplog.text.rstrip("\n")
-    assert len(caplog.messages[-1]) < 400
-
-
-def test_messages_without_their_records_are_refused(site: Site) -> None:
-    query = ConfigRecord(site.request().to_fields())
+    ):
+        site.config = config | change
+        reply = site.answer(site.request())
+        assert refused(reply) == "Refused: InputError; the site's own log says more"
+        last = caplog.messages[-1]
+        assert last.startswith("refused to answer: ")
+        assert why in last
+        assert "\n" not in last
+    site.config = config
     for reply in (
         site.ask("answer"),
-        site.ask("answer", query=query),
+        site.ask("answer", query=ConfigRecord(site.request().to_fields())),
         site.ask("result"),
         site.ask("reveal"),
         site.ask("rows"),
     ):
         assert reply.has_error()
+    assert not (site.folder / RECORDS).exists()
+    caplog.clear()  # what a server writes cannot forge a line of the log
+    query = {**site.request().to_fields(), "kind": "x\n2026-01-01 answered: all is well " * 99}
+    context = ConfigRecord(site.request().context_fields())
+    site.ask("answer", query=ConfigRecord(query), context=context)
+    assert "\n" not in caplog.text.rstrip("\n")
+    assert len(caplog.messages[-1]) < 400
 
 
 @pytest.mark.parametrize("name", ["logits.npy", "site.json"])
@@ -218,10 +205,15 @@ def test_a_full_disk_is_a_dropout(
 def test_an_error_among_the_rows_tells_nobody_of_them(
     site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    raised: list[Exception] = [ContributionRefused("a contribution leaves the ring")]
+
     def fails(*_: object, **__: object) -> None:
-        raise ValueError("label 17 of Mrs Smith is out of range")
+        raise raised[-1]
 
     monkeypatch.setattr(site_app, "contribute", fails)
+    assert "ContributionRefused" in refused(site.answer(site.request()))
+    assert caplog.messages[-1] == "refused to answer: a contribution leaves the ring"
+    raised.append(ValueError("label 17 of Mrs Smith is out of range"))
     assert refused(site.answer(site.request())) == (
         "Refused: ValueError; the site's own log says more"
     )
@@ -262,25 +254,6 @@ def test_flowers_own_log_does_not_show_what_an_error_came_from() -> None:
         raise ValueError("Mrs Smith")
     shown = "".join(traceback.format_exception(error.value))
     assert "Mrs Smith" not in shown.replace('ValueError("Mrs Smith")', "")  # but for this line
-
-
-def test_a_contribution_that_fits_no_ring_says_so(
-    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object, **__: object) -> None:
-        raise ContributionRefused("a contribution leaves the ring")
-
-    monkeypatch.setattr(site_app, "contribute", fails)
-    assert "ContributionRefused" in refused(site.answer(site.request()))
-    assert caplog.messages[-1] == "refused to answer: a contribution leaves the ring"
-
-
-def test_an_oversized_question_is_refused(
-    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guard, "MOST_NUMBERS", 5)
-    assert site.answer(site.request()).has_error()
-    assert "at most 5 are sent" in caplog.messages[-1]
 
 
 # --- results ------------------------------------------------------------------------------------
@@ -344,26 +317,20 @@ def test_the_server_does_not_learn_on_which_rows_its_result_fails(
     assert "Smith" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        *(({"run": run}, "has not answered in the run") for run in ("../r", "", "r1")),
+def test_a_result_that_is_none_leaves_nothing(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = site.answered()
+    for change, why in (
+        *(({"run": other}, "has not answered in the run") for other in ("../r", "", "r1")),
         ({"form": "page"}, "allowed: calibrator"),
         ({"form": "model"}, "allowed: calibrator"),  # not what its method yields
-    ],
-)
-def test_a_result_that_is_none_leaves_nothing(
-    site: Site,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    change: dict[str, Any],
-    why: str,
-) -> None:
-    records = result(tmp_path / "server", site.answered(), **change)
-    before = {path for path in tmp_path.rglob("*") if "records" not in path.name}
-    assert site.ask("result", **records).has_error()
-    assert {path for path in tmp_path.rglob("*") if "records" not in path.name} == before
-    assert why in caplog.messages[-1]
+    ):
+        records = result(tmp_path / "server", run, **change)
+        before = {path for path in tmp_path.rglob("*") if "records" not in path.name}
+        assert site.ask("result", **records).has_error()
+        assert {path for path in tmp_path.rglob("*") if "records" not in path.name} == before
+        assert why in caplog.messages[-1]
 
 
 def test_a_result_is_of_the_job_that_was_answered(
@@ -383,25 +350,18 @@ def packed(**arrays: Any) -> ConfigRecord:
     return ConfigRecord({"calibrator.npz": file.getvalue()})
 
 
-@pytest.mark.parametrize(
-    ("files", "why"),
-    [
+def test_a_result_is_no_larger_than_its_method_makes_it(
+    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    records = result(tmp_path / "server", site.answered())
+    for files, why in (
         (ConfigRecord({"calibrator.npz": bytes(2 << 20)}), "no file calibrator.npz of at most"),
         (packed(w=np.zeros(2 << 20)), "declares more than"),  # 16 KiB, and unpacked 16 MiB
         (ConfigRecord({"calibrator.npz": b"PK"}), "not an intact .npz file"),
-    ],
-)
-def test_a_result_is_no_larger_than_its_method_makes_it(
-    site: Site,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    files: ConfigRecord,
-    why: str,
-) -> None:
-    records = result(tmp_path / "server", site.answered())
-    assert site.ask("result", **{**records, "files": files}).has_error()
-    assert why in caplog.messages[-1]
-    assert not list(site.folder.rglob("calibrator.npz"))
+    ):
+        assert site.ask("result", **{**records, "files": files}).has_error()
+        assert why in caplog.messages[-1]
+        assert not list(site.folder.rglob("calibrator.npz"))
     assert not site.ask("result", **records).has_error()
 
 
@@ -425,6 +385,7 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(
     context = request.context
     assert context is not None
     run = context.run
+    digest = digest_of(["healthy", "disease"])
     words = words_of(site.answer(request))
     site.answer(request)
     site.ask("who")
@@ -436,7 +397,7 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(
         "answered: run RUN",
         "asked: run RUN",
         "answered: run RUN",
-        f"asked which classes it has: answered with their digest {site_digest(site)[:12]}",
+        f"asked which classes it has: answered with their digest {digest[:12]}",
         "result received: run RUN",
         "asked: run RUN",
         "refused to answer: the job's public facts are not those that the run began with",
@@ -448,7 +409,3 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(
     told = set(re.findall(r"[\d.]+\d", caplog.text.replace(run, "")))
     assert not secrets & told
     assert not {str(word) for word in words} & told
-
-
-def site_digest(site: Site) -> str:
-    return digest_of(["healthy", "disease"])

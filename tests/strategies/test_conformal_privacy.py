@@ -12,7 +12,7 @@ from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.conformal.angelopoulos import private_thresholds, quantile_costs
+from fedcal.conformal.angelopoulos import quantile_costs
 from fedcal.conformal.angelopoulos import thresholds as grid
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
@@ -157,15 +157,6 @@ def test_a_draw_without_slack_is_noticed() -> None:
     assert query.level > 0.9 + 2.0  # rows; b is 1.8
 
 
-def test_clients_that_count_equally_are_not_clipped_and_have_no_pac() -> None:
-    strategy = crossing("user", weigh="clients")
-    assert strategy.plan.bound is not None
-    assert max(strategy.plan.bound.norms) == pytest.approx(0.9 * ROWS)
-    assert not any("assumption" in said for said in strategy.result().guarantee)
-    with pytest.raises(InputError, match="pac"):
-        crossing("user", weigh="clients", guarantee="pac")
-
-
 @pytest.mark.parametrize("quantile", ["crossing", "gaps"])
 def test_a_promise_that_clipping_may_break_says_so_at_once(quantile: str) -> None:
     """And says what is sure: C = 1 + 2.75 sqrt(.09 m), of m = 50 rows; C / (C + m / 10)."""
@@ -233,33 +224,11 @@ def test_the_question_has_the_papers_costs() -> None:
     assert asked.costs(np.cumsum(counts)) == pytest.approx(quantile_costs(counts, 0.9))
 
 
-def test_thresholds_are_those_of_the_pure_function() -> None:
-    scores = np.random.default_rng(0).random(1000)
-    found = np.array([ranked(ranks(seed, bins=200), scores) for seed in range(150)])
-    rng = np.random.default_rng(0)
-    pure = private_thresholds(scores[None].repeat(1500, axis=0), 200, 1.0, 0.1, rng)
-    for at in np.quantile(pure, (0.1, 0.5, 0.9)):
-        assert np.mean(found <= at) == pytest.approx(np.mean(pure <= at), abs=0.1)
-
-
-def test_all_labels_where_the_level_is_above_one() -> None:
-    rule = ranks(epsilon=0.05)
-    assert ranked(rule, np.random.default_rng(0).random(1000)) == 1.0
-    assert rule.result().guarantee[0].startswith("Sets hold all labels: with 1,000 rows")
-
-
 def test_a_user_counts_with_one_row() -> None:
     rule = ranks(unit="user", epsilon=1000.0, rows_known=False, bins=1000)
     assert "number of clients, all of which have a row, 20" in " ".join(rule.result().guarantee)
     scores = np.repeat(np.linspace(0.01, 0.99, 20), 50)
     assert ranked(rule, scores) == pytest.approx(0.94, abs=0.002)
-
-
-def test_a_simulation_says_how_many_rows_there_are() -> None:
-    federation = Federation(20, 2, epsilon=1.0, unit="example")
-    settings = {"quantile": "exponential", "rows_known": True}
-    assert FedConformal.needs_rows(federation, settings)
-    assert not FedConformal.needs_rows(federation, {"quantile": "exponential"})
 
 
 def test_who_may_not_ask() -> None:

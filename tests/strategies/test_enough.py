@@ -17,10 +17,10 @@ from budgets import BUDGETED
 from strategy_checks import nobody
 
 from fedcal import datasets, simulate
-from fedcal.errors import FedcalError, TooLittle
+from fedcal.errors import TooLittle
 from fedcal.experiments import compare
 from fedcal.experiments.cli import _run
-from fedcal.experiments.config import POOLED, job_of, load_config, merge
+from fedcal.experiments.config import POOLED, job_of, merge
 from fedcal.experiments.planner.advice import _more, _Populations
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.choice import CandidateEstimate
@@ -38,67 +38,47 @@ from fedcal.strategies.quantiles import QUANTILES
 pytestmark = pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
 
 
-def rows(n: int, classes: int = 3, seed: int = 0) -> dict[str, Any]:
-    rng = np.random.default_rng(seed)
-    y = rng.integers(0, classes, n)
-    logits = 3 * (rng.normal(size=(n, classes)) + 2 * np.eye(classes)[y])
-    return {"logits": logits, "labels": y}
+def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:
+    """Some rows, and 200 more to test on."""
+    rng = np.random.default_rng(n)
+    y, test = rng.integers(0, classes, n), rng.integers(0, classes, 200)
+    held = {"test_logits": rng.normal(size=(200, classes)), "test_labels": test}
+    return {"logits": 3 * (rng.normal(size=(n, classes)) + 2 * np.eye(classes)[y]), "labels": y} | (
+        held | more
+    )
 
 
-def with_test_rows(train: dict[str, Any], seed: int = 9) -> dict[str, Any]:
-    test = rows(200, seed=seed)
-    return train | {"test_logits": test["logits"], "test_labels": test["labels"]}
-
-
-def one_label(n: int) -> dict[str, Any]:
-    data = rows(n)
-    return data | {"labels": np.ones(n, np.int64)}
-
-
-def one_row_each(clients: int) -> dict[str, Any]:
-    """Natural clients, half of which are left without a row where half is held out."""
-    return rows(clients) | {"client": np.arange(clients)}
-
-
-HOSPITALS = {"clients": 5, "epsilon": 1.0}
-LITTLE: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "five hospitals": (rows(1000), HOSPITALS, "from about 13 clients on"),
-    "five hospitals, distributed": (
+LITTLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+    (rows(1000), {"clients": 5, "epsilon": 1.0}, "from about 13 clients on"),
+    (
         rows(1000),
-        {**HOSPITALS, "trust": "distributed"},
+        {"clients": 5, "epsilon": 1.0, "trust": "distributed"},
         "trust distributed",
     ),
-    "one row each, counts that noise drowns": (
-        one_row_each(400),
-        {"method": "dp-histogram", "partition": "natural", "epsilon": 0.3},
-        "with 400 clients at epsilon 0.3",
+    (  # counts that noise drowns
+        rows(400, client=np.arange(400)),
+        {"method": "dp-histogram", "partition": "natural", "epsilon": 0.15},
+        "with 400 clients at epsilon 0.15",
     ),
-    "two rows": (
-        with_test_rows(rows(2)),
-        {"clients": 2},
-        "2 rows in all; it would pay from about 30 on",
-    ),
-    "two rows, pooled": (
-        with_test_rows(rows(2)),
-        {"method": "pooled-temperature"},
-        "2 rows in all",
-    ),
-    "one class": (
-        with_test_rows(one_label(400)),
+    (rows(2), {"clients": 2}, "2 rows in all; it would pay from about 30 on"),
+    (rows(2), {"method": "pooled-temperature"}, "2 rows in all"),
+    (
+        rows(400, labels=np.ones(400, np.int64)),
         {"clients": 10},
         "all 400 rows to fit on have the label",
     ),
-    "fits of ten rows": (
-        with_test_rows(rows(500)),
+    (
+        rows(500),
         {"clients": 50, "method": "fedtemp"},
         "fedtemp lets each client fit on its own rows, and with 10",
     ),
-}
+]
 
 
-@pytest.mark.parametrize("name", LITTLE)
-def test_it_says_so_once_and_in_the_statement(name: str) -> None:
-    data, options, said = LITTLE[name]
+@pytest.mark.parametrize(("data", "options", "said"), LITTLE)
+def test_it_says_so_once_and_in_the_statement(
+    data: dict[str, Any], options: dict[str, Any], said: str
+) -> None:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TooLittle)
         result = simulate(data, **options)
@@ -110,17 +90,76 @@ def test_it_says_so_once_and_in_the_statement(name: str) -> None:
     assert [s for s in result.privacy["statement"] if said in s] == [f"T{line[1:]}."]
 
 
-@pytest.mark.parametrize(
-    ("method", "epsilon"),
-    [("fednewton", 1.0), ("acct", 8.0), ("fedoneshot", 1.0), ("dp-histogram", math.inf)],
-)
-def test_clients_of_one_row_are_enough_where_there_are_thousands(
-    method: str, epsilon: float
-) -> None:
-    """Sums over rows do not ask whose the rows are: as many clients without a row add nothing."""
-    data = one_row_each(5000)
-    result = simulate(data, method=method, partition="natural", epsilon=epsilon)
-    assert result.after["ece"] < 0.75 * result.before["ece"]
+def test_as_many_clients_as_it_names_have_enough_and_the_unit_has() -> None:
+    (line,) = _lines("fednewton", 1.0, 5, 100)
+    assert "from about 13 clients on" in line
+    assert not _lines("fednewton", 1.0, 13, 100)
+    assert "or with unit example" in line
+    given = {"method": "fednewton", "epsilon": 1.0, "unit": "example"}
+    shards = _shards(5, 100)
+    assert not too_little("fednewton", shards, job_of(merge(given), shards))
+
+
+@pytest.mark.filterwarnings("ignore::fedcal.errors.TooLittle")
+def test_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line on stderr; and afterwards whether it made things worse by more than chance."""
+    np.savez(tmp_path / "d.npz", **rows(1000))
+    options = ["simulate", "--data", str(tmp_path / "d.npz"), "--clients", "5", "--epsilon", "1"]
+    for more in (["--quiet"], ["--json"]):
+        assert _run([*options, *more]) == 0
+        out, err = capsys.readouterr()
+        (line,) = err.splitlines()
+        assert line.startswith("fedcal: warning: too little to help: ")
+        if more == ["--json"]:
+            assert "Too little to help" in " ".join(json.loads(out)["privacy"]["statement"])
+        else:
+            assert not out
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 2000)
+    logits = 3 * (rng.normal(size=(2000, 3)) + 2 * np.eye(3)[y])
+    np.savez(tmp_path / "each.npz", logits=logits, labels=y, client=np.arange(2000))
+    for method, harmful in (("fedtemp", True), ("fednewton", False)):
+        each = ["--data", str(tmp_path / "each.npz"), "--partition", "natural", "--method", method]
+        assert _run(["simulate", *each]) == 0
+        shown = capsys.readouterr().out
+        assert ("Calibration made the probabilities worse" in shown) is harmful
+        assert _run(["compare", *each, "--seeds", "2", "--jobs", "1"]) == 0
+        said = "Worse than the model itself, in classwise ECE: FedTemp with no privacy, FedTemp"
+        assert (said in capsys.readouterr().out) is harmful
+
+
+FEW: dict[str, dict[str, Any]] = {
+    "crossing": {"clients": 20, "epsilon": 0.1, "rows_per_client": 40.0},
+    "gaps": {"clients": 10, "epsilon": 0.1, "trust": "distributed", "rows_per_client": 40.0},
+    "unary": {"clients": 20, "epsilon": 1.0, "trust": "local"},
+    "exponential": {"clients": 20, "epsilon": 0.5},
+    "prefix": {"clients": 20, "epsilon": 0.001, "unit": "example", "rows_per_client": 20.0},
+    "exact": {"clients": 20, "alpha": 0.00001},
+}
+
+
+@pytest.mark.filterwarnings("ignore:rows_per_client")
+@pytest.mark.parametrize("rule", QUANTILES)
+def test_too_few_for_a_threshold_says_what_would_do(rule: str) -> None:
+    options = dict(FEW[rule])
+    own = {k: options.pop(k) for k in ("alpha", "rows_per_client") if k in options}
+    settings: dict[str, Any] = {"quantile": rule, **own}
+    with pytest.warns(TooLittle, match="are too few for a threshold") as caught:
+        result = simulate("imdb-binary", method="conformal", set=settings, **options)
+    (line,) = {str(one.message) for one in caught if issubclass(one.category, TooLittle)}
+    assert "\n" not in line
+    assert result.after["all_labels"] == 1
+    assert any(line[1:] in sentence for sentence in result.privacy["statement"])
+    said = " ".join([*result.privacy["statement"], *result.privacy["not_protected"]])
+    assert "how good the thresholds are, is" in said
+    assert "reliability" not in said
+    if found := re.search(r"with about ([\d,]+) clients", line):
+        clients = int(found[1].replace(",", ""))
+        del options["clients"]
+        for many, hopeless in ((clients, False), (clients // 2, True)):
+            method = FedConformal(Federation(many, 2, **options), **settings)
+            each = 625.0 if rule == "exact" else own.get("rows_per_client")
+            assert method.hopeless(None if each is None else many * each) == hopeless
 
 
 def test_where_half_of_the_clients_have_no_row_the_noise_is_of_the_others() -> None:
@@ -129,21 +168,6 @@ def test_where_half_of_the_clients_have_no_row_the_noise_is_of_the_others() -> N
     assert ratio is not None
     assert ratio == pytest.approx(2 * (noise_ratio(job.plan, 1.0) or 0.0))
     assert noise_ratio(job.plan, 1.0) == noise_ratio(job.plan, 2.0)
-
-
-@pytest.mark.parametrize(
-    ("method", "classes"), [("fedtemp", 10), ("fedvector", 2), ("fedmatrix", 2)]
-)
-def test_local_fits_hear_of_few_rows_each_where_the_planner_s_runs_do_not_pay(
-    method: str, classes: int
-) -> None:
-    """Without privacy; one row each misleads them, thirty are never too few by this line."""
-    for each in (1, 30):
-        shards = _shards(200, each, classes)
-        job = job_of(merge({"method": method}), shards)
-        assert bool(too_little(method, shards, job)) is (each == 1)
-    facts = PublicFacts(Federation(200, classes), 1, "iid")
-    assert not _pays(method, facts, classes, range(1))
 
 
 def test_healthy_runs_say_nothing() -> None:
@@ -173,25 +197,13 @@ def test_which_methods_hear_it_by_default_at_epsilon_1() -> None:
         assert "or by acct" in line
 
 
-@pytest.mark.parametrize("method", ["fednewton", "nllt", "dp-histogram"])
+@pytest.mark.parametrize("method", ["fednewton", "dp-histogram"])
 def test_a_run_that_says_so_does_not_pay_by_the_planner(method: str) -> None:
     """Where the line comes, the planner's own runs do not pay; where it is far, they do."""
     for clients, epsilon, little in ((3, 0.1, True), (3000, 1.0, False)):
         facts = PublicFacts(Federation(clients, 10, epsilon=epsilon), 50)
         assert bool(_lines(method, epsilon, clients, 50)) is little
         assert _pays(method, facts, 10, range(2)) is not little
-
-
-def test_as_many_clients_as_it_names_have_enough_and_the_unit_has() -> None:
-    (line,) = _lines("fednewton", 1.0, 5, 100)
-    assert "from about 13 clients on" in line
-    assert not _lines("fednewton", 1.0, 13, 100)
-    assert "or with unit example" in line
-    shards = _shards(5, 100)
-    options = {"method": "fednewton", "epsilon": 1.0, "unit": "example"}
-    job = job_of(merge({**options, "set": {"rows_per_client": 100.0}}), shards)
-    assert noise_ratio(job.plan, 100.0) is not None
-    assert not too_little("fednewton", shards, job)
 
 
 def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends() -> None:
@@ -250,41 +262,6 @@ def test_with_privacy_no_row_is_looked_at(unit: str) -> None:
             assert too_little(method, fewer, job_of(given, fewer)) == said, method
 
 
-def test_on_the_terminal_it_is_one_line_on_stderr(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "d.npz", **rows(1000))
-    options = ["simulate", "--data", str(tmp_path / "d.npz"), "--clients", "5", "--epsilon", "1"]
-    for more in (["--quiet"], ["--json"]):
-        assert _run([*options, *more]) == 0
-        out, err = capsys.readouterr()
-        (line,) = err.splitlines()
-        assert line.startswith("fedcal: warning: too little to help: ")
-        if more == ["--json"]:
-            assert "Too little to help" in " ".join(json.loads(out)["privacy"]["statement"])
-        else:
-            assert not out
-
-
-@pytest.mark.filterwarnings("ignore::fedcal.errors.TooLittle")
-def test_worse_by_more_than_chance_is_said_on_the_terminal(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "d.npz", **one_row_each(2000))
-    for method, harmful in (("fedtemp", True), ("fednewton", False)):
-        options = ["--data", str(tmp_path / "d.npz"), "--partition", "natural", "--method", method]
-        assert _run(["simulate", *options]) == 0
-        shown = capsys.readouterr().out
-        assert ("Calibration made the probabilities worse" in shown) is harmful
-        assert _run(["compare", *options, "--seeds", "2", "--jobs", "1"]) == 0
-        shown = capsys.readouterr().out
-        said = (
-            "Worse than the model itself, in classwise ECE: FedTemp with no privacy, FedTemp with"
-        )
-        assert (said in shown) is harmful
-        assert ("Worse" in shown) is harmful
-
-
 def test_a_comparison_says_it_once_and_names_each_line() -> None:
     with pytest.warns(TooLittle, match="2 lines have too little to help, the first") as caught:
         comparison = compare(
@@ -320,73 +297,3 @@ def _pays(method: str, facts: PublicFacts, classes: int, seeds: range) -> bool:
 def _lines(method: str, epsilon: float, clients: int, each: int) -> list[str]:
     shards = _shards(clients, each)
     return too_little(method, shards, job_of(merge({"method": method, "epsilon": epsilon}), shards))
-
-
-FEW: dict[str, dict[str, Any]] = {
-    "crossing": {"clients": 20, "epsilon": 0.1},
-    "gaps": {"clients": 10, "epsilon": 0.1, "trust": "distributed"},
-    "unary": {"clients": 20, "epsilon": 1.0, "trust": "local"},
-    "exponential": {"clients": 20, "epsilon": 0.5},
-    "prefix": {"clients": 20, "epsilon": 0.001, "unit": "example"},
-    "exact": {"clients": 20},
-}
-ROWS = {"crossing": 40.0, "gaps": 40.0, "prefix": 20.0}
-
-
-def sets_options(rule: str) -> dict[str, Any]:
-    own: dict[str, Any] = {"quantile": rule} | ({"alpha": 0.00001} if rule == "exact" else {})
-    if rule in ROWS:
-        own["rows_per_client"] = ROWS[rule]
-    return {"method": "conformal", "set": own, **FEW[rule]}
-
-
-@pytest.mark.filterwarnings("ignore:rows_per_client")
-@pytest.mark.parametrize("rule", QUANTILES)
-def test_it_warns_and_says_what_would_do(rule: str) -> None:
-    asked = sets_options(rule)
-    with pytest.warns(TooLittle, match="are too few for a threshold") as caught:
-        result = simulate("imdb-binary", **asked)
-    (line,) = {str(one.message) for one in caught if issubclass(one.category, TooLittle)}
-    assert "\n" not in line
-    assert result.after["all_labels"] == 1
-    assert any(line[1:] in sentence for sentence in result.privacy["statement"])
-    if found := re.search(r"with about ([\d,]+) clients", line):
-        clients = int(found[1].replace(",", ""))
-        facts = {k: v for k, v in asked.items() if k in ("epsilon", "trust", "unit")}
-        for many, hopeless in ((clients, False), (clients // 2, True)):
-            method = FedConformal(Federation(many, 2, **facts), **asked["set"])
-            each = 625.0 if rule == "exact" else ROWS.get(rule)
-            assert method.hopeless(None if each is None else many * each) == hopeless
-
-
-@pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
-def test_a_run_with_enough_is_silent_and_its_config_gives_the_same_sets(tmp_path: Any) -> None:
-    asked = {"method": "conformal", "clients": 60, "epsilon": 1.0, "set": {"alpha": 0.05}}
-    result = simulate("imdb-binary", out=tmp_path, **asked)
-    again = simulate(config=load_config(tmp_path / "config.toml", {}))
-    assert again.sets.thresholds == result.sets.thresholds
-    assert again.judged == result.judged
-    assert result.test is not None
-    covered = result.sets.predict_set(result.test.probs)[np.arange(12500), result.test.labels]
-    assert covered.mean() == result.after["coverage"]
-    with pytest.raises(FedcalError, match="yields no calibrator"):
-        _ = result.calibrator
-    with pytest.raises(FedcalError, match="yields no prediction sets"):
-        _ = simulate("imdb-binary", clients=60).sets
-
-
-def test_the_statement_speaks_of_thresholds() -> None:
-    labels = np.arange(400) % 3
-    held_out = simulate(
-        {
-            "logits": 3.0 * np.eye(3)[labels] + np.arange(400)[:, None] % 7 * [0.3, -0.2, 0.1],
-            "labels": labels,
-        },
-        method="conformal",
-        clients=4,
-    )
-    said = " ".join([*held_out.privacy["statement"], *held_out.privacy["not_protected"]])
-    assert "how good the thresholds are, is" in said
-    assert "coverage_by" in said
-    assert "reliability" not in said
-    assert "calibrator" not in said

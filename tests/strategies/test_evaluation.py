@@ -17,7 +17,6 @@ from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, FedEvaluate
-from fedcal.strategies.score_rounds import equi_depth
 
 CLIENTS = 30
 TRUSTS = ("central", "distributed", "local")
@@ -71,7 +70,7 @@ def test_noise_is_as_large_as_the_release_says(settings: dict[str, Any], trust: 
     data = shards(rows=300)
     exact = run(data, {k: v for k, v in settings.items() if k not in ("encoding", "height")})
     errors = []
-    for seed in range(24):
+    for seed in range(10):
         noisy = run(data, settings, epsilon=1.0, unit="example", trust=trust, seed=seed).result()
         for key, h in noisy.histograms.items():
             prefix = np.tril(np.ones((h.buckets, h.buckets)))
@@ -101,30 +100,19 @@ def test_without_noise_counts_are_those_of_the_rows() -> None:
     assert release.agreement.tolist() == [0, hit.sum(), other.sum(), (~hit & ~other).sum()]
 
 
-def test_equal_depth_edges_hold_equal_counts() -> None:
-    rng = np.random.default_rng(0)
-    edges = np.arange(101) / 100
-    counts = np.bincount((rng.beta(0.5, 0.5, 10**5) * 100).astype(int), minlength=100)
-    found = equi_depth(edges, counts.astype(float), 100)
-    assert len(found) == 101
-    assert (np.diff(found) > 0).all()
-    assert 0.5 in found
-    assert (equi_depth(edges, np.zeros(100), 40) >= 0).all()
-
-
 def test_each_client_is_asked_about_one_level_and_counts_are_unbiased() -> None:
     data = shards(rows=600, clients=300)
     fields = {"epsilon": 6.0, "trust": "local", "delta": 0.0}
     settings = {"bins": 16, "height": 2}
     sums = []
-    for seed in range(10):
+    for seed in range(5):
         method = run(data, settings, **fields, seed=seed)
         assert [r.kind for r in method.releases] == ["score_cell"] * 2
         parts = [method.plan.sample(k) for k in (1, 2)]
         assert np.intersect1d(*parts).size == 0
         assert sum(map(len, parts)) == 300
         sums.append(method.result().histograms["model", "", ""].counts)
-    mean, spread = np.mean(sums, axis=0), np.std(sums, axis=0) / np.sqrt(10)
+    mean, spread = np.mean(sums, axis=0), np.std(sums, axis=0) / np.sqrt(5)
     with_rows = (data.rows > 0).sum()
     assert mean.sum() == pytest.approx(with_rows, abs=4 * spread.sum())
     hit = data.logits.argmax(axis=1) == data.labels

@@ -10,7 +10,6 @@ from strategy_checks import assert_refused
 
 from fedcal.bounding import Bound, bounded
 from fedcal.clients.answers import answer, contribute
-from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.queries import LocalUpdate
 from fedcal.queries.request import Request
@@ -110,22 +109,6 @@ def test_a_step_is_by_the_mean_over_the_clients_that_are_expected() -> None:
         method.update(Release(number, "any", values, np.zeros(values.size)))
         np.testing.assert_allclose(method.w, w, rtol=1e-12)
         assert method.clip == pytest.approx(clip)
-
-
-def test_a_run_goes_on_where_another_process_stopped() -> None:
-    own = shards()
-    federation = Federation(clients=CLIENTS, classes=CLASSES, rounds=4, seed=3)
-    options: Any = {"shape": str(FEATURES), "momentum": 0.5, "lr": 0.3}
-    whole, first, then = (DPFedAvg(federation, **options) for _ in range(3))
-    run_inline(whole, own)
-    states = []
-    first.on_release = lambda release: states.append((first.run, first.state()))
-    run_inline(first, own)
-    run, state = states[1]
-    then.restore(run, {name: np.array(v) for name, v in state.items()})
-    run_inline(then, own)
-    np.testing.assert_array_equal(then.w, whole.w)
-    assert then.clip == whole.clip
 
 
 def test_what_makes_no_sense_is_refused() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
+from policies import policy_text
 
 import fedcal.strategies.server_app as server
 from fedcal.clients import answers, site_app
@@ -35,22 +36,7 @@ from fedcal.strategies.secure_rounds import ENROL
 NAMES = ("birch", "dogwood", "elm")
 NODES = [60, 61, 62]
 ROWS = 137
-POLICY = """\
-federation = "{digest}"
-expires = 2099-12-31
-methods = ["fedoneshot", "fednewton"]
-unit = ["subject", "example"]
-trust = ["distributed"]
-adjacency = ["add-remove"]
-rounds = 2
-answers = 2
-epsilon-per-run = 1.0
-epsilon-total = 1.5
-delta-per-run = 1e-5
-delta-total = 1e-2
-{more}
-"""
-CLIP = "[settings.fedoneshot]\nrows_per_client = [40, 60]"
+CLIP = {"rows_per_client": [40, 60]}
 
 
 def rows(k: int, columns: bool = True) -> Shards:
@@ -64,7 +50,7 @@ def rows(k: int, columns: bool = True) -> Shards:
 class Sites(InProcessGrid):
     """Three sites, of a federation or of none.
 
-    `lacks` = who has no column subject; `rules` = what else stands in a policy.
+    `lacks` = who has no column subject; `rules` = which settings a policy has.
     """
 
     def __init__(
@@ -72,7 +58,7 @@ class Sites(InProcessGrid):
         folder: Path,
         *,
         lacks: Iterable[str] = (),
-        rules: dict[str, str] | None = None,
+        rules: dict[str, Any] | None = None,
         federated: bool = True,
     ) -> None:
         self.folder, self.asked = folder, list[tuple[str, str]]()
@@ -83,8 +69,17 @@ class Sites(InProcessGrid):
         self.roster = Roster("trees", members, Committee((0, 1, 2), 2))
         (folder / "federation.toml").write_text(self.roster.to_toml())
         for k, name in enumerate(NAMES):
-            more = (rules or {}).get(name, CLIP)
-            text = POLICY.format(digest=self.roster.digest, more=more)
+            text = policy_text(
+                federation=self.roster.digest,
+                methods=["fedoneshot", "fednewton"],
+                unit=["subject", "example"],
+                adjacency=["add-remove"],
+                answers=2,
+                epsilon_total=1.5,
+                delta_total=1e-2,
+                secure_aggregation=None,
+                settings=(rules or {}).get(name, {"fedoneshot": CLIP}),
+            )
             (folder / f"{name}.toml").write_text(text)
             files = {
                 "federation": folder / "federation.toml",
@@ -161,7 +156,7 @@ def _notices(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path: Path) -> None:
     """A file without the column, a setting that a policy does not allow, a budget: at once."""
-    sites = Sites(tmp_path, lacks=["birch"], rules={"dogwood": ""})
+    sites = Sites(tmp_path, lacks=["birch"], rules={"dogwood": {}})
     with pytest.raises(InputError, match=r"birch, dogwood cannot take part.*nothing is booked"):
         sites.run()
     assert sites.notices == [
@@ -184,28 +179,26 @@ def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path: Path) 
     assert {kind for name, kind in sites.asked if name == "birch"} == {"query.who", READY}
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "what"),
-    [
-        ("fedoneshot", {}, "unit 'subject' needs a column subject"),
-        ("evaluate", {"groups": '["a", "b"]'}, "the question counts groups of rows, and these"),
-        ("evaluate", {"other": True}, "the question is about a second model, and these"),
-    ],
-)
-def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(
-    method: str, settings: dict[str, Any], what: str, tmp_path: Path
-) -> None:
+def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(tmp_path: Path) -> None:
     """Whatever column a question needs: it is tried on no rows."""
-    sites = Sites(tmp_path, lacks=["dogwood"] if method == "fedoneshot" else (), federated=False)
-    with pytest.raises(InputError, match=r"site 1 \(node 61\).* cannot take part"):
-        sites.run(method, settings=settings)
-    (line,) = [one for one in sites.notices if "site 1" in one]
-    assert line.startswith(f"fedcal: site 1 (node 61): {what}")
-    sites.assert_nothing_was_booked()
+    for k, (method, settings, what) in enumerate(
+        (
+            ("fedoneshot", {}, "unit 'subject' needs a column subject"),
+            ("evaluate", {"groups": '["a", "b"]'}, "the question counts groups of rows, and these"),
+            ("evaluate", {"other": True}, "the question is about a second model, and these"),
+        )
+    ):
+        (tmp_path / str(k)).mkdir()
+        sites = Sites(tmp_path / str(k), lacks=["dogwood"] if not settings else (), federated=False)
+        with pytest.raises(InputError, match=r"site 1 \(node 61\).* cannot take part"):
+            sites.run(method, settings=settings)
+        (line,) = [one for one in sites.notices if "site 1" in one]
+        assert line.startswith(f"fedcal: site 1 (node 61): {what}")
+        sites.assert_nothing_was_booked()
 
 
 def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path: Path) -> None:
-    newton = CLIP.replace("fedoneshot", "fednewton")
+    newton = {"fednewton": CLIP}
     sites = Sites(tmp_path, rules={"birch": newton, "dogwood": newton})
     everybody = sites.get_node_ids
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import os
@@ -171,27 +172,23 @@ def test_same_bits_as_inline_and_bytes_of_the_messages(tmp_path: Path) -> None:
     assert not any(repr(value) in text for value in sums["values"])
 
 
-@pytest.mark.parametrize("how", ["raises", "lies", "unavailable"])
-def test_a_site_that_fails_is_a_dropout_and_that_is_told(how: str, tmp_path: Path) -> None:
+def test_a_site_that_fails_is_a_dropout_and_that_is_told(tmp_path: Path) -> None:
     job = job_of()
-    found, _ = run(tmp_path, job, **{how: answers_of(2)})
-    assert found.records == inline(job, alive=(0, 1, 3)).records
-    notices = read_notices(tmp_path / "out")
-    assert [n for n in notices if "of 4 clients answered" in n] == [
-        f"fedcal: round {number}: 3 of 4 clients answered, not site 2" for number in (1, 2, 3)
-    ]
-    absent = {"enrolled": 4, "answered": 3, "absent": ["site 2"], "missed": {}}
-    assert found.sites == absent
+    want = inline(job, alive=(0, 1, 3)).records
+    for how in ("raises", "lies", "unavailable"):
+        found, _ = run(tmp_path / how, job, **{how: answers_of(2)})
+        assert found.records == want, how
+        notices = read_notices(tmp_path / how / "out")
+        assert [n for n in notices if "of 4 clients answered" in n] == [
+            f"fedcal: round {number}: 3 of 4 clients answered, not site 2" for number in (1, 2, 3)
+        ]
+        absent = {"enrolled": 4, "answered": 3, "absent": ["site 2"], "missed": {}}
+        assert found.sites == absent
 
+    def second(k: int, message: Message) -> bool:
+        return answers_of(1)(k, message) and message.metadata.group_id == "2"
 
-def test_a_site_that_misses_a_round_took_part(tmp_path: Path) -> None:
-    found, _ = run(
-        tmp_path,
-        job_of(),
-        unavailable=lambda k, message: (
-            answers_of(1)(k, message) and message.metadata.group_id == "2"
-        ),
-    )
+    found, _ = run(tmp_path / "once", job, unavailable=second)
     assert found.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {"site 1": [2]}}
     assert sentences(found.sites) == ["site 1 missed round 2."]
 
@@ -242,27 +239,22 @@ def test_sites_that_do_not_know_their_number_are_numbered_as_they_come(tmp_path:
     _, sites = run(tmp_path, job, seeded=False)
     assert sorted(sites.answered) == sorted([0, 1, 2, 3] * 3)
     assert Checkpoint.load(tmp_path / "out").roster == dict(zip(NODES[:4], range(4), strict=True))
-
-
-def test_a_site_without_a_number_takes_none_that_another_one_has() -> None:
-    strategy = job_of().strategy()
+    strategy = job.strategy()
     strategy.tolerant = True
     strategy.meet([Who(7), Who(8, site=0)])
-    assert strategy.roster == {8: 0, 7: 1}
+    assert strategy.roster == {8: 0, 7: 1}  # nobody gets the number of another one
 
 
-@pytest.mark.parametrize("given", ["", digest_of(NAMES)])
-def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(
-    given: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "ledger.db"
-    job = job_of(class_digest=given, ledger=str(file), cap=1.0)
-    with pytest.raises(InputError, match="site 3 has other classes, or in another order"):
-        run(tmp_path, job, names={3: ("cat", "owl", "dog")})
-    error = read_error(tmp_path / "out")
-    assert isinstance(error, InputError)
-    with Ledger(file) as ledger:
-        assert ledger.entries() == ()
+def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(tmp_path: Path) -> None:
+    for given in ("", digest_of(NAMES)):
+        folder = tmp_path / f"given {given}"
+        file = tmp_path / "ledger.db"
+        job = job_of(class_digest=given, ledger=str(file), cap=1.0)
+        with pytest.raises(InputError, match="site 3 has other classes, or in another order"):
+            run(folder, job, names={3: ("cat", "owl", "dog")})
+        assert isinstance(read_error(folder / "out"), InputError)
+        with Ledger(file) as ledger:
+            assert ledger.entries() == ()
 
 
 def test_a_late_site_that_cannot_take_part_is_passed_over(tmp_path: Path) -> None:
@@ -297,43 +289,43 @@ def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path: Path) 
         assert judged["before"]["nll"] > judged["after"]["nll"]
 
 
-@pytest.fixture
-def lied_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """A run of one round in which answers of one kind are changed at some sites; who is heard."""
-
-    def serve(kind: str, lies: dict[int, RecordDict]) -> None:
-        job = job_of(rounds=1)
-        fields = fields_of(job, tmp_path / "out")
-        sites = Sites(tmp_path, fields)
-        deliver = sites._deliver
-
-        def lie(message: Message) -> Message:
-            said = lies.get(NODES.index(message.metadata.dst_node_id))
-            if said is None or message.metadata.message_type != kind:
-                return deliver(message)
-            return Message(said, reply_to=message)
-
-        monkeypatch.setattr(sites, "_deliver", lie)
-        server.serve(sites, fields)
-        honest = [k for k in range(CLIENTS) if k not in lies]
-        assert Outcome.load(tmp_path / "out").records == inline(job, alive=honest).records
-
-    return serve
+CLASSES_LIE = [{"names": "", "input": "logits", "classes": n} for n in (1e999, 10**12, -1, [3])]
+CHOKES = (b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n")
 
 
-@pytest.mark.parametrize("classes", [(float("inf"), 10**12, -1), ([3],)], ids=["numbers", "list"])
-def test_a_site_that_says_nonsense_of_itself_is_passed_over(classes: Any, lied_to: Any) -> None:
-    who = [ConfigRecord({"names": "", "input": "logits", "classes": one}) for one in classes]
-    lied_to(WHO, {k: RecordDict({"who": one}) for k, one in enumerate(who)})
+@pytest.mark.parametrize(
+    ("kind", "lies"),
+    [
+        (WHO, [RecordDict({"who": ConfigRecord(said)}) for said in CLASSES_LIE[:3]]),
+        (WHO, [RecordDict({"who": ConfigRecord(CLASSES_LIE[3])})]),
+        (
+            ANSWER,
+            [
+                RecordDict({"answer": ArrayRecord({"words": array})})
+                for array in (Array("uint64", (1,), "numpy.ndarray", sent) for sent in CHOKES)
+            ],
+        ),
+    ],
+    ids=["numbers", "list", "words"],
+)
+def test_a_site_that_says_nonsense_is_passed_over(
+    kind: str, lies: list[RecordDict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of(rounds=1)
+    fields = fields_of(job, tmp_path / "out")
+    sites = Sites(tmp_path, fields)
+    deliver = sites._deliver
 
+    def lie(message: Message) -> Message:
+        k = NODES.index(message.metadata.dst_node_id)
+        if k >= len(lies) or message.metadata.message_type != kind:
+            return deliver(message)
+        return Message(lies[k], reply_to=message)
 
-def test_words_that_numpy_chokes_on_are_a_dropout(lied_to: Any) -> None:
-    sent = (b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n")
-    words = [Array("uint64", (1,), "numpy.ndarray", one) for one in sent]
-    lied_to(
-        ANSWER,
-        {k: RecordDict({"answer": ArrayRecord({"words": w})}) for k, w in enumerate(words, 1)},
-    )
+    monkeypatch.setattr(sites, "_deliver", lie)
+    server.serve(sites, fields)
+    honest = range(len(lies), CLIENTS)
+    assert Outcome.load(tmp_path / "out").records == inline(job, alive=honest).records
 
 
 class _Stop(Exception):
@@ -503,13 +495,13 @@ def test_a_trained_model_of_the_same_bits_reaches_each_site(method: str, tmp_pat
         assert (about.answered, about.closed) == ((1, 2, 3, 4), "finished")
 
 
-@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize(("number", "method"), [(1, "fedsgd"), (3, "dp-fedavg")])
 def test_a_stopped_training_goes_on_and_counts_every_round_once(
-    number: int, tmp_path: Path
+    number: int, method: str, tmp_path: Path
 ) -> None:
     """And a site without rows is one that is away."""
     file, shards = tmp_path / "ledger.db", features(3)
-    job = training(ledger=str(file), cap=8.0)
+    job = training(method, ledger=str(file), cap=8.0)
     stopped_in_round(number, tmp_path, fields_of(job, tmp_path / "out"), shards=shards)
     assert (Checkpoint.load(tmp_path / "out").state is None) == (number == 1)
     found, _ = run(tmp_path, job, {"resume": True}, shards=shards)
@@ -522,28 +514,29 @@ def test_a_stopped_training_goes_on_and_counts_every_round_once(
     assert entry.charged == (1, 2, 3, 4)
 
 
-@pytest.mark.parametrize(
-    ("method", "settings", "said"),
-    [
-        ("fedsgd", {"shape": 6}, "inputs of shape 5, and the network reads inputs of shape 6"),
-        ("fedsgd", {"shape": "28x28", "network": "cnn"}, "reads inputs of shape 28x28"),
+def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(tmp_path: Path) -> None:
+    own = {"rows_per_client": 80.0}
+    table: list[tuple[str, dict[str, Any], str]] = [
+        (
+            "fedsgd",
+            {"shape": 6, **own},
+            "inputs of shape 5, and the network reads inputs of shape 6",
+        ),
         ("fednewton", {}, "has rows to train on and no scores: fednewton needs scores"),
-    ],
-)
-def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(
-    method: str, settings: dict[str, Any], said: str, tmp_path: Path
-) -> None:
-    if settings.get("network") == "cnn":
-        pytest.importorskip("torch")
-    file = tmp_path / "ledger.db"
-    rows_of = {"rows_per_client": 80.0} if method == "fedsgd" else {}
-    job = replace(training(ledger=str(file), cap=8.0), method=method, settings=settings | rows_of)
-    with pytest.raises(InputError, match=said) as error:
-        run(tmp_path, job, shards=features())
-    assert "\n" not in str(error.value)
-    with Ledger(file) as ledger:
-        assert ledger.entries() == ()
-    assert not any(booked(tmp_path, k) for k in range(CLIENTS))
+    ]
+    if importlib.util.find_spec("torch"):
+        cnn = {"shape": "28x28", "network": "cnn", **own}
+        table.append(("fedsgd", cnn, "reads inputs of shape 28x28"))
+    for k, (method, settings, said) in enumerate(table):
+        folder = tmp_path / str(k)
+        folder.mkdir()
+        job = training(ledger=str(folder / "ledger.db"), cap=8.0)
+        with pytest.raises(InputError, match=said) as error:
+            run(folder, replace(job, method=method, settings=settings), shards=features())
+        assert "\n" not in str(error.value)
+        with Ledger(folder / "ledger.db") as ledger:
+            assert ledger.entries() == ()
+        assert not any(booked(folder, k) for k in range(CLIENTS))
 
 
 def test_a_model_is_judged_on_what_it_reads() -> None:

@@ -68,20 +68,6 @@ def test_the_pooled_fit_is_reached_or_with_privacy_nearly(
         assert np.abs(probs(learnt(name, {**PRIVATE, "trust": trust})) - pooled).max() < noisy
 
 
-def test_the_partition_does_not_matter() -> None:
-    many, found = some_rows(), []
-    alone = Shards.from_owner(many.logits, many.labels, np.zeros(ROWS, np.int64), 1)
-    made: Any = STRATEGIES["dp-ts"]
-    for shards in (alone, many):
-        rows = ROWS / shards.clients
-        strategy = made(
-            Federation(shards.clients, CLASSES, 20), rows_per_client=rows, clip=1.0, lr=0.2
-        )
-        run_inline(strategy, shards)
-        found.append(strategy.result().temperature)
-    assert found[0] == pytest.approx(found[1], abs=1e-5)
-
-
 def test_a_gradient_is_that_of_the_loss() -> None:
     shards = some_rows()
 
@@ -125,15 +111,3 @@ def test_public_numbers_are_asked_for_and_what_does_nothing_is_refused() -> None
     assert make(Federation(**PRIVATE, rounds=7), rows_per_client=10).plan.rounds == 7
     with pytest.raises((InputError, NoEffect)):
         make(Federation(**PRIVATE), rows_per_client=10, clip=0.0)
-
-
-def test_a_run_goes_on_from_its_releases() -> None:
-    make: Any = STRATEGIES["dp-ts"]
-    whole, again = (
-        make(Federation(**PRIVATE, rounds=6), rows_per_client=ROWS / CLIENTS) for _ in range(2)
-    )
-    run_inline(whole, some_rows())
-    assert whole.state() is None
-    again.resume("first", whole.releases[:4])
-    run_inline(again, some_rows())
-    assert again.result().temperature == whole.result().temperature

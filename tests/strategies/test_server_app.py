@@ -119,16 +119,6 @@ def test_nothing_tells_how_many_were_sampled(
     assert bool(kept.took_part.asked or kept.took_part.answered) == known
 
 
-def test_flower_s_main_hands_the_run_config_on(shards: Shards, tmp_path: Path) -> None:
-    fields = fields_of(job_of(), tmp_path)
-    context = Context(1, 1, {}, RecordDict(), fields)
-    server.app(Wire(shards), context)
-    outcome = Outcome.load(tmp_path)
-    assert len(outcome.records) == 3
-    assert Job.from_fields(outcome.job).method == fields["method"]
-    assert {"data", "partition"} <= set(outcome.job)  # `fedcal report` finds its test rows by them
-
-
 @pytest.mark.parametrize(("method", "epsilon"), [("fednewton", 1.0), ("fedbbq", np.inf)])
 def test_without_a_folder_a_short_result_is_logged_and_no_sum(
     method: str, epsilon: float, shards: Shards, caplog: pytest.LogCaptureFixture
@@ -161,29 +151,21 @@ def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
     return error
 
 
-def test_a_bad_run_config_is_told(shards: Shards, tmp_path: Path) -> None:
+def test_what_stops_a_run_is_told(shards: Shards, tmp_path: Path) -> None:
     for key in ("method", "trust"):
         error = stopped({**fields_of(job_of(), tmp_path), key: "x"}, shards, tmp_path)
         assert (type(error), error.exit_code) == (InputError, 2)
-
-
-def test_a_refusing_ledger_is_told(shards: Shards, tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     Ledger(file, 0.5).close()
     fields = fields_of(job_of(ledger=str(file)), tmp_path)
     assert isinstance(stopped(fields, shards, tmp_path), BudgetExceeded)
     with Ledger(file) as ledger:
         assert ledger.entries() == ()
-
-
-@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-def test_a_client_s_error_is_told_as_base_has_it(
-    epsilon: float, shards: Shards, tmp_path: Path
-) -> None:
     broken = Shards(shards.logits, shards.labels + 99, shards.offsets)
-    error = stopped(fields_of(job_of(epsilon), tmp_path), broken, tmp_path)
-    assert isinstance(error, RoundFailed)
-    assert ("site" in str(error)) == (epsilon > 1)
+    for epsilon in (np.inf, 1.0):
+        error = stopped(fields_of(job_of(epsilon), tmp_path), broken, tmp_path)
+        assert isinstance(error, RoundFailed)
+        assert ("site" in str(error)) == (epsilon > 1)
 
 
 def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path) -> None:
@@ -191,50 +173,37 @@ def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path
     server.serve(Wire(shards), fields_of(job_of(rounds=1), tmp_path))
     assert read_error(tmp_path) is None
     assert read_progress(tmp_path) == [(1, 1)]
-    with pytest.raises(InputError, match="holds the result of a run: choose another folder"):
-        server.serve(Wire(shards), fields_of(job_of(), tmp_path))
-    assert read_progress(tmp_path) == [(1, 1)]
-
-
-def test_the_folder_must_be_absolute_and_writable(shards: Shards, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="must be an absolute path, got 'out'"):
-        server.serve(Wire(shards), fields_of(job_of(), "out"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="cannot write the outcome"):
-        server.serve(Wire(shards), fields_of(job_of(), tmp_path / "file" / "out"))
-
-
-def test_half_a_line_of_progress_is_not_read(tmp_path: Path) -> None:
-    assert read_progress(tmp_path) == []
-    (tmp_path / "progress").write_text("1 12\n2 1")
+    table = [
+        (tmp_path, "holds the result of a run: choose another folder"),
+        ("out", "must be an absolute path, got 'out'"),
+        (tmp_path / "file" / "out", "cannot write the outcome"),
+    ]
+    assert_refused(table, lambda out: server.serve(Wire(shards), fields_of(job_of(), out)))
+    assert read_progress(tmp_path) == [(1, 1)]
+    (tmp_path / "progress").write_text("1 12\n2 1")  # half a line is not read
     assert read_progress(tmp_path) == [(1, 12)]
 
 
-class Late:
-    """Nodes of a grid appear one after the other."""
+def test_the_server_waits_for_all_nodes_before_it_reserves(
+    shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And takes the fields of its context, where Flower calls it."""
+    looks, all_of = [0], Wire.get_node_ids
 
-    looks = 0
+    def some(wire: Wire) -> Iterable[int]:
+        looks[0] += 1
+        return sorted(all_of(wire))[: 2 * looks[0] - 2]
 
-    def get_node_ids(self) -> Iterable[int]:
-        self.looks += 1
-        known = sorted(super().get_node_ids())  # type: ignore[misc]
-        return known[: 2 * self.looks - 2]
-
-
-class LateWire(Late, Wire):
-    pass
-
-
-class LateGrid(Late, InProcessGrid):
-    pass
-
-
-def test_the_server_waits_for_all_nodes_before_it_reserves(shards: Shards, tmp_path: Path) -> None:
-    wire = LateWire(shards)
-    server.serve(wire, fields_of(job_of(), tmp_path))
-    assert wire.looks > 5
+    monkeypatch.setattr(Wire, "get_node_ids", some)
+    wire, fields = Wire(shards), fields_of(job_of(), tmp_path)
+    server.app(wire, Context(1, 1, {}, RecordDict(), fields))
+    assert looks[0] > 5
     assert sum(kind == ANSWER for kind, _ in wire.sent) == 3 * CLIENTS
     assert wire.sent[0][0] == WHO
+    outcome = Outcome.load(tmp_path)
+    assert Job.from_fields(outcome.job).method == fields["method"]
+    assert {"data", "partition"} <= set(outcome.job)  # `fedcal report` finds its test rows by them
 
 
 @pytest.mark.parametrize("there", [CLIENTS - 1, CLIENTS + 1])
@@ -250,11 +219,9 @@ def test_another_number_of_nodes_is_refused(there: int, shards: Shards, tmp_path
 BY_NAME: dict[str, Any] = {"data": "resnet110-cifar10", "partition": "iid", "seed": 4}
 
 
-def simulation(
-    nodes: int, fields: dict[str, Any], tell: int | None = None, kind: Any = InProcessGrid
-) -> Any:
+def simulation(nodes: int, fields: dict[str, Any], tell: int | None = None) -> InProcessGrid:
     """Nodes as Flower's simulation has them: each knows how many there are."""
-    grid = kind(site_app, range(50, 50 + nodes))
+    grid = InProcessGrid(site_app, range(50, 50 + nodes))
     for node, context in grid._contexts.items():
         assert context.node_config["num-partitions"] == nodes
         context.run_config = fields
@@ -285,33 +252,24 @@ def test_no_clients_are_as_many_as_there_are_nodes(
     assert told == ("rows_per_client" in want.config.set) == (epsilon == 1.0)
 
 
-def test_a_number_of_rows_that_is_given_is_taken(caplog: pytest.LogCaptureFixture) -> None:
-    fields = by_itself(1.0, settings={"rows_per_client": 9})
-    with caplog.at_level(logging.INFO, "flwr"):
-        outcome = server.serve(simulation(3, fields), fields)
-    want = simulate(**BY_NAME, clients=3, epsilon=1.0, rounds=2, set={"rows_per_client": 9})
-    assert outcome.records == want.rounds
-    assert "rows_per_client" not in caplog.text
-
-
-def test_nodes_that_appear_one_after_the_other_are_all_counted() -> None:
-    fields = by_itself(np.inf)
-    outcome = server.serve(simulation(5, fields, kind=LateGrid), fields)
-    assert outcome.records == simulate(**BY_NAME, clients=5, rounds=2).rounds
-
-
-@pytest.mark.parametrize(
-    ("nodes", "tell", "why"),
-    [
+def test_nodes_or_data_that_do_not_fit_stop_the_run() -> None:
+    for nodes, tell, why in (
         (3, 4, "site 2 deals the data to 4 clients, not 3"),
         (1, 4, "there are 1 nodes for 4 clients"),
         (0, None, r"there are 0 nodes$"),
-    ],
-)
-def test_nodes_that_do_not_fit_stop_the_run(nodes: int, tell: int | None, why: str) -> None:
-    fields = by_itself(np.inf)
-    with pytest.raises(RoundFailed, match=why):
-        server.serve(simulation(nodes, fields, tell), fields)
+    ):
+        fields = by_itself(np.inf)
+        with pytest.raises(RoundFailed, match=why):
+            server.serve(simulation(nodes, fields, tell), fields)
+    table = [
+        ({"data": "nope"}, "unknown data set 'nope'"),
+        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
+    ]
+
+    def serve(wrong: dict[str, str]) -> None:
+        server.serve(simulation(2, fields | wrong), fields | wrong)
+
+    assert_refused(table, serve)
 
 
 def test_a_deployment_must_say_how_many_there_are(shards: Shards, tmp_path: Path) -> None:
@@ -328,37 +286,6 @@ def test_a_deployment_must_say_how_many_there_are(shards: Shards, tmp_path: Path
     ]
     assert_refused(table, lambda change: server.serve(Wire(shards), {**fields, **change}))
     assert not file.exists()
-
-
-def test_data_that_cannot_be_dealt_are_the_server_s_error() -> None:
-    table = [
-        ({"data": "nope"}, "unknown data set 'nope'"),
-        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
-    ]
-    fields = by_itself(np.inf)
-
-    def serve(wrong: dict[str, str]) -> None:
-        server.serve(simulation(2, fields | wrong), fields | wrong)
-
-    assert_refused(table, serve)
-
-
-def test_bad_values_are_told_before_anybody_waits() -> None:
-    class Nobody(InProcessGrid):
-        def get_node_ids(self) -> Iterable[int]:
-            raise AssertionError
-
-    with pytest.raises(InputError, match="unknown method"):
-        server.serve(Nobody(site_app, [1]), {**by_itself(1.0), "method": "x"})
-
-
-def test_an_error_is_one_line_of_flower_s_log_also_without_a_folder(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level(logging.ERROR, "flwr"), pytest.raises(InputError):
-        server.serve(InProcessGrid(site_app, [1]), {**by_itself(1.0), "epsilon": -1.0})
-    (record,) = caplog.records
-    assert record.getMessage().startswith("fedcal: error: epsilon must be")
 
 
 def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards: Shards, tmp_path: Path) -> None:
@@ -418,6 +345,7 @@ def test_each_message_has_one_reply_and_its_bytes_are_counted() -> None:
     assert sorted(m.metadata.src_node_id for m in again) == ASKED
     assert (grid.bytes_up, grid.bytes_down) == (2 * up, 2 * down)
     assert grid.get_node_ids() == ASKED  # everything else is the grid's own
+    assert {m.metadata.ttl for m in asking()} == {5.0}  # it lives as long as the server waits
 
 
 def test_what_has_not_come_in_time_is_missing() -> None:
@@ -432,7 +360,3 @@ def test_messages_that_flower_does_not_take_fail_the_round_and_nobody_is_waited_
     with pytest.raises(RoundFailed, match="took none of the messages"):
         grid.send_and_receive(asking(), timeout=1.0)
     assert grid.send_and_receive([], timeout=1.0) == []
-
-
-def test_a_message_lives_no_longer_than_the_server_waits() -> None:
-    assert {m.metadata.ttl for m in asking()} == {5.0}

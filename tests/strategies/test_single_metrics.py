@@ -102,9 +102,11 @@ def test_the_error_is_what_is_said(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_other_trust_models_find_it_too(name: str) -> None:
+    """And other laws, by turns."""
     shards = dealt("imdb-binary", 1000, "iid", 0)
     truth = exact(name, shards)
-    for fields in ({"trust": "distributed"}, {"mechanism": "laplace"}, {"delta": 0.0}):
+    others: tuple[dict[str, Any], ...] = ({"delta": 0.0}, {"mechanism": "laplace"})
+    for fields in ({"trust": "distributed"}, others[NAMES.index(name) % 2]):
         estimate = found(name, shards, **fields).estimate
         assert not estimate.drowned
         assert abs(estimate.value - truth) < 0.015

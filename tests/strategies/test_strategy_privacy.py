@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from budgets import BUDGETED
+from strategy_checks import assert_refused
 
 from fedcal.accounting.gaussian import exponential_epsilon, gaussian_multiplier
 from fedcal.calibrators import Calibrator
@@ -169,16 +170,9 @@ def change(strategy: CalibrationStrategy, one: Shards, other: Shards) -> float:
 @every_unit
 def test_neighbours_differ_by_no_more_than_the_plan_says(name: str, unit: str) -> None:
     """A client's rows removed (local: replaced), a subject's, or a row; also extreme logits."""
-    first = BUDGETED.index(name) + list(UNITS).index(unit)
-    for turn, trust in enumerate(NOISY, first):
-        neighbours_differ(name, unit, trust, ("auto", "laplace")[turn % 2])
-
-
-def neighbours_differ(name: str, unit: str, trust: str, noise: str) -> None:
-    if noise != "auto" and trust == "distributed":
-        noise = "discrete-laplace"
-    if noise == "auto":
-        noise = summed(name, unit, trust)
+    trust, noise = trust_of(name, unit), summed(name, unit, trust_of(name, unit))
+    if (BUDGETED.index(name) // len(NOISY) + list(UNITS).index(unit)) % 2:
+        noise = "discrete-laplace" if trust == "distributed" else "laplace"
     own = federation(unit=unit, trust=trust, mechanism=noise, rounds=two_rounds(name, unit))
     slow = name in FITS
     strategy = method(name, own) if slow else moved(method(name, own), 3)
@@ -279,28 +273,15 @@ def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name: str, cla
         assert found == pytest.approx(want, rel=5e-3)  # nothing is cut
 
 
-@pytest.mark.parametrize("mechanism", ["auto", "laplace"])
-@pytest.mark.parametrize("outside", [0, 1, 2, 5])
-def test_pooled_rows_are_cut_only_where_many_negatives_leave_the_first_bin(
-    mechanism: str, outside: int
-) -> None:
-    own = federation(unit="example", classes=10, mechanism=mechanism)
-    strategy = method("fedbbq", own, bins_exponent=7)
-    logits = np.full(10, -30.0)
-    logits[: outside + 1] = 0.1 * np.arange(outside + 1)
-    shards = Shards.from_owner(logits[None], np.zeros(1, int), np.zeros(1, int), CLIENTS)
-    sent = query(strategy).ring.decode(answer(shards, query(strategy))[0])
-    assert (sent.max() < 0.9 * (9 - outside)) == (outside > 2)
-
-
 # -- how much noise -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["fedvector", "fednewton-entropy", "fedbbq"])
-@every_unit
-def test_noise_is_what_the_trust_model_needs(name: str, unit: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "unit", "trust"),
+    list(zip(("fedvector", "fednewton-entropy", "fedbbq"), UNITS, NOISY, strict=True)),
+)
+def test_noise_is_what_the_trust_model_needs(name: str, unit: str, trust: str) -> None:
     """Nobody has rows: what is released is noise, of the std that is said. Two clients drop out."""
-    trust = trust_of(name, unit)
     clients, delta, gone = 20, 1e-5, np.array([3, 11])
     draws: list[Floats] = []
     for seed in range(6):
@@ -321,9 +302,8 @@ def test_noise_is_what_the_trust_model_needs(name: str, unit: str) -> None:
     assert abs(noise.mean()) < 5 / math.sqrt(len(noise))
 
 
-@every_unit
-def test_all_of_a_distributed_rounds_answers_make_a_little_more_noise(unit: str) -> None:
-    own = federation(clients=20, unit=unit, trust="distributed")
+def test_all_of_a_distributed_rounds_answers_make_a_little_more_noise() -> None:
+    own = federation(clients=20, trust="distributed")
     plan = method("fednewton", own).plan
     assert plan.bound is not None
     whole = plan.bound.scale * gaussian_multiplier(1.0, 1e-5, 4) * plan.diameter
@@ -364,12 +344,12 @@ GENEROUS: dict[str, Any] = {
 
 
 @every_method
-@every_unit
-def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str) -> None:
+def test_with_a_huge_budget_the_exact_result_is_reached(name: str) -> None:
     """Mild rows, everybody has some, nothing is cut: only the privacy machinery is between."""
-    trust = trust_of(name, unit)
-    if STRATEGIES[name] is FedSGD and unit != "example":
-        pytest.skip("without privacy it samples rows, of which a whole client's all take part")
+    # without privacy FedSGD samples rows, of which a whole client's all take part
+    sampled = STRATEGIES[name] is FedSGD
+    unit = "example" if sampled else list(UNITS)[BUDGETED.index(name) % len(UNITS)]
+    trust = list(NOISY)[BUDGETED.index(name) // len(UNITS) % len(NOISY)]
     whole = {"batch": 1e9} if STRATEGIES[name] is FedSGD else {}  # every row in each round
     rng = np.random.default_rng(2)
     logits = rng.normal(0, 1.5, (300, CLASSES))
@@ -414,24 +394,17 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str, unit: str) ->
 
 
 @every_method
-def test_one_client_empty_clients_and_two_classes(name: str) -> None:
-    for turn, unit in enumerate(UNITS, BUDGETED.index(name)):
-        two_classes(name, unit, trust_of(name, unit), (1, CLIENTS)[turn % 2])
-
-
-def two_classes(name: str, unit: str, trust: str, clients: int) -> None:
+@pytest.mark.parametrize("clients", [1, CLIENTS])
+def test_one_client_empty_clients_and_two_classes(name: str, clients: int) -> None:
+    unit = list(UNITS)[(BUDGETED.index(name) + clients) % len(UNITS)]
+    trust = trust_of(name, unit)
     rng = np.random.default_rng(4)
     logits, labels = rng.normal(0, 3, (40, 2)), rng.integers(0, 2, 40)
     owner = np.full(40, clients - 1)
     shards = Shards.from_owner(logits, labels, owner, clients, subjects=np.arange(40) // 5)
-    own = Federation(
-        clients=clients,
-        classes=2,
-        epsilon=1.0,
-        unit=unit,
-        trust=trust,
-        mechanism=summed(name, unit, trust),
-        rounds=two_rounds(name, unit),
+    rounds, law = two_rounds(name, unit), summed(name, unit, trust)
+    own = federation(
+        clients=clients, classes=2, unit=unit, trust=trust, mechanism=law, rounds=rounds
     )
     strategy = method(name, own)
     run_inline(strategy, shards)
@@ -464,42 +437,30 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name: str) -> No
 # -- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "fields", "options", "word"),
-    [
-        ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
-        ("fedoneshot", {"mechanism": "laplace", "trust": "distributed"}, {}, "shares"),
-        ("fedoneshot", {"mechanism": "unary"}, {}, "sum"),
-        ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
-        ("fedbbq", {"mechanism": "gaussian", "trust": "distributed"}, {}, "shares"),
-        ("fedtemp", {"delta": 0.0}, {}, "delta"),
-        ("fedbin", {"unit": "example"}, {"clip_positive": 2.0}, "clip_positive"),
-        ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),
-        ("fedbbq", {"unit": "example"}, {"clip_negative": 2.0}, "clip_negative"),
-        ("fednewton", {"trust": "local"}, {"rows_per_client": None}, "rows_per_client"),
-        ("fednewton", {"unit": "example"}, {"rows_per_client": -1}, "rows_per_client"),
-    ],
-)
-def test_what_does_not_go_together_is_refused_in_one_line(
-    name: str, fields: dict[str, Any], options: dict[str, Any], word: str
-) -> None:
-    with pytest.raises(InputError, match=word) as caught:
-        method(name, federation(**fields), **options)
-    assert "\n" not in str(caught.value)
-
-
-BY_ROWS = [
-    name
-    for name, strategy in STRATEGIES.items()
-    if name in BUDGETED
-    and "rows_per_client" in settings_of(name)
-    and not strategy.needs_rows(federation(unit="example"), {})
+BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
+    ("fedoneshot", {"mechanism": "laplace", "trust": "distributed"}, {}, "shares"),
+    ("fedoneshot", {"mechanism": "unary"}, {}, "sum"),
+    ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
+    ("fedbbq", {"mechanism": "gaussian", "trust": "distributed"}, {}, "shares"),
+    ("fedtemp", {"delta": 0.0}, {}, "delta"),
+    ("fedbin", {"unit": "example"}, {"clip_positive": 2.0}, "clip_positive"),
+    ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),
+    ("fedbbq", {"unit": "example"}, {"clip_negative": 2.0}, "clip_negative"),
+    ("fednewton", {"trust": "local"}, {"rows_per_client": None}, "rows_per_client"),
+    ("fednewton", {"unit": "example"}, {"rows_per_client": -1}, "rows_per_client"),
 ]
 
 
-@pytest.mark.parametrize("name", BY_ROWS)
-def test_a_rows_bound_needs_no_nominal_number_of_rows(name: str) -> None:
-    for trust in NOISY:
-        own = federation(unit="example", trust=trust)
-        nominal = (None, 1.0, 50.0, 5000.0)
-        assert len({method(name, own, rows_per_client=rows).plan.bound for rows in nominal}) == 1
+def test_what_does_not_go_together_is_refused_in_one_line() -> None:
+    assert_refused(BAD, lambda name, own, options: method(name, federation(**own), **options))
+
+
+def test_a_rows_bound_needs_no_nominal_number_of_rows() -> None:
+    own = federation(unit="example")
+    for name in BUDGETED:
+        if "rows_per_client" in settings_of(name) and not STRATEGIES[name].needs_rows(own, {}):
+            bounds = {
+                method(name, own, rows_per_client=rows).plan.bound for rows in (None, 1.0, 5000.0)
+            }
+            assert len(bounds) == 1, name

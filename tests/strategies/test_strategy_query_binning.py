@@ -108,15 +108,6 @@ def test_neighbours_differ_by_at_most_the_bound(seed: int, c: int, counts: str) 
         assert change.any() or not gone.any()
 
 
-def test_no_prediction_changes_whatever_the_noise() -> None:
-    shards = some_shards()
-    for trust, unit in (("central", "user"), ("distributed", "example"), ("local", "user")):
-        options = {"clip": 1.0} if unit == "user" else {}
-        found = run(shards, private(epsilon=0.1, trust=trust, unit=unit), **options)
-        top = found.predict_proba(shards.logits).argmax(axis=1)
-        np.testing.assert_array_equal(top, shards.logits.argmax(axis=1))
-
-
 def test_where_nothing_is_known_the_model_stays_as_it_is() -> None:
     strategy = method()
     assert isinstance(strategy.result(), Identity)  # before the release

@@ -9,43 +9,21 @@ import numpy as np
 import pytest
 from strategy_checks import assert_refused
 
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.numerics import softmax
 from fedcal.privacy.plan import Federation
 from fedcal.release import Release
-from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedCal, FedMatrix, FedOPVector, FedVector
 
 CLIENTS, CLASSES = 12, 3
 METHODS = (FedVector, FedMatrix, FedOPVector, FedCal)
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-KEEPS_ORDER = (FedOPVector, FedCal)
 
 
 def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:
     return Federation(**{"clients": CLIENTS, "classes": CLASSES, "epsilon": epsilon, **fields})
 
 
-@pytest.fixture(scope="module")
-def shards() -> Shards:
-    """Overconfident rows; the first client has none."""
-    rng = np.random.default_rng(1)
-    labels = rng.integers(0, CLASSES, 240)
-    logits = rng.normal(0, 4, (240, CLASSES))
-    logits[np.arange(240), labels] += 3
-    return Shards.from_owner(logits, labels, rng.integers(1, CLIENTS, 240), CLIENTS)
-
-
 def tell(strategy: CalibrationStrategy, values: np.ndarray) -> None:
     strategy.update(Release(1, "any", values, np.zeros(len(values))))
-
-
-@every_method
-def test_the_start_is_the_model_itself(method: Any, shards: Shards) -> None:
-    calibrator = method(federation()).result()
-    assert calibrator.kind == method.form.kind
-    found = calibrator.predict_proba(shards.logits)
-    np.testing.assert_allclose(found, softmax(shards.logits), rtol=1e-12)
 
 
 @every_method
@@ -86,35 +64,6 @@ def test_no_parameter_leaves_its_box(method: Any) -> None:
     tell(strategy, np.full(len(start), 1e9))
     np.testing.assert_array_equal(strategy.w, start - 20.0)
     assert np.isfinite(strategy.result().predict_proba(2 * np.eye(CLASSES))).all()
-
-
-@every_method
-def test_training_without_privacy_helps_where_rows_are_dealt_evenly(
-    method: Any, shards: Shards
-) -> None:
-    strategy = method(federation(rounds=6))
-    run_inline(strategy, shards)
-    rows = np.arange(len(shards.labels))
-
-    def loss(probs: np.ndarray) -> float:
-        return float(-np.log(probs[rows, shards.labels]).mean())
-
-    before, after = softmax(shards.logits), strategy.result().predict_proba(shards.logits)
-    assert loss(after) < loss(before)
-    if method in KEEPS_ORDER:
-        np.testing.assert_array_equal(after.argmax(axis=1), before.argmax(axis=1))
-
-
-@every_method
-def test_local_training_knobs_reach_the_query(method: Any) -> None:
-    if method is FedCal:
-        strategy = method(federation(), epochs=2, batch=7, lr=0.5)
-        want = {"epochs": 2, "batch": 7, "lr": 0.5, "seed": 3}
-    else:
-        strategy = method(federation(), proximal=0, steps=9)
-        want = {"form": method.form.kind, "proximal": 0.0, "steps": 9}
-    params = strategy.query(3).params()
-    assert want.items() <= params.items()
 
 
 BAD: list[tuple[Any, dict[str, Any], str]] = [

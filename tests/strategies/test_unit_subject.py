@@ -12,7 +12,7 @@ from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.experiments.engines import run_in_process, run_inline
+from fedcal.experiments.engines import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
@@ -77,37 +77,39 @@ def moved(one: Shards, other: Shards, asked: Request) -> float:
 
 @every_method
 def test_a_subject_more_or_less_moves_a_sum_by_the_bound_at_most(name: str) -> None:
-    found, most = [], 1 if per(method(name)) == "subject" else 2
-    for trust, scale in (("central", 300.0), ("distributed", 1.0), ("local", 1.0)):
-        strategy, shards = method(name, trust=trust), rows(scale=scale)
-        assert (strategy.plan.diameter, strategy.plan.adjacency) == (most, "add-remove")
-        asked, about, owner = query(strategy), shards.subjects, shards.owner
+    """Trust models by turns; also extreme logits."""
+    trust = ("central", "distributed", "local")[BUDGETED.index(name) % 3]
+    strategy, found = method(name, trust=trust), []
+    most = 1 if per(strategy) == "subject" else 2
+    assert (strategy.plan.diameter, strategy.plan.adjacency) == (most, "add-remove")
+    asked = query(strategy)
+    for scale in (300.0, 1.0):
+        shards = rows(scale=scale)
+        about, owner = shards.subjects, shards.owner
         assert about is not None
-        for row in (3, 40, 77):
+        for row in (3, 40):
             gone = (about == about[row]) & (owner == owner[row])
             found.append(moved(shards, but(shards, ~gone), asked))
     assert 0 < max(found) <= most
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
+def test_rows_of_a_subject_count_as_so_many_at_most() -> None:
+    """Each question of an evaluation moves by that many rows' bound, and noise is for it."""
+    for settings in (
         {"encoding": "flat"},
         {"encoding": "tree", "height": 2},
         {"encoding": "prefix", "confusion": True},
         {"score": "classes"},
         {"estimand": "clients"},
-    ],
-    ids=str,
-)
-def test_rows_of_a_subject_count_as_so_many_at_most(settings: dict[str, Any]) -> None:
-    """Each question of an evaluation moves by that many rows' bound, and noise is for it."""
+    ):
+        counts_as_so_many(settings)
+
+
+def counts_as_so_many(settings: dict[str, Any]) -> None:
     limit = 3
     own = Federation(CLIENTS, CLASSES, epsilon=1.0, unit="subject")
-    strategy, other = (
-        FedEvaluate(own, bins=12, rows_per_subject=limit, **settings) for _ in range(2)
-    )
-    asked = query(other)
+    strategy = FedEvaluate(own, bins=12, rows_per_subject=limit, **settings)
+    asked = query(FedEvaluate(own, bins=12, rows_per_subject=limit, **settings))
     run_inline(strategy, rows())
     many = rows(np.arange(ROWS) % 2)
     alone = (many.owner == 1) & (many.subjects == 1)
@@ -120,16 +122,13 @@ def test_rows_of_a_subject_count_as_so_many_at_most(settings: dict[str, Any]) ->
     )
     wide = replace(asked.bound, norms=tuple(1e3 * norm for norm in asked.bound.norms))
     for number in range(1, strategy.plan.rounds + 1):
-        question = strategy.query(number)
-        assert question is not None
-        of_round = replace(asked, query=question)
+        of_round = replace(asked, query=strategy.query(number))
         for shards in (many, same):
             assert 0 < moved(shards, but(shards, ~alone), of_round) <= 1.0
             uncut = replace(of_round, bound=wide)
             np.testing.assert_array_equal(answer(shards, of_round), answer(shards, uncut))
     plain = FedEvaluate(own, bins=12, **settings).plan
-    ratio = np.divide(strategy.plan.noise_std, plain.noise_std)  # type: ignore[arg-type]
-    np.testing.assert_allclose(ratio, limit)
+    np.testing.assert_allclose(np.divide(strategy.plan.noise_std, plain.noise_std), limit)
 
 
 @pytest.mark.parametrize("name", sums_over_rows())
@@ -166,18 +165,6 @@ def test_blocks_order_and_numbering_change_no_bit(
     assert shards.subjects is not None
     renamed = Shards(shards.logits, shards.labels, shards.offsets, subjects=900 - shards.subjects)
     np.testing.assert_array_equal(answer(renamed, asked), want)
-
-
-@pytest.mark.parametrize(
-    ("name", "trust"), [("fednewton", "distributed"), ("fedbbq", "local"), ("acct", "central")]
-)
-def test_both_engines_release_the_same_bits(name: str, trust: str) -> None:
-    found = []
-    for drive in (run_inline, run_in_process):
-        strategy = method(name, trust=trust)
-        drive(strategy, rows())
-        found.append([release.values.tobytes() for release in strategy.releases])
-    assert found[0] == found[1]
 
 
 def test_rows_that_name_nobody_are_refused() -> None:
