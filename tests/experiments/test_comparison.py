@@ -151,16 +151,6 @@ def test_several_data_sets_of_every_kind(tmp_path: Path) -> None:
     assert len({c["before"]["ece"]["mean"] for c in found.cells}) == 4
 
 
-def test_variants_stand_beside_each_other() -> None:
-    both = ["fedbbq[weighting=none]", "fedbbq[weighting=all]"]
-    found = compare(arrays(), jobs=1, method=both, epsilon=0.5, clients=4, seeds=1)
-    _, none, every = found.cells
-    labels = [none["label"], every["label"]]
-    assert labels == ["FedBBQ (weighting=none)", "FedBBQ (weighting=all)"]
-    assert none["settings"] == {"weighting": "none"}
-    assert none["after"]["nll"]["mean"] != every["after"]["nll"]["mean"]
-
-
 # --- nothing runs if anything is wrong ------------------------------------------------------------
 
 
@@ -331,13 +321,6 @@ def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path: Path) 
     grown = {**deltas, "delta": "1e-6,1e-5"}
     again = compare(arrays(), out=tmp_path, resume=True, **grown, **small)
     assert all(row in again.rows for row in first)
-
-
-def test_a_single_run_s_folder_is_not_mixed_with(tmp_path: Path) -> None:
-    (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(InputError, match=r"holds result\.json of another command"):
-        compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
 
 
 def test_an_interrupt_while_files_are_written_keeps_the_rows(

@@ -214,12 +214,12 @@ def test_toml_and_back() -> None:
 
 
 def test_later_layers_win_and_set_tables_are_joined() -> None:
-    grid = read_grid(
-        {"epsilon": [1.0, 2.0], "seeds": 3, "set": {"clip": 0.1, "server_lr": 2.0}},
-        {"epsilon": None, "sampling-rate": "0.5", "set": {"clip": 0.2}},
-    )
-    assert (grid.epsilon, grid.seeds, grid.sampling_rate) == ((1.0, 2.0), 3, (0.5,))
-    assert grid.set == {"clip": 0.2, "server_lr": 2.0}
+    grid = read_grid({"epsilon": [1.0, 2.0], "set": {"clip": 0.1}}, {"sampling-rate": "0.5"})
+    assert (grid.epsilon, grid.sampling_rate) == ((1.0, 2.0), (0.5,))
+    assert read_grid({"set": {"clip": 0.1}}, {"set": {"server_lr": 2.0}}).set == {
+        "clip": 0.1,
+        "server_lr": 2.0,
+    }
 
 
 def test_a_grid_may_grow_but_not_change() -> None:

@@ -227,13 +227,10 @@ def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right() -> None:
     assert axis["xlim"][1] > places[math.inf]
 
 
-def test_a_facet_for_each_partition_with_the_baselines_in_all() -> None:
-    groups = facets(CELLS)
+def test_quality_against_epsilon() -> None:
+    groups = facets(CELLS)  # one for each partition, with the baselines in all
     assert [(g.title, len(g.cells)) for g in groups] == [("iid", 5), ("natural", 1)]
     assert [[c["label"] for c in g.baselines] for g in groups] == [["none"], ["none"]]
-
-
-def test_quality_against_epsilon() -> None:
     sheet = epsilon_sheet(CELLS, ("ece", "accuracy"), "t")
     assert (len(sheet.panels), sheet.columns) == (4, 2)
     assert [p.note for p in sheet.panels] == ["iid", "iid", "natural", "natural"]
@@ -279,53 +276,42 @@ def test_quality_by_trust_model() -> None:
         *(cell(m, e, v, trust=t) for m in "ab" for e in (1.0, 8.0) for t, v in trusts.items()),
     ]
     sheet = trust_sheet(cells, ("ece",), "t")
-    assert [p.note for p in sheet.panels] == ["a, iid", "b, iid"]
-    assert [text for _, text in sheet.legend] == [
-        *("none (baseline)", "trust central", "trust local")
-    ]
     _, local = line(sheet.panels[1], sheet.legend[2][0])
     assert list(local) == pytest.approx([4.0, 4.0])
     for c in cells[1:]:
         c["mechanism"] = "gaussian"
     more = [{**c, "mechanism": "laplace"} for c in cells[1:] if c["trust"] == "local"]
     several = trust_sheet([*cells, *more], ("ece",), "t")
-    assert [p.note for p in several.panels] == ["a, iid", "b, iid"]
-    assert [text for _, text in several.legend[2:]] == [
-        *("trust local, gaussian", "trust local, laplace")
-    ]
+    for found in (sheet, several):
+        assert [p.note for p in found.panels] == ["a, iid", "b, iid"]
+    names = ["none (baseline)", "trust central", "trust local"]
+    assert [text for _, text in sheet.legend] == names
+    names = ["trust local, gaussian", "trust local, laplace"]
+    assert [text for _, text in several.legend[2:]] == names
 
 
 # --- axes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", ["ece", "accuracy"])
-@pytest.mark.parametrize(
-    "means", [(0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (1e-5, 2e-5), (40.0, 94.0), (0.5, 20.0)]
-)
-def test_ticks_are_few_distinct_and_inside(metric: str, means: tuple[float, float]) -> None:
-    def plot(ax: Axes) -> None:
-        ax.set(**quality_axis(metric, means, (0.0, 0.0)))
-
-    ax = plotted(Panel("", plot, "", aspect=0.8))
-    low, high = ax.get_ylim()
-    assert low < min(means) <= max(means) < high
-    ax.figure.draw_without_rendering()
-    shown = [t for t in ax.get_yticklabels() if low <= t.get_position()[1] <= high]
-    assert 2 <= len(shown) <= 9
-    assert len({t.get_text() for t in shown}) == len(shown)
-    for text in shown:
-        assert float(text.get_text().replace("−", "-")) == pytest.approx(
-            text.get_position()[1], rel=1e-5, abs=1e-9
-        )
-
-
-@pytest.mark.parametrize("sent", [(64,), (64, 1e6), (300, 310), (10, 30)])
-def test_bytes_have_few_ticks(sent: tuple[float, ...]) -> None:
-    cells = [cell("a", 1.0, 0.01, bytes_up=b, partition=f"p{b}") for b in sent]
-    ax = plotted(bytes_sheet(cells, ("ece",), "t").panels[0])
-    low, high = ax.get_xlim()
-    assert low < min(sent) <= max(sent) < high
-    assert 1 <= sum(low <= t <= high for t in ax.get_xticks()) <= 7
+def test_ticks_are_few_distinct_and_inside() -> None:
+    pairs = ((0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (1e-5, 2e-5), (40.0, 94.0), (0.5, 20.0))
+    for metric, means in itertools.product(("ece", "accuracy"), pairs):
+        axis = quality_axis(metric, means, (0.0, 0.0))
+        ax = plotted(Panel("", lambda ax, axis=axis: ax.set(**axis) and None, "", aspect=0.8))
+        low, high = ax.get_ylim()
+        assert low < min(means) <= max(means) < high
+        ax.figure.draw_without_rendering()
+        shown = [t for t in ax.get_yticklabels() if low <= t.get_position()[1] <= high]
+        assert 2 <= len(shown) <= 9
+        assert len({t.get_text() for t in shown}) == len(shown)
+        said = [float(t.get_text().replace("−", "-")) for t in shown]
+        assert said == pytest.approx([t.get_position()[1] for t in shown], rel=1e-5, abs=1e-9)
+    for sent in ((64,), (64, 1e6), (300, 310), (10, 30)):
+        cells = [cell("a", 1.0, 0.01, bytes_up=b, partition=f"p{b}") for b in sent]
+        ax = plotted(bytes_sheet(cells, ("ece",), "t").panels[0])
+        low, high = ax.get_xlim()
+        assert low < min(sent) <= max(sent) < high
+        assert 1 <= sum(low <= t <= high for t in ax.get_xticks()) <= 7
 
 
 # --- inline SVG ---------------------------------------------------------------------------------
