@@ -99,13 +99,3 @@ def test_rows_come_back_in_their_order_with_their_ids(
         assert [back.client_names[k] for k in back.client] == IDS["client"].tolist()
         np.testing.assert_array_equal(back.subject, np.arange(N) // 2)
         assert back.group_names == ("a", "b")
-
-
-def test_a_shipped_set_has_its_hospitals(tmp_path: Path) -> None:
-    result = simulate("heart-disease", method="fednewton", partition="natural")
-    result.calibrator.save(tmp_path / "c.npz")
-    with np.load(applied(tmp_path, "heart-disease", "p.npz")) as found:
-        hospitals = datasets.load("heart-disease").client_names
-        assert hospitals is not None
-        assert set(found["client"].tolist()) == {*hospitals}
-        assert len(found["client"]) == len(found["probs"]) == 384 + 385

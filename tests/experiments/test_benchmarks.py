@@ -105,41 +105,48 @@ def test_every_work_has_a_row_with_our_time_and_its_peers_agree(
     assert machine["versions"]["netcal"] is machine["versions"]["probmetrics"] is None
 
 
-def test_only_runs_what_is_named(tmp_path: Path) -> None:
-    main(["--quick", "--only", "round", "--out", str(tmp_path / "new")])
-    rows = json.loads((tmp_path / "new" / "bench.json").read_text())["rows"]
-    assert [row["name"] for row in rows] == ["round"]
+def test_only_runs_what_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
+    main(["--quick", "--only", "classwise-ece", "--out", str(tmp_path / "new")])
+    (row,) = json.loads((tmp_path / "new" / "bench.json").read_text())["rows"]
+    assert row["name"] == "classwise-ece"
+    peer = row["peers"][0]
+    assert peer["skipped"] == "torch is not installed"
+    assert (lines(row)[0]["peer"], lines(row)[0]["peer (median)"]) == (peer["name"], "skipped")
     for wrong in (["--only", "nothing"], ["nothing"], ["audit", "--plain", "3"]):
         with pytest.raises(SystemExit) as refused:
             main([*wrong, "--out", str(tmp_path)])
         assert refused.value.code == 2
 
 
-def test_a_peer_that_is_not_installed_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
-    monkeypatch.setenv(timing.VARIABLE, "nowhere")
-    row = time_one("ece", CASES["classwise-ece"], quick=True)
-    peer = row["peers"][0]
-    assert peer["skipped"] == "torch is not installed"
-    assert (lines(row)[0]["peer"], lines(row)[0]["peer (median)"]) == (peer["name"], "skipped")
-
-
 # -- the stopwatch ------------------------------------------------------------------------------
 
 
-def test_contestants_take_turns_and_are_prepared_afresh() -> None:
+def test_contestants_take_turns_are_prepared_afresh_and_closed_whatever_happens() -> None:
     seen: list[str] = []
 
-    def noting(name: str) -> Contestant:
-        def prepare() -> Callable[[], float]:
+    @contextmanager
+    def process(name: str, run: Callable[[], Any]) -> Iterator[Callable[[], Callable[[], Any]]]:
+        def prepare() -> Callable[[], Any]:
             seen.append(f"{name} prepared")
-            return lambda: seen.append(name) or 0.0
+            return lambda: seen.append(name) or run()
 
-        return Contestant(name, prepare, lambda result: {})
+        try:
+            yield prepare
+        finally:
+            seen.append(f"{name} closed")
+
+    def noting(name: str, run: Callable[[], Any] = lambda: 1.0) -> Contestant:
+        return Contestant(name, process(name, run), lambda result: {})
 
     compare([noting("a"), noting("b")], 2)
     turn = ["a prepared", "a", "b prepared", "b"]
-    assert seen == turn * 3  # one to warm up, two that count
+    assert [name for name in seen if "closed" not in name] == turn * 3  # one to warm up
+    assert [name for name in seen if "closed" in name] == ["a closed", "b closed"]
+    seen.clear()
+    with pytest.raises(ZeroDivisionError):
+        compare([noting("c"), noting("d", lambda: 1 / 0)], 2)
+    assert {"c closed", "d closed"} < set(seen)
 
 
 def test_seconds_are_those_of_a_result_that_timed_itself_or_of_one_piece(
@@ -180,26 +187,6 @@ def test_one_missing_peer_does_not_stop_the_others() -> None:
     assert later == {"name": "y", "skipped": "gone"}  # in a later turn
     assert first["median"] > 0 < last["median"]
     assert first["repetitions"] >= 3
-
-
-def test_whoever_was_prepared_is_closed_whatever_happens() -> None:
-    closed: list[str] = []
-
-    @contextmanager
-    def process(name: str, run: Callable[[], Any]) -> Iterator[Callable[[], Callable[[], Any]]]:
-        try:
-            yield lambda: run
-        finally:
-            closed.append(name)
-
-    def ends(name: str, run: Callable[[], Any]) -> Contestant:
-        return Contestant(name, process(name, run), lambda v: {})
-
-    compare([ends("a", lambda: 1.0), ends("b", lambda: 2.0)], 2)
-    assert closed == ["a", "b"]
-    with pytest.raises(ZeroDivisionError):
-        compare([ends("c", lambda: 1.0), ends("d", lambda: 1 / 0)], 2)
-    assert sorted(closed[2:]) == ["c", "d"]
 
 
 # -- peers in an environment of their own -------------------------------------------------------

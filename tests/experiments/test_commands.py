@@ -8,19 +8,15 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-import fedcal.experiments.report
-import fedcal.export
 from fedcal import calibrators, datasets
 from fedcal.errors import InputError
 from fedcal.experiments.cli import _run
-from fedcal.experiments.commands import apply, files
+from fedcal.experiments.commands import apply
 from fedcal.experiments.commands.simulate import simulate_command
-from fedcal.experiments.config import Config
 from fedcal.experiments.terminal import SHOWN, progress, shown
 from fedcal.metrics import summary
 
@@ -92,17 +88,6 @@ def test_quiet_hides_the_progress_bar_on_a_terminal(
     assert capsys.readouterr().out == ""
 
 
-def test_settings_of_the_command_line_win_over_the_file_s(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = Config(data="imdb-binary", method="fedtemp", set={"clip": 0.1, "server_lr": 0.5})
-    (tmp_path / "c.toml").write_text(config.to_toml())
-    simulate_command(set=["clip=0.3"], config=tmp_path / "c.toml", quiet=False, json=True)
-    said = capsys.readouterr().out
-    assert '"clip": 0.3' in said
-    assert '"server_lr": 0.5' in said
-
-
 def test_an_impossible_folder_is_refused_before_the_data_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,63 +127,23 @@ def test_the_test_part_is_applied_after_the_fit_part(fitted: Path, tmp_path: Pat
     assert sorted(os.listdir(tmp_path)) == ["bbq.npz", "d.npz", "p.npz"]
 
 
-# --- report, export -----------------------------------------------------------------------------
-
-
-def test_a_report_of_either_kind_of_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(InputError, match=r"holds no result\.json"):
-        files.report_command(tmp_path, quiet=True, json=False)
-    for file, writer in (
-        ("result.json", "write_report"),
-        ("compare.json", "write_comparison_report"),
-    ):
-        folder = tmp_path / writer
-        folder.mkdir()
-        (folder / file).touch()
-        monkeypatch.setattr(fedcal.experiments.report, writer, lambda folder: folder / "r.html")
-        files.report_command(folder, quiet=False, json=False)
-        assert capsys.readouterr().out == f"written to {folder / 'r.html'}\n"
-        files.report_command(folder, quiet=False, json=True)
-        assert json.loads(capsys.readouterr().out) == {"out": str(folder / "r.html")}
-        files.report_command(folder, quiet=True, json=False)
-        assert capsys.readouterr().out == ""
-
-
-def test_export_hands_over_the_calibrator(
-    fitted: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(InputError, match="must end in"):
-        files.export_command(fitted, tmp_path / "x.pdf", quiet=True, json=False)
-    saved: list[Any] = []
-    monkeypatch.setattr(fedcal.export, "save", lambda *a: saved.append(a))
-    files.export_command(fitted, tmp_path / "x.onnx", quiet=False, json=False)
-    ((calibrator, path),) = saved
-    assert (calibrator.kind, path) == ("bbq", tmp_path / "x.onnx")
-    assert capsys.readouterr().out == f"written to {tmp_path / 'x.onnx'}\n"
+BASELINE = "--method pooled-temperature"
 
 
 @pytest.mark.parametrize(
-    "words",
-    [
-        ["simulate", "--method", "pooled-temperature"],
-        ["evaluate"],
-        ["compare", "--method", "pooled-temperature", "--seeds", "1", "--jobs", "1"],
-    ],
-    ids=lambda words: words[0],
+    "words", [f"simulate {BASELINE}", "evaluate", f"compare {BASELINE} --seeds 1 --jobs 1"]
 )
-def test_a_report_may_come_later(words: list[str], tmp_path: Path) -> None:
-    asked = [*words, "--data", "imdb-binary", "--quiet", "--out"]
-    assert _run([*asked, str(tmp_path / "later"), "--no-report"]) == 0
-    names = {path.name for path in (tmp_path / "later").iterdir() if path.name[0] != "."}
+def test_a_report_may_come_later(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = [*words.split(), "--data", "imdb-binary", "--quiet", "--out"]
+    later = tmp_path / "later"
+    assert _run([*asked, str(later), "--no-report"]) == 0
+    names = {path.name for path in later.iterdir() if path.name[0] != "."}
     assert not any(name.endswith((".html", ".png", ".svg")) for name in names)
-    assert _run(["report", str(tmp_path / "later"), "--quiet"]) == 0
+    capsys.readouterr()
+    assert _run(["report", str(later), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"out": str(later / "report.html")}
     assert _run([*asked, str(tmp_path / "now")]) == 0
-    later, now = (
-        {path.name for path in (tmp_path / folder).iterdir()} for folder in ("later", "now")
-    )
-    assert names < later == now
+    now = {path.name for path in (tmp_path / "now").iterdir()}
+    assert names < {path.name for path in later.iterdir()} == now

@@ -122,36 +122,6 @@ def test_a_run_is_charged_release_by_release_and_no_more_than_planned(
     assert ledger.entries() == (entry,)
 
 
-def test_a_round_is_released_once(shards: Shards, ledger: Ledger) -> None:
-    strategy = newton(ledger=ledger)
-    asked = strategy.open_round(1)
-    assert asked is not None
-    total = np.zeros(asked.request.bound.length, np.uint64)
-    with pytest.raises(PrivacyError, match="was not charged"):
-        strategy.close_round(asked, total)
-    strategy.charge_round(asked, CLIENTS)
-    strategy.close_round(asked, total)
-    with pytest.raises(PrivacyError, match="released once"):
-        strategy.close_round(asked, total)
-    with pytest.raises(PrivacyError):
-        strategy.open_round(1)
-    with pytest.raises(PrivacyError):
-        strategy.open_round(3)
-    assert len(strategy.releases) == 1
-
-
-@engines
-def test_a_charge_that_the_ledger_refuses_stops_the_release(
-    run: Run, shards: Shards, ledger: Ledger
-) -> None:
-    """Somebody else has charged release 2 of this run: it must not be made again."""
-    strategy = newton(ledger=ledger)
-    strategy.on_release = lambda release: ledger.charge(ledger.entries()[0].run, 2)
-    with pytest.raises(BudgetExceeded, match=r"release 2 .* was charged before"):
-        run(strategy, shards)
-    assert [r.round for r in strategy.releases] == [1]
-
-
 @engines
 def test_a_run_over_the_cap_is_refused_before_anything_is_asked(
     run: Run, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

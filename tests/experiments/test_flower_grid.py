@@ -12,7 +12,6 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from fedcal.bounding import Bound
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import FedcalError, InputError, RoundFailed
@@ -20,7 +19,7 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.queries import ClassCounts, ClassHistograms
+from fedcal.queries import ClassHistograms
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
@@ -206,13 +205,6 @@ def test_a_query_carries_the_plans_bound_and_ring(masks: str, shards: Shards) ->
         assert (rounds[0] != rounds[1]).all()
 
 
-def test_only_sampled_clients_are_asked(shards: Shards) -> None:
-    wire, strategy = Wire(shards), fedbin(epsilon=math.inf, sampling_rate=0.3)
-    strategy.start(wire)
-    assert sorted(wire.of_kind(wire.sent, ANSWER)) == strategy.plan.sample(1).tolist()
-    assert 0 < len(strategy.plan.sample(1)) < CLIENTS
-
-
 # -- who is there -------------------------------------------------------------------------------
 
 
@@ -326,9 +318,14 @@ def test_two_answers_from_one_site_stop_the_run(masks: str, shards: Shards) -> N
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
-def test_an_answer_of_a_site_that_was_not_asked_stops_the_run(masks: str, shards: Shards) -> None:
-    strategy = fedbin(masks, math.inf, sampling_rate=0.3)
+def test_only_sampled_clients_are_asked_and_another_s_answer_stops_the_run(
+    masks: str, shards: Shards
+) -> None:
+    wire, strategy = Wire(shards), fedbin(masks, math.inf, sampling_rate=0.3)
+    strategy.start(wire)
     cohort = strategy.plan.sample(1)
+    assert sorted(wire.of_kind(wire.sent, ANSWER)) == cohort.tolist()
+    assert 0 < len(cohort) < CLIENTS
     outsider = next(k for k in range(CLIENTS) if k not in cohort)
 
     def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
@@ -336,6 +333,7 @@ def test_an_answer_of_a_site_that_was_not_asked_stops_the_run(masks: str, shards
             replies[0].metadata.__dict__["_src_node_id"] = IDS[outsider]
         return replies
 
+    strategy = fedbin(masks, math.inf, sampling_rate=0.3)
     with pytest.raises(RoundFailed, match=f"site {outsider} answered out of turn"):
         strategy.start(Wire(shards, tamper))
     assert strategy.releases == []
@@ -361,19 +359,11 @@ def test_a_client_that_raises_stops_the_run(
         assert (strategy.releases, ledger.entries()) == ([], ())
 
 
-def test_a_raised_error_reaches_the_server_as_flowers_error_reply(shards: Shards) -> None:
-    def shard_of(context: Context) -> Shards:
-        raise OSError("no rows")
-
+def test_nodes_differ_and_one_that_is_not_there_is_unavailable(shards: Shards) -> None:
+    app = client_app(lambda context: shards)
     with pytest.raises(InputError, match="differ"):
-        InProcessGrid(client_app(shard_of), [1, 2, 1])
-    grid = InProcessGrid(client_app(shard_of), IDS)
-    request = Request(ClassCounts(CLASSES), Bound((CLASSES,)), fedbin().plan.ring, 1)
-    fields, context = request.to_fields(), request.context_fields()
-    content = RecordDict({"query": ConfigRecord(fields), "context": ConfigRecord(context)})
-    (reply,) = grid.send_and_receive([Message(content, IDS[0], ANSWER, group_id="1")])
-    assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
-    (nobody,) = grid.send_and_receive([Message(RecordDict(), 1, WHO, group_id="1")])
+        InProcessGrid(app, [1, 2, 1])
+    (nobody,) = InProcessGrid(app, IDS).send_and_receive([Message(RecordDict(), 1, WHO)])
     assert nobody.error.code == ErrorCode.NODE_UNAVAILABLE
 
 
