@@ -95,10 +95,7 @@ def test_an_impossible_folder_is_refused_before_the_data_are_read(
     (tmp_path / "compared").mkdir()
     (tmp_path / "compared" / "rows.jsonl").touch()
     monkeypatch.setattr(datasets, "load", lambda *_, **__: pytest.fail("the data were read"))
-    for out, said in (
-        ("file", "is a file"),
-        ("compared", r"holds rows\.jsonl of another command"),
-    ):
+    for out, said in (("file", "is a file"), ("compared", r"holds rows\.jsonl of another command")):
         with pytest.raises(InputError, match=said):
             simulate_command(data="imdb-binary", out=tmp_path / out, quiet=True, json=False)
 

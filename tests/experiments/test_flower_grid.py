@@ -111,12 +111,7 @@ def of_site(replies: Replies, site: int) -> Message:
     return next(r for r in replies if r.metadata.src_node_id == IDS[site])
 
 
-def stops(
-    shards: Shards,
-    tamper: Tamper,
-    match: str,
-    masks: str = "masks",
-) -> None:
+def stops(shards: Shards, tamper: Tamper, match: str, masks: str = "masks") -> None:
     """The run ends with one line; nothing is released and nothing stays reserved.
 
     The line names the site, but not where who was sampled is a secret.
