@@ -34,20 +34,22 @@ def applied(
     return folder / out
 
 
-@pytest.mark.parametrize("labelled", [True, False])
-def test_sets_in_each_format(tmp_path: Path, labelled: bool) -> None:
-    data = {"logits": LOGITS, **({"labels": LABELS} if labelled else {})}
+def test_sets_in_each_format(tmp_path: Path) -> None:
     expected = SETS.predict_set(LOGITS)
-    assert_array_equal(np.load(applied(tmp_path, SETS, "s.npy", data)), expected)
-    with np.load(applied(tmp_path, SETS, "s.npz", data)) as arrays:
-        assert set(arrays) == {"sets", "labels"} if labelled else {"sets"}
-        assert_array_equal(arrays["sets"], expected)
-    with applied(tmp_path, SETS, "s.csv", data).open(newline="") as f:
-        header, *lines = csv.reader(f)
-    assert header == ["label", "size", "set"][not labelled :]
-    for line, row in zip(lines, expected, strict=True):
-        assert line[-1].split() == [str(k) for k in np.flatnonzero(row)]
-        assert int(line[-2]) == row.sum()
+    for data, head in (
+        ({"logits": LOGITS, "labels": LABELS}, ["label", "size", "set"]),
+        ({"logits": LOGITS}, ["size", "set"]),
+    ):
+        assert_array_equal(np.load(applied(tmp_path, SETS, "s.npy", data)), expected)
+        with np.load(applied(tmp_path, SETS, "s.npz", data)) as arrays:
+            assert set(arrays) == {"sets", *data} - {"logits"}
+            assert_array_equal(arrays["sets"], expected)
+        with applied(tmp_path, SETS, "s.csv", data).open(newline="") as f:
+            header, *lines = csv.reader(f)
+        assert header == head
+        for line, row in zip(lines, expected, strict=True):
+            assert line[-1].split() == [str(k) for k in np.flatnonzero(row)]
+            assert int(line[-2]) == row.sum()
 
 
 def test_coverage_where_there_are_labels(
@@ -75,24 +77,20 @@ def test_coverage_where_there_are_labels(
     )
 
 
-def test_groups_are_read_from_the_file(tmp_path: Path) -> None:
+def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     expected = BY_GROUP.predict_set(LOGITS, GROUPS)
     for column in ("group", "client"):  # groups or sites
         data = {"logits": LOGITS, "labels": LABELS, column: GROUPS}
         assert_array_equal(np.load(applied(tmp_path, BY_GROUP, "s.npy", data)), expected)
     with pytest.raises(InputError, match="say the rows' groups"):
         applied(tmp_path, BY_GROUP, "s.npy", {"logits": LOGITS})
-
-
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     probs = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1)[:, None]
     with pytest.raises(InputError, match=r"holds probs, but .* was fitted on logits"):
         applied(tmp_path, SETS, "s.npy", {"probs": probs})
     (tmp_path / "sets.npz").write_bytes(b"x")
+    sets, data = tmp_path / "sets.npz", str(tmp_path / "d.npz")
     with pytest.raises(InputError, match="calibrator"):
-        apply_command(
-            tmp_path / "sets.npz", str(tmp_path / "d.npz"), tmp_path / "s.npy", quiet=True
-        )
+        apply_command(sets, data, tmp_path / "new.npy", quiet=True)
 
 
 def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -55,190 +55,138 @@ NEEDS = {"scikit-learn": ("sklearn",), "torchmetrics": ("torch", "torchmetrics")
 ABSENT = ("netcal", "probmetrics", "MAPIE", "TorchCP", "Flower's loop, Ray")  # in the fixture
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], str]:
-    out = tmp_path_factory.mktemp("bench")
-    only = [f"--only={name}" for name in CASES if name not in COMMANDS]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(timing.VARIABLE, str(out / "no-python"))
-        patch.setattr(federated, "find_spec", lambda name: None)
-        main(["--quick", *only, "--out", str(out)])
-    return json.loads((out / "bench.json").read_text()), (out / "bench.md").read_text()
-
-
 def run_of(work: Contestant) -> Callable[[], Any]:
     assert callable(work.prepare)
     return work.prepare()
 
 
-def contestant(name: str, run: Callable[[], Any] = lambda: 1.0) -> Contestant:
-    return Contestant(name, lambda: run, lambda result: {"value": result})
+def contestant(name: str, run: Callable[[], Any] = lambda: 1.0, pieces: int = 1) -> Contestant:
+    return Contestant(name, lambda: run, lambda result: {"value": result}, pieces)
 
 
 # -- the command --------------------------------------------------------------------------------
 
 
-def test_every_work_has_a_row_with_our_time(bench: tuple[dict[str, Any], str]) -> None:
-    found, page = bench
-    assert [row["name"] for row in found["rows"]] == [n for n in CASES if n not in COMMANDS]
-    for row in found["rows"]:
-        assert row["target"] is None  # small sizes prove nothing about targets
-        assert row["met"] is None
-        assert 0 < row["ours"]["min"] <= row["ours"]["median"]
-        assert row["ours"]["repetitions"] >= 2
-        assert row["ours"]["values"]
-        assert row["work"] in page
-
-
-def test_peers_are_timed_or_say_why_not(bench: tuple[dict[str, Any], str]) -> None:
-    for row in bench[0]["rows"]:
+def test_every_work_has_a_row_with_our_time_and_its_peers_agree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [name for name in CASES if name not in COMMANDS]
+    monkeypatch.setenv(timing.VARIABLE, str(tmp_path / "no-python"))
+    monkeypatch.setattr(federated, "find_spec", lambda name: None)
+    monkeypatch.setattr(timing, "SLOW", 0.0)  # so the warm-up counts,
+    monkeypatch.setattr(timing, "_SLOW_REPETITIONS", 1)  # and is the only run
+    main(["--quick", *(f"--only={name}" for name in names), "--out", str(tmp_path)])
+    found, page = json.loads((tmp_path / "bench.json").read_text()), tmp_path / "bench.md"
+    rows = {row["name"]: row for row in found["rows"]}
+    assert list(rows) == names
+    for row in rows.values():
+        assert row["target"] is row["met"] is None  # small sizes prove nothing about targets
+        ours = row["ours"]
+        assert 0 < ours["min"] <= ours["median"]
+        assert ours["values"]
+        assert row["work"] in page.read_text()
         for peer in row["peers"]:
             needs = next((v for k, v in NEEDS.items() if peer["name"].startswith(k)), ())
             if peer["name"].startswith(ABSENT):
                 assert "no environment" in peer["skipped"] or "not installed" in peer["skipped"]
             elif all(importlib.util.find_spec(module) for module in needs):
-                assert peer["ratio"] == pytest.approx(peer["median"] / row["ours"]["median"])
+                assert peer["ratio"] == pytest.approx(peer["median"] / ours["median"])
             else:
                 assert "not installed" in peer["skipped"]
-
-
-def test_peers_agree_with_us(bench: tuple[dict[str, Any], str]) -> None:
-    for row in bench[0]["rows"]:
-        for peer in row["peers"]:
             for key, value in peer.get("values", {}).items():
-                expected = pytest.approx(row["ours"]["values"][key], rel=TOLERANCES[key])
+                expected = pytest.approx(ours["values"][key], rel=TOLERANCES[key])
                 assert value == expected, f"{row['name']}: {peer['name']}"
-
-
-def test_machine_and_versions_are_told(bench: tuple[dict[str, Any], str]) -> None:
-    machine = bench[0]["machine"]
+    memory = rows["population"]["ours"]["values"]
+    assert 0 < memory["MiB before"] <= memory["peak MiB"]
+    machine = found["machine"]
     assert machine["cores"] >= 1
     assert machine["versions"]["numpy"]
     assert set(machine["versions"]) >= {"scikit-learn", "torchmetrics", "fedcal", "ray"}
     assert machine["versions"]["netcal"] is machine["versions"]["probmetrics"] is None
 
 
-def test_population_tells_its_memory(bench: tuple[dict[str, Any], str]) -> None:
-    row = next(row for row in bench[0]["rows"] if row["name"] == "population")
-    values = row["ours"]["values"]
-    assert 0 < values["MiB before"] <= values["peak MiB"]
-
-
-def test_only_runs_what_is_named(tmp_path: Path) -> None:
-    main(["--quick", "--only", "round", "--out", str(tmp_path / "new")])
-    rows = json.loads((tmp_path / "new" / "bench.json").read_text())["rows"]
-    assert [row["name"] for row in rows] == ["round"]
+def test_only_runs_what_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
+    main(["--quick", "--only", "classwise-ece", "--out", str(tmp_path / "new")])
+    (row,) = json.loads((tmp_path / "new" / "bench.json").read_text())["rows"]
+    assert row["name"] == "classwise-ece"
+    peer = row["peers"][0]
+    assert peer["skipped"] == "torch is not installed"
+    assert (lines(row)[0]["peer"], lines(row)[0]["peer (median)"]) == (peer["name"], "skipped")
     for wrong in (["--only", "nothing"], ["nothing"], ["audit", "--plain", "3"]):
         with pytest.raises(SystemExit) as refused:
             main([*wrong, "--out", str(tmp_path)])
         assert refused.value.code == 2
 
 
-def test_a_peer_that_is_not_installed_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
-    monkeypatch.setenv(timing.VARIABLE, "nowhere")
-    row = time_one("ece", CASES["classwise-ece"], quick=True)
-    peer = row["peers"][0]
-    assert peer["skipped"] == "torch is not installed"
-    assert (lines(row)[0]["peer"], lines(row)[0]["peer (median)"]) == (peer["name"], "skipped")
-
-
 # -- the stopwatch ------------------------------------------------------------------------------
 
 
-def test_contestants_take_turns_and_are_prepared_afresh() -> None:
+def test_contestants_take_turns_are_prepared_afresh_and_closed_whatever_happens() -> None:
     seen: list[str] = []
 
-    def noting(name: str) -> Contestant:
-        def prepare() -> Callable[[], float]:
+    @contextmanager
+    def process(name: str, run: Callable[[], Any]) -> Iterator[Callable[[], Callable[[], Any]]]:
+        def prepare() -> Callable[[], Any]:
             seen.append(f"{name} prepared")
-            return lambda: seen.append(name) or 0.0
+            return lambda: seen.append(name) or run()
 
-        return Contestant(name, prepare, lambda result: {})
+        try:
+            yield prepare
+        finally:
+            seen.append(f"{name} closed")
+
+    def noting(name: str, run: Callable[[], Any] = lambda: 1.0) -> Contestant:
+        return Contestant(name, process(name, run), lambda result: {})
 
     compare([noting("a"), noting("b")], 2)
     turn = ["a prepared", "a", "b prepared", "b"]
-    assert seen == turn * 3  # one to warm up, two that count
+    assert [name for name in seen if "closed" not in name] == turn * 3  # one to warm up
+    assert [name for name in seen if "closed" in name] == ["a closed", "b closed"]
+    seen.clear()
+    with pytest.raises(ZeroDivisionError):
+        compare([noting("c"), noting("d", lambda: 1 / 0)], 2)
+    assert {"c closed", "d closed"} < set(seen)
 
 
-def test_seconds_of_a_result_that_timed_itself_are_taken() -> None:
-    clock = iter([0.5, 0.1, 0.3])  # the first is the warm-up
-    ours = Contestant("ours", lambda: lambda: Inside(next(clock), 7.0), lambda v: {"value": v})
-    (timing,) = compare([ours], 2)
-    assert timing == {
-        "name": "ours",
-        "median": pytest.approx(0.2),
-        "min": 0.1,
-        "repetitions": 2,
-        "values": {"value": 7.0},
-    }
-
-
-def test_slow_work_counts_its_warm_up_and_runs_thrice() -> None:
-    clock = iter([20.0, 10.0, 11.0])
-    slow = Contestant("slow", lambda: lambda: Inside(next(clock), 7.0), lambda v: {"value": v})
-    (timing,) = compare([slow], 7)
-    assert (timing["median"], timing["min"], timing["repetitions"]) == (11.0, 10.0, 3)
+def test_seconds_are_those_of_a_result_that_timed_itself_or_of_one_piece(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for inside, asked, median, least, repetitions in (
+        ([0.5, 0.1, 0.3], 2, 0.2, 0.1, 2),  # the first is the warm-up
+        ([20.0, 10.0, 11.0], 7, 11.0, 10.0, 3),  # which counts where work is slow
+    ):
+        clock = iter(inside)
+        (found,) = compare([contestant("ours", lambda c=clock: Inside(next(c), 7.0))], asked)
+        assert found == {
+            **{"name": "ours", "median": pytest.approx(median), "min": least},
+            **{"repetitions": repetitions, "values": {"value": 7.0}},
+        }
+    now = iter(range(0, 1000, 20))  # 20 s a run: it is slow by all the time that passes
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(now)))
+    (long,) = compare([contestant("long", lambda: Inside(0.1, 7.0))], 7)
+    assert (long["median"], long["repetitions"]) == (0.1, 3)
+    (many,) = compare([contestant("many", pieces=100)], 2)
+    assert (many["min"], many["median"], many["repetitions"]) == (0.2, 0.2, 2)
 
 
 def test_one_missing_peer_does_not_stop_the_others() -> None:
     def missing() -> Callable[[], Any]:
         raise PeerMissing("x is not installed")
 
-    first, skipped, last = compare(
-        [contestant("ours"), Contestant("x", missing, lambda v: {}), contestant("last")], 2
-    )
-    assert skipped == {"name": "x", "skipped": "x is not installed"}
-    assert first["median"] > 0 < last["median"]
-
-
-def test_a_peer_that_fails_in_a_later_turn_is_skipped() -> None:
     turns = iter([1.0, 1.0])
 
-    def run() -> float:
-        try:
-            return next(turns)
-        except StopIteration:
-            raise PeerMissing("gone") from None
+    def gone() -> float:
+        for value in turns:
+            return value
+        raise PeerMissing("gone")
 
-    ours, gone = compare([contestant("ours"), contestant("x", run)], 3)
-    assert ours["repetitions"] >= 3
-    assert gone == {"name": "x", "skipped": "gone"}
-
-
-def test_whoever_was_prepared_is_closed_whatever_happens() -> None:
-    closed: list[str] = []
-
-    @contextmanager
-    def process(name: str, run: Callable[[], Any]) -> Iterator[Callable[[], Callable[[], Any]]]:
-        try:
-            yield lambda: run
-        finally:
-            closed.append(name)
-
-    def ends(name: str, run: Callable[[], Any]) -> Contestant:
-        return Contestant(name, process(name, run), lambda v: {})
-
-    compare([ends("a", lambda: 1.0), ends("b", lambda: 2.0)], 2)
-    assert closed == ["a", "b"]
-    with pytest.raises(ZeroDivisionError):
-        compare([ends("c", lambda: 1.0), ends("d", lambda: 1 / 0)], 2)
-    assert sorted(closed[2:]) == ["c", "d"]
-
-
-def test_work_is_slow_by_all_the_time_that_passes(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(0, 1000, 20))  # 20 s a run, of which 0.1 s count
-    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(now)))
-    long = Contestant("long", lambda: lambda: Inside(0.1, 7.0), lambda v: {"value": v})
-    (timed,) = compare([long], 7)
-    assert (timed["median"], timed["repetitions"]) == (0.1, 3)
-
-
-def test_the_seconds_are_those_of_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = iter(range(0, 1000, 20))
-    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: next(now)))
-    (timed,) = compare([Contestant("many", lambda: lambda: 1.0, lambda v: {}, 100)], 2)
-    assert (timed["min"], timed["median"], timed["repetitions"]) == (0.2, 0.2, 2)
+    peers = [Contestant("x", missing, lambda v: {}), contestant("y", gone), contestant("last")]
+    first, skipped, later, last = compare([contestant("ours"), *peers], 3)
+    assert skipped == {"name": "x", "skipped": "x is not installed"}
+    assert later == {"name": "y", "skipped": "gone"}  # in a later turn
+    assert first["median"] > 0 < last["median"]
+    assert first["repetitions"] >= 3
 
 
 # -- peers in an environment of their own -------------------------------------------------------
@@ -273,25 +221,17 @@ calls = []
 """
 
 
-def test_a_peer_apart_answers_turn_after_turn(
-    fake: Callable[[str], None], top_label: AbstractContextManager[timing.Prepare]
-) -> None:
-    fake(ECE)
-    with top_label as prepare:
-        told = [prepare()() for _ in range(2)]
-    assert [t.result for t in told] == [17.25, 18.25]  # one process; the first call warmed it up
-    assert all(t.seconds > 0 for t in told)
-
-
-def test_a_peer_apart_has_one_thread(
+def test_a_peer_apart_has_one_thread_and_answers_turn_after_turn(
     fake: Callable[[str], None],
     top_label: AbstractContextManager[timing.Prepare],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
-    fake(ECE.replace("return self.bins", 'return 100 * int(os.environ["OMP_NUM_THREADS"])'))
+    fake(ECE.replace("self.bins +", 'self.bins + 100 * int(os.environ["OMP_NUM_THREADS"]) +'))
     with top_label as prepare:
-        assert prepare()().result == 102.25
+        told = [prepare()() for _ in range(2)]
+    assert [t.result for t in told] == [117.25, 118.25]  # one process; the first call warmed it up
+    assert all(t.seconds > 0 for t in told)
 
 
 @pytest.mark.parametrize(
@@ -320,13 +260,8 @@ def test_without_an_environment_a_peer_apart_says_how_to_get_one(
     monkeypatch: pytest.MonkeyPatch, top_label: AbstractContextManager[timing.Prepare]
 ) -> None:
     monkeypatch.setenv(timing.VARIABLE, "nowhere")
-    with (
-        pytest.raises(
-            PeerMissing,
-            match="no environment for netcal, probmetrics, mapie, torchcp: `make bench`",
-        ),
-        top_label,
-    ):
+    said = "no environment for netcal, probmetrics, mapie, torchcp: `make bench`"
+    with pytest.raises(PeerMissing, match=said), top_label:
         pass
     found = machine()["versions"]
     assert [found[name] for name in timing.APART] == [None] * 4
@@ -408,13 +343,9 @@ def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> No
     assert work.contestants[2].values(ray.result) == work.contestants[0].values(ours.result)
     ray.result[1]["values"][0] += 1e-9
     assert work.contestants[2].values(ray.result) != work.contestants[0].values(ours.result)
-
-
-def test_an_engine_that_skips_a_round_is_no_match(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(federated, "find_spec", lambda name: True)
     monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", partial(fake_ray, told=slice(2)))
     with pytest.raises(FedcalError, match="2 of 3 rounds"):
-        run_of(CASES["engine-round-100"](True).contestants[2])()
+        run_of(work.contestants[2])()
 
 
 def test_the_command_releases_what_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:

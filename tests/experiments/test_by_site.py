@@ -30,10 +30,6 @@ def hospitals(slope: dict[str, float], intercept: dict[str, float], rows: int) -
     return {"probs": np.stack([1 - expit(z), expit(z)], axis=1), "labels": labels, "client": site}
 
 
-def too_steep() -> dict[str, Any]:
-    return hospitals({"Celle": 0.35}, {}, 2000)
-
-
 def too_low_but_for_one() -> dict[str, Any]:
     return hospitals({}, {site: -0.3 if site == "Davos" else 0.9 for site in SITES}, 2000)
 
@@ -41,7 +37,8 @@ def too_low_but_for_one() -> dict[str, Any]:
 def test_a_slope_of_a_third_is_found_behind_a_mean_gap_of_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = evaluate(too_steep(), by="site", out=tmp_path, **PRIVATE).to_json()
+    given = hospitals({"Celle": 0.35}, {}, 2000)
+    told = evaluate(given, by="site", out=tmp_path, **PRIVATE).to_json()
     celle = told["groups"]["Celle"]["metrics"]
     assert celle["gap"]["low"] < 0 < celle["gap"]["high"]
     slope = celle["calibration_slope"]
@@ -63,7 +60,7 @@ def test_a_calibrator_of_a_release_is_judged_at_each_site(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     given = too_low_but_for_one()
-    evaluate(given, by="site", out=tmp_path / "run", **PRIVATE)
+    evaluate(given, by="site", out=tmp_path / "run", report=False, **PRIVATE)
     capsys.readouterr()
     made, release = tmp_path / "platt.npz", tmp_path / "run" / "release.npz"
     again = ["evaluate", "--release", str(release), "--calibrate", "platt", "--out", str(made)]
@@ -77,12 +74,8 @@ def test_a_calibrator_of_a_release_is_judged_at_each_site(
     for site, change in run["groups_change"]["sites"].items():
         for side in ("before", "after"):
             assert told["sites"][site][side] == pytest.approx(change[side], abs=0.02)
-    assert (
-        abs(run["metrics_after"]["gap"]["value"])
-        < 0.02
-        < 0.09
-        < abs(run["metrics"]["gap"]["value"])
-    )
+    assert abs(run["metrics_after"]["gap"]["value"]) < 0.02
+    assert abs(run["metrics"]["gap"]["value"]) > 0.09
     assert _run([*again, "--overwrite"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "grew by more than chance at 1 of 5 groups (Davos, " in shown

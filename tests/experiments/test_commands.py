@@ -8,19 +8,15 @@ import os
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
-import fedcal.experiments.report
-import fedcal.export
 from fedcal import calibrators, datasets
 from fedcal.errors import InputError
 from fedcal.experiments.cli import _run
-from fedcal.experiments.commands import apply, files
+from fedcal.experiments.commands import apply
 from fedcal.experiments.commands.simulate import simulate_command
-from fedcal.experiments.config import Config
 from fedcal.experiments.terminal import SHOWN, progress, shown
 from fedcal.metrics import summary
 
@@ -47,28 +43,28 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("terminal", [True, False])
-def test_progress_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch, terminal: bool) -> None:
-    stderr = Terminal() if terminal else io.StringIO()
-    monkeypatch.setattr(sys, "stderr", stderr)
+def test_progress_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm")
-    with progress("calibrating") as steps:
-        steps(4, 4)
-    assert ("calibrating" in stderr.getvalue()) is terminal
-    assert ("4/4" in stderr.getvalue()) is terminal
-    assert bool(stderr.getvalue()) is terminal
+    for stderr, quiet in ((Terminal(), False), (Terminal(), True), (io.StringIO(), False)):
+        monkeypatch.setattr(sys, "stderr", stderr)
+        with progress("calibrating", quiet=quiet) as steps:
+            steps(4, 4)
+        shows = isinstance(stderr, Terminal) and not quiet
+        assert ("calibrating" in stderr.getvalue()) is shows
+        assert ("4/4" in stderr.getvalue()) is shows
+        assert bool(stderr.getvalue()) <= isinstance(stderr, Terminal)
 
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_without_a_terminal_long_work_says_a_line_every_few_seconds(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
 ) -> None:
-    monkeypatch.setattr("fedcal.experiments.terminal._QUIET_SECONDS", 0.1)
-    monkeypatch.setattr("fedcal.experiments.terminal._SECONDS_BETWEEN", 0.1)
+    monkeypatch.setattr("fedcal.experiments.terminal._QUIET_SECONDS", 0.05)
+    monkeypatch.setattr("fedcal.experiments.terminal._SECONDS_BETWEEN", 0.05)
     said: list[str] = []
 
     def wait_for(line: str) -> None:
-        deadline = time.monotonic() + (0.5 if quiet else 30.0)
+        deadline = time.monotonic() + (0.2 if quiet else 30.0)
         while line not in said and time.monotonic() < deadline:
             time.sleep(0.01)
             said.extend(capsys.readouterr().err.splitlines())
@@ -82,47 +78,26 @@ def test_without_a_terminal_long_work_says_a_line_every_few_seconds(
     assert list(dict.fromkeys(said)) == ([] if quiet else lines)
 
 
-def options(**given: Any) -> dict[str, Any]:
-    return {"data": "imdb-binary", "method": "none", **given}
-
-
 def test_quiet_hides_the_progress_bar_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
-    simulate_command(**options(method="fednewton"), quiet=True, json=False)
+    simulate_command(data="imdb-binary", method="fednewton", quiet=True, json=False)
     assert "fednewton" not in stderr.getvalue()
     assert capsys.readouterr().out == ""
-
-
-def test_settings_of_the_command_line_win_over_the_file_s(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    config = Config(data="imdb-binary", method="fedtemp", set={"clip": 0.1, "server_lr": 0.5})
-    (tmp_path / "c.toml").write_text(config.to_toml())
-    simulate_command(set=["clip=0.3"], config=tmp_path / "c.toml", quiet=False, json=True)
-    said = capsys.readouterr().out
-    assert '"clip": 0.3' in said
-    assert '"server_lr": 0.5' in said
 
 
 def test_an_impossible_folder_is_refused_before_the_data_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def never(*_: Any, **__: Any) -> None:
-        pytest.fail("the data were read")
-
     (tmp_path / "file").touch()
-    monkeypatch.setattr(datasets, "load", never)
-    with pytest.raises(InputError, match="is a file"):
-        simulate_command(**options(), out=tmp_path / "file", quiet=True, json=False)
-
-
-def test_a_comparison_s_folder_is_not_mixed_with(tmp_path: Path) -> None:
-    (tmp_path / "rows.jsonl").touch()
-    with pytest.raises(InputError, match=r"holds rows\.jsonl of another command"):
-        simulate_command(**options(), out=tmp_path, quiet=True, json=False)
+    (tmp_path / "compared").mkdir()
+    (tmp_path / "compared" / "rows.jsonl").touch()
+    monkeypatch.setattr(datasets, "load", lambda *_, **__: pytest.fail("the data were read"))
+    for out, said in (("file", "is a file"), ("compared", r"holds rows\.jsonl of another command")):
+        with pytest.raises(InputError, match=said):
+            simulate_command(data="imdb-binary", out=tmp_path / out, quiet=True, json=False)
 
 
 @pytest.fixture
@@ -134,99 +109,38 @@ def fitted(tmp_path: Path) -> Path:
 
 def test_the_test_part_is_applied_after_the_fit_part(fitted: Path, tmp_path: Path) -> None:
     labels, logits = labels_and_logits(50)
-    rows = {"logits": logits[:30], "labels": labels[:30]}
-    np.savez(tmp_path / "d.npz", **rows, test_logits=logits[30:], test_labels=labels[30:])  # type: ignore[arg-type]
     out = tmp_path / "p.npz"
-    apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True, json=False)
-    with np.load(out) as arrays:
-        assert np.array_equal(arrays["labels"], labels)
-        expected = calibrators.load(fitted).predict_proba(logits)
-        assert np.array_equal(arrays["probs"], expected)
-    half = {"test_logits": logits[30:], "test_labels": labels[30:]}  # labels of the test part alone
-    np.savez(tmp_path / "d.npz", logits=logits[:30], **half)
-    apply.apply_command(fitted, str(tmp_path / "d.npz"), tmp_path / "h.npz", quiet=True, json=False)
-    with np.load(tmp_path / "h.npz") as arrays:
-        assert list(arrays) == ["probs"]
-        assert arrays["probs"].shape == (50, 3)
+    out.write_bytes(b"x" * 100_000)  # an earlier file is replaced whole
+    half = {"test_logits": logits[30:], "test_labels": labels[30:]}
+    for more, told in ({"labels": labels[:30]}, {"probs", "labels"}), ({}, {"probs"}):
+        np.savez(tmp_path / "d.npz", logits=logits[:30], **half, **more)  # type: ignore[arg-type]
+        apply.apply_command(
+            fitted, str(tmp_path / "d.npz"), out, overwrite=True, quiet=True, json=False
+        )
+        with np.load(out) as arrays:
+            assert {*arrays} == told  # no labels where those of a part are missing
+            assert np.array_equal(arrays["probs"], calibrators.load(fitted).predict_proba(logits))
+            assert "labels" not in told or np.array_equal(arrays["labels"], labels)
+    assert sorted(os.listdir(tmp_path)) == ["bbq.npz", "d.npz", "p.npz"]
 
 
-def test_an_earlier_file_is_replaced_whole(fitted: Path, tmp_path: Path) -> None:
-    labels, logits = labels_and_logits(50)
-    np.savez(tmp_path / "d.npz", logits=logits, labels=labels)
-    out = tmp_path / "p.csv"
-    out.write_text("x" * 100_000)
-    with pytest.raises(InputError, match="--overwrite replaces it"):
-        apply.apply_command(fitted, str(tmp_path / "d.npz"), out, quiet=True)
-    apply.apply_command(fitted, str(tmp_path / "d.npz"), out, overwrite=True, quiet=True)
-    assert len(out.read_text().splitlines()) == 51
-    assert sorted(os.listdir(tmp_path)) == ["bbq.npz", "d.npz", "p.csv"]
-
-
-# --- report, export -----------------------------------------------------------------------------
+BASELINE = "--method pooled-temperature"
 
 
 @pytest.mark.parametrize(
-    ("file", "writer"),
-    [("result.json", "write_report"), ("compare.json", "write_comparison_report")],
+    "words", [f"simulate {BASELINE}", "evaluate", f"compare {BASELINE} --seeds 1 --jobs 1"]
 )
-def test_a_report_of_either_kind_of_folder(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    file: str,
-    writer: str,
+def test_a_report_may_come_later(
+    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(fedcal.experiments.report, writer, lambda folder: folder / "r.html")
-    (tmp_path / file).touch()
-    files.report_command(tmp_path, quiet=False, json=False)
-    assert capsys.readouterr().out == f"written to {tmp_path / 'r.html'}\n"
-    files.report_command(tmp_path, quiet=False, json=True)
-    assert json.loads(capsys.readouterr().out) == {"out": str(tmp_path / "r.html")}
-    files.report_command(tmp_path, quiet=True, json=False)
-    assert capsys.readouterr().out == ""
-
-
-def test_a_report_of_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"holds no result\.json"):
-        files.report_command(tmp_path, quiet=True, json=False)
-
-
-def test_export_hands_over_the_calibrator(
-    fitted: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    saved: list[Any] = []
-    monkeypatch.setattr(fedcal.export, "save", lambda *a: saved.append(a))
-    files.export_command(fitted, tmp_path / "x.onnx", quiet=False, json=False)
-    ((calibrator, path),) = saved
-    assert (calibrator.kind, path) == ("bbq", tmp_path / "x.onnx")
-    assert capsys.readouterr().out == f"written to {tmp_path / 'x.onnx'}\n"
-
-
-def test_export_knows_its_suffixes(fitted: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="must end in"):
-        files.export_command(fitted, tmp_path / "x.pdf", quiet=True, json=False)
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["simulate", "--method", "pooled-temperature"],
-        ["evaluate"],
-        ["compare", "--method", "pooled-temperature", "--seeds", "1", "--jobs", "1"],
-    ],
-    ids=lambda words: words[0],
-)
-def test_a_report_may_come_later(words: list[str], tmp_path: Path) -> None:
-    asked = [*words, "--data", "imdb-binary", "--quiet", "--out"]
-    assert _run([*asked, str(tmp_path / "later"), "--no-report"]) == 0
-    names = {path.name for path in (tmp_path / "later").iterdir() if path.name[0] != "."}
+    asked = [*words.split(), "--data", "imdb-binary", "--quiet", "--out"]
+    later = tmp_path / "later"
+    assert _run([*asked, str(later), "--no-report"]) == 0
+    names = {path.name for path in later.iterdir() if path.name[0] != "."}
     assert not any(name.endswith((".html", ".png", ".svg")) for name in names)
-    assert _run(["report", str(tmp_path / "later"), "--quiet"]) == 0
+    capsys.readouterr()
+    assert _run(["report", str(later), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"out": str(later / "report.html")}
     assert _run([*asked, str(tmp_path / "now")]) == 0
-    later, now = (
-        {path.name for path in (tmp_path / folder).iterdir()} for folder in ("later", "now")
-    )
-    assert names < later == now
+    now = {path.name for path in (tmp_path / "now").iterdir()}
+    assert names < {path.name for path in later.iterdir()} == now

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import statistics
 import warnings
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import each_is_refused
 
 import fedcal.experiments.report
 from fedcal import datasets
@@ -37,15 +39,45 @@ def arrays(n: int = 240, seed: int = 5, test: bool = True, **more: Any) -> dict[
 SMALL: dict[str, Any] = {"method": "none,fednewton,fedbin", "clients": 4, "seeds": 2}
 
 
-@pytest.fixture(autouse=True)
-def _no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def _no_figures() -> Iterator[None]:
     """Reports have tests of their own, and Matplotlib takes its time."""
 
     def write(folder: Path) -> None:
         read = json.loads((folder / "compare.json").read_text())
         (folder / "report.html").write_text(f"<html>{len(read['cells'])}</html>")
 
-    monkeypatch.setattr(fedcal.experiments.report, "write_comparison_report", write)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fedcal.experiments.report, "write_comparison_report", write)
+        yield
+
+
+@pytest.fixture(scope="module")
+def saved(_no_figures: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
+    """The small comparison, and its folder."""
+    out = tmp_path_factory.mktemp("compare") / "small"
+    seen: list[tuple[int, int]] = []
+    found = compare(arrays(), jobs=1, out=out, progress=lambda *k: seen.append(k), **SMALL)
+    assert seen == [(k, 9) for k in range(10)]
+    return found, out
+
+
+@pytest.fixture
+def folder(saved: tuple[Comparison, Path], tmp_path: Path) -> Path:
+    """A copy of its folder."""
+    return Path(shutil.copytree(saved[1], tmp_path / "copy"))
+
+
+def noting(ran: list[int]) -> Any:
+    return lambda done, _: ran.append(done)
+
+
+def interrupted_after(runs: int) -> Any:
+    def progress(done: int, total: int) -> None:
+        if done == runs:
+            raise KeyboardInterrupt
+
+    return progress
 
 
 def bare(rows: list[Row]) -> list[Row]:
@@ -60,23 +92,17 @@ def in_folder(folder: Path) -> list[Row]:
 # --- what is run --------------------------------------------------------------------------------
 
 
-def test_a_row_is_what_simulate_gives() -> None:
-    data = arrays()
-    found = compare(data, jobs=1, **SMALL)
-    assert isinstance(found, Comparison)
+def test_a_row_is_what_simulate_gives(saved: tuple[Comparison, Path]) -> None:
+    found, _ = saved
     assert len(found.rows) == 1 + 2 * 2 * 2
     for row in found.rows:
         asked = {k: v for k, v in row["run"].items() if k != "data"}
-        result = simulate(data, **{**asked, "epsilon": float(asked["epsilon"])})
+        result = simulate(arrays(), **{**asked, "epsilon": float(asked["epsilon"])})
         assert row["before"] == result.before
         assert row["after"] == result.after
         assert row["privacy"]["epsilon"] == result.privacy["epsilon"]
         assert row["privacy"]["noise_std"] == result.privacy["noise_std"]
         assert row["communication"] == result.communication
-
-
-def test_a_run_s_request_is_resolved() -> None:
-    found = compare(arrays(), jobs=1, **SMALL)
     newton = [row["run"] for row in found.rows if row["run"]["method"] == "fednewton"]
     assert [(r["epsilon"], r["rounds"], r["trust"], r["clients"]) for r in newton] == [
         *[("inf", 8, "secagg", 4)] * 2,
@@ -86,14 +112,16 @@ def test_a_run_s_request_is_resolved() -> None:
 
 def test_cells_are_means_over_seeds() -> None:
     found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=4, seeds=3)
-    _, cell = found.cells
+    none, cell = found.cells  # the uncalibrated model is always there
+    assert (none["label"], none["seeds"]) == ("uncalibrated", [0])
+    assert found.to_json()["config"]["method"] == ["fedbin"]
     values = [row["after"]["ece"] for row in found.rows[1:]]
     assert len(set(values)) == 3
     ece = cell["after"]["ece"]
     assert ece["values"] == values
     assert ece["mean"] == pytest.approx(statistics.mean(values))
     assert ece["std"] == pytest.approx(np.std(values, ddof=1))
-    assert cell["seeds"] == [0, 1, 2]
+    assert (cell["label"], cell["seeds"]) == ("FedBin", [0, 1, 2])
     assert (cell["epsilon"], cell["delta"], cell["unit"]) == (1.0, 1e-5, "user")
     assert (cell["trust"], cell["clients"], cell["rounds"]) == ("central", 4, 1)
     assert cell["noise_std"] == found.rows[1]["privacy"]["noise_std"]
@@ -101,25 +129,13 @@ def test_cells_are_means_over_seeds() -> None:
     assert cell["failures"] == []
 
 
-def test_a_baseline_s_cell_has_no_budget_and_no_partition() -> None:
+def test_a_baseline_has_no_budget_and_no_partition_and_varies_with_its_test_part() -> None:
     found = compare(arrays(), jobs=1, method="pooled-bbq", epsilon="1,2", partition="iid,natural")
     _, cell = found.cells
     assert cell["baseline"] is True
     assert [cell[k] for k in ("epsilon", "delta", "partition", "clients", "trust")] == [None] * 5
     assert len(found.rows) == 2
     assert cell["after"]["ece"]["std"] == 0
-
-
-def test_the_uncalibrated_model_is_always_there() -> None:
-    found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=4, seeds=2)
-    assert [(c["label"], c["seeds"]) for c in found.cells] == [
-        ("uncalibrated", [0]),
-        ("FedBin", [0, 1]),
-    ]
-    assert found.to_json()["config"]["method"] == ["fedbin"]
-
-
-def test_baselines_vary_where_the_test_part_follows_from_the_seed() -> None:
     found = compare(arrays(test=False), jobs=1, method="none", seeds=3)
     assert len(set(found.cells[0]["after"]["ece"]["values"])) == 3
     assert "held out" in " ".join(found.statement)
@@ -135,51 +151,12 @@ def test_several_data_sets_of_every_kind(tmp_path: Path) -> None:
     assert len({c["before"]["ece"]["mean"] for c in found.cells}) == 4
 
 
-def test_variants_stand_beside_each_other() -> None:
-    found = compare(
-        arrays(),
-        jobs=1,
-        method=["fedbbq[weighting=none]", "fedbbq[weighting=all]"],
-        epsilon=0.5,
-        clients=4,
-        seeds=1,
-    )
-    assert [c["label"] for c in found.cells] == [
-        "uncalibrated",
-        "FedBBQ (weighting=none)",
-        "FedBBQ (weighting=all)",
-    ]
-    assert found.cells[1]["settings"] == {"weighting": "none"}
-    assert found.cells[1]["after"]["nll"]["mean"] != found.cells[2]["after"]["nll"]["mean"]
-
-
-def test_compare_json_is_strict_and_complete() -> None:
-    found = compare(arrays(), jobs=1, **SMALL).to_json()
-    text = json.dumps(found, allow_nan=False)
-    assert json.loads(text) == found
-    assert (found["schema"], found["kind"]) == (1, "comparison")
-    assert found["config"]["epsilon"] == ["inf", 1.0]
-    assert set(found) == {
-        *("schema", "kind", "config", "headline", "statement", "cells", "versions")
-    }
-    assert {frozenset(cell) for cell in found["cells"]} == {
-        frozenset(
-            (
-                *("data", "method", "label", "settings", "clients", "partition", "epsilon"),
-                *("delta", "unit", "trust", "sampling_rate", "rounds", "seeds", "before", "after"),
-                *("noise_std", "mechanism", "bytes_up", "bytes_down", "seconds", "baseline"),
-                "failures",
-            )
-        )
-    }
-
-
 # --- nothing runs if anything is wrong ------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_the_whole_grid_is_checked_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
+    table: list[tuple[dict[str, Any], str]] = [
         ({"partition": "iid,natural"}, "names no clients of its own"),
         ({"method": "fednewton,fedoneshot", "rounds": 2, "epsilon": 1}, "fedoneshot on arrays"),
         ({"method": "fedtemp", "set": {"clip": -1.0}}, "clip"),
@@ -187,30 +164,15 @@ def test_compare_json_is_strict_and_complete() -> None:
         ({"epsilon": 1, "trust": "secagg"}, "secagg"),
         ({"epsilon": 1, "delta": 0.0, "method": "fedbin"}, "delta"),
         ({"data": "missing.npz"}, "missing.npz"),
+        ({"data": [arrays(seed=1), arrays(seed=2)]}, "data 'arrays' is there twice"),
         ({"jobs": 0}, "jobs must be"),
         ({"engine": "grpc"}, "engine"),
         ({"engine": "inline", "ray_address": "local"}, "needs the engine ray"),
-        ({"resume": True}, "give --out DIR"),
-    ],
-)
-def test_the_whole_grid_is_checked_first(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, options: dict[str, Any], said: str
-) -> None:
-    def never(*_: Any) -> Row:
-        pytest.fail("something ran")
-
-    monkeypatch.setattr(run, "run_row", never)
-    out = {} if "resume" in options else {"out": tmp_path / "o"}
-    with pytest.raises(InputError) as caught:
-        compare(**{"data": arrays(), "jobs": 1, "clients": 4, **out, **options})
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+        ({"resume": True, "out": None}, "give --out DIR"),
+    ]
+    usual = {"data": arrays(), "jobs": 1, "clients": 4, "out": tmp_path / "o"}
+    each_is_refused(table, lambda given: compare(**{**usual, **given}))
     assert list(tmp_path.iterdir()) == []
-
-
-def test_two_data_sets_of_one_name_are_refused() -> None:
-    with pytest.raises(InputError, match="data 'arrays' is there twice"):
-        compare([arrays(seed=1), arrays(seed=2)], jobs=1)
 
 
 def test_a_large_delta_is_told_once() -> None:
@@ -226,8 +188,8 @@ def test_a_large_delta_is_told_once() -> None:
 
 
 def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"method": "fedbin", "epsilon": 1, "clients": 2, "dropout": 0.6}
-    found = compare(arrays(), jobs=1, seeds=6, out=tmp_path, **options)
+    options: dict[str, Any] = {"method": "fedbin", "epsilon": 1, "clients": 2, "jobs": 1}
+    found = compare(arrays(), seeds=6, dropout=0.6, out=tmp_path, **options)
     _, cell = found.cells
     failed = [f["seed"] for f in cell["failures"]]
     assert 0 < len(failed) < 6
@@ -237,15 +199,10 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
     assert "answered" in cell["failures"][0]["error"]
     assert f"FedBin [{len(failed)} of 6 failed]" in found.to_markdown()
     ran: list[int] = []
-    again = compare(
-        arrays(), jobs=1, out=tmp_path, resume=True, progress=lambda done, _: ran.append(done)
-    )
+    again = compare(arrays(), jobs=1, out=tmp_path, resume=True, progress=noting(ran))
     assert ran == list(range(7 - len(failed), 8))  # what failed is run again
     assert bare(again.rows) == bare(found.rows)
-
-
-def test_a_cell_where_everything_failed_is_in_the_table() -> None:
-    found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=2, dropout=1, seeds=2)
+    found = compare(arrays(), dropout=1, seeds=2, **options)  # where everything failed
     _, cell = found.cells
     assert (cell["after"], cell["seeds"], cell["bytes_up"]) == ({}, [], None)
     assert "FedBin [2 of 2 failed] | 1 |" in found.to_markdown()
@@ -255,147 +212,98 @@ def test_a_cell_where_everything_failed_is_in_the_table() -> None:
 # --- whatever the order, the processes, the interruptions ----------------------------------------
 
 
-def test_the_same_rows_from_other_processes() -> None:
+def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+    """Nor by two other processes, from which seven of the rows are."""
     data = [arrays(client=np.repeat(list("abcdef"), 40)), datasets.load("imdb-binary")]
-    options = {"method": "none,fednewton,fedoneshot,fedbbq", "epsilon": "inf,1", "seeds": 2}
-    one = compare(data, jobs=1, partition="dirichlet:0.5", **options)
-    two = compare(data, jobs=2, partition="dirichlet:0.5", **options)
-    assert bare(two.rows) == bare(one.rows)
-    for a, b in zip(one.cells, two.cells, strict=True):
-        assert {**a, "seconds": 0} == {**b, "seconds": 0}
-
-
-def test_the_progress_ends_with_all() -> None:
-    seen: list[tuple[int, int]] = []
-    compare(arrays(), jobs=1, progress=lambda done, total: seen.append((done, total)), **SMALL)
-    assert seen == [(k, 9) for k in range(10)]
-
-
-def interrupted_after(runs: int) -> Any:
-    def progress(done: int, total: int) -> None:
-        if done == runs:
-            raise KeyboardInterrupt
-
-    return progress
-
-
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path, jobs: int) -> None:
-    whole = compare(arrays(), jobs=1, out=tmp_path / "whole", **SMALL)
-    out = tmp_path / "o"
-    with pytest.raises(Interrupted, match=r"4 of 9 runs are kept in .*; go on with --resume"):
-        compare(arrays(), jobs=jobs, out=out, progress=interrupted_after(4), **SMALL)
+    options = {"method": "none,fedoneshot,fedbbq", "seeds": 1, "partition": "dirichlet:0.5"}
+    whole, out = compare(data, jobs=1, **options), tmp_path / "o"
+    with pytest.raises(Interrupted, match=r"7 of 10 runs are kept in .*; go on with --resume"):
+        compare(data, jobs=2, out=out, progress=interrupted_after(7), **options)
     kept = in_folder(out)
-    assert len(kept) == 4
+    assert len(kept) == 7
     assert {p.name for p in out.iterdir()} == {"config.toml", "rows.jsonl", ".inputs.json"}
 
     ran: list[int] = []
-    found = compare(arrays(), jobs=jobs, out=out, resume=True, progress=lambda d, _: ran.append(d))
-    assert ran == list(range(4, 10))
+    found = compare(data, jobs=1, out=out, resume=True, progress=noting(ran))
+    assert ran == list(range(7, 11))
     assert bare(found.rows) == bare(whole.rows) == bare(in_folder(out))
+    for a, b in zip(found.cells, whole.cells, strict=True):
+        assert {**a, "seconds": 0} == {**b, "seconds": 0}
     by_key = {key_of(row["run"]): row for row in found.rows}
     assert all(by_key[key_of(row["run"])] == row for row in kept)  # to the second
     names = {"config.toml", "rows.jsonl", "compare.json", "table.csv", "table.md", "report.html"}
-    names.add(".inputs.json")
-    assert {p.name for p in out.iterdir()} == names
+    assert {p.name for p in out.iterdir()} == {*names, ".inputs.json"}
 
 
 def test_a_finished_comparison_is_resumed_without_a_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    saved: tuple[Comparison, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = compare(arrays(), jobs=1, out=tmp_path, **SMALL)
     monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
-    again = compare(arrays(), jobs=1, out=tmp_path, resume=True)
-    assert (again.rows, again.cells) == (first.rows, first.cells)
+    again = compare(arrays(), jobs=1, out=folder, resume=True)
+    assert (again.rows, again.cells) == (saved[0].rows, saved[0].cells)
+    now = runs_module.versions()
+    monkeypatch.setattr(runs_module, "versions", lambda: now | {"fedcal": "9.9"})
+    with pytest.raises(InputError, match=r"other versions \(fedcal .* -> 9\.9\)"):
+        compare(arrays(), jobs=1, out=folder, resume=True)
 
 
-def test_a_grid_may_grow(tmp_path: Path) -> None:
-    compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    before = in_folder(tmp_path)
-    more = {"method": "none,fednewton,fedbin,fedtemp", "seeds": 3}
-    found = compare(arrays(), jobs=1, out=tmp_path, resume=True, **more)
+def test_a_grid_may_grow(folder: Path) -> None:
+    before = in_folder(folder)
+    more = {"method": "none,fednewton,fedbin,fedoneshot", "seeds": 3}
+    found = compare(arrays(), jobs=1, out=folder, resume=True, **more)
     assert len(found.rows) == 1 + 3 * 2 * 3
     assert all(row in found.rows for row in before)
     fresh = compare(arrays(), jobs=1, **{**SMALL, **more})
     assert bare(found.rows) == bare(fresh.rows)
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"clients": 5}, "another grid: clients was 4 and is 5"),
-        ({"seeds": 1}, "another grid: seeds was 2 and is 1"),
-        ({"data": arrays(seed=6)}, "arrays changed since"),
-    ],
-)
-def test_another_grid_or_other_data_are_refused(
-    tmp_path: Path, changed: dict[str, Any], said: str
-) -> None:
+def test_only_the_same_is_gone_on_with_and_only_the_unfinished(tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         compare(arrays(), jobs=1, out=tmp_path, progress=interrupted_after(3), **SMALL)
     before = (tmp_path / "rows.jsonl").read_bytes()
-    with pytest.raises(InputError, match=said):
-        compare(**{"data": arrays(), "jobs": 1, "out": tmp_path, "resume": True, **changed})
-    assert (tmp_path / "rows.jsonl").read_bytes() == before
-
-
-def test_rows_of_other_versions_are_not_mixed_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    now = runs_module.versions()
-    monkeypatch.setattr(runs_module, "versions", lambda: now | {"fedcal": "9.9"})
-    with pytest.raises(InputError, match=r"other versions \(fedcal .* -> 9\.9\)"):
-        compare(arrays(), jobs=1, out=tmp_path, resume=True)
-
-
-def test_a_second_start_without_resume_is_refused_until_it_is_finished(tmp_path: Path) -> None:
-    with pytest.raises(Interrupted):
-        compare(arrays(), jobs=1, out=tmp_path, progress=interrupted_after(1), **SMALL)
-    with pytest.raises(InputError, match="go on with --resume"):
-        compare(arrays(), jobs=1, out=tmp_path, **SMALL)
+    for changed, said in (
+        ({**SMALL, "resume": False}, "go on with --resume"),
+        ({"clients": 5}, "another grid: clients was 4 and is 5"),
+        ({"seeds": 1}, "another grid: seeds was 2 and is 1"),
+        ({"data": arrays(seed=6)}, "arrays changed since"),
+    ):
+        with pytest.raises(InputError, match=said):
+            compare(**{"data": arrays(), "jobs": 1, "out": tmp_path, "resume": True, **changed})
+        assert (tmp_path / "rows.jsonl").read_bytes() == before
     compare(arrays(), jobs=1, out=tmp_path, resume=True)
     with pytest.raises(InputError, match="holds a comparison: --overwrite replaces it"):
         compare(arrays(), jobs=1, out=tmp_path, method="none")
-    with pytest.warns(Replaced, match="holds a comparison, which is replaced"):
+    kept = {"mine.png", "epsilon-mine.png"}
+    figures = {"epsilon.png", "bytes.svg", "epsilon-2.png", "bytes-11.svg"}
+    for name in kept | figures:
+        (tmp_path / name).touch()
+    names = {p.name for p in tmp_path.iterdir()}
+    said = r"holds a comparison, which is replaced.*; epsilon-mine\.png, mine\.png in it stays"
+    with pytest.warns(Replaced, match=said):
         replaced = compare(arrays(), jobs=1, out=tmp_path, method="none", overwrite=True)
     assert in_folder(tmp_path) == replaced.rows
     assert len(replaced.rows) == 1
+    assert names - {p.name for p in tmp_path.iterdir()} == figures
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_finished_comparison_stays_until_the_next_is_saved(tmp_path: Path, resume: bool) -> None:
-    compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-    other = {**SMALL, "seeds": 3} if resume else {"method": "fedtemp", "clients": 5, "seeds": 1}
-    stop = interrupted_after(10 if resume else 1)
-    other_way = {"resume": True} if resume else {"overwrite": True}
+def test_a_finished_comparison_stays_until_the_next_is_saved(folder: Path, resume: bool) -> None:
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    other = {**SMALL, "seeds": 3} if resume else {"method": "fedoneshot", "clients": 5, "seeds": 1}
+    done = 10 if resume else 1
+    way = {"resume": True} if resume else {"overwrite": True}
     with (
-        pytest.raises(Interrupted, match=rf"are kept in {tmp_path}; go on with --resume"),
+        pytest.raises(Interrupted, match=rf"are kept in {folder}; go on with --resume"),
         nullcontext() if resume else pytest.warns(Replaced),
     ):
-        compare(arrays(), jobs=1, out=tmp_path, progress=stop, **other_way, **other)
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir() if p.is_file()} == before
+        compare(arrays(), jobs=1, out=folder, progress=interrupted_after(done), **way, **other)
+    assert {p.name: p.read_bytes() for p in folder.iterdir() if p.is_file()} == before
     ran: list[int] = []
-    found = compare(
-        arrays(), jobs=1, out=tmp_path, resume=True, progress=lambda done, _: ran.append(done)
-    )
-    assert ran[0] == (10 if resume else 1)
-    assert in_folder(tmp_path) == found.rows
-    assert {p.name for p in tmp_path.iterdir()} == set(before)
+    found = compare(arrays(), jobs=1, out=folder, resume=True, progress=noting(ran))
+    assert ran[0] == done
+    assert in_folder(folder) == found.rows
+    assert {p.name for p in folder.iterdir()} == set(before)
     assert bare(found.rows) == bare(compare(arrays(), jobs=1, **other).rows)
-
-
-def test_figures_of_an_earlier_comparison_go(tmp_path: Path) -> None:
-    compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    kept = {"mine.png", "epsilon-mine.png"}
-    for name in (*kept, "epsilon.png", "bytes.svg", "epsilon-2.png", "bytes-11.svg"):
-        (tmp_path / name).touch()
-    names = {p.name for p in tmp_path.iterdir()}
-    with pytest.warns(Replaced, match=r"; epsilon-mine\.png, mine\.png in it stays"):
-        compare(arrays(), jobs=1, out=tmp_path, method="none", overwrite=True)
-    gone = names - {p.name for p in tmp_path.iterdir()}
-    assert gone == {"epsilon.png", "bytes.svg", "epsilon-2.png", "bytes-11.svg"}
 
 
 def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path: Path) -> None:
@@ -415,13 +323,6 @@ def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path: Path) 
     assert all(row in again.rows for row in first)
 
 
-def test_a_single_run_s_folder_is_not_mixed_with(tmp_path: Path) -> None:
-    (tmp_path / "result.json").write_text("{}")
-    with pytest.raises(InputError, match=r"holds result\.json of another command"):
-        compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    assert [p.name for p in tmp_path.iterdir()] == ["result.json"]
-
-
 def test_an_interrupt_while_files_are_written_keeps_the_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -435,10 +336,7 @@ def test_an_interrupt_while_files_are_written_keeps_the_rows(
     assert len(in_folder(tmp_path)) == 9
     compare(arrays(), jobs=1, out=tmp_path, resume=True)
     assert (tmp_path / "compare.json").exists()
-
-
-def test_without_a_folder_an_interrupt_is_an_interrupt() -> None:
-    with pytest.raises(KeyboardInterrupt) as caught:
+    with pytest.raises(KeyboardInterrupt) as caught:  # without a folder nothing is kept
         compare(arrays(), jobs=1, progress=interrupted_after(2), **SMALL)
     assert not isinstance(caught.value, Interrupted)
 
@@ -461,27 +359,38 @@ def test_a_pool_that_fails_says_what_is_kept(
 
 def test_the_config_runs_again(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", **arrays())
-    options = {**SMALL, "method": "fedbbq[weighting=none],fedtemp", "set": {"clip": 0.2}}
-    first = compare(tmp_path / "d.npz", jobs=1, out=tmp_path / "a", **options)
+    options = {"method": "fedbbq[weighting=none],fedtemp", "set": {"clip": 0.2}, "clients": 4}
+    first = compare(tmp_path / "d.npz", jobs=1, out=tmp_path / "a", seeds=1, **options)
     again = compare(config=tmp_path / "a" / "config.toml", jobs=1)
     assert bare(again.rows) == bare(first.rows)
-    other = compare(config=tmp_path / "a" / "config.toml", jobs=1, seeds=1, epsilon="inf")
+    other = compare(config=tmp_path / "a" / "config.toml", jobs=1, epsilon="inf")
     assert len(other.rows) == 1 + 2
 
 
-def test_saved_files_are_what_is_shown(tmp_path: Path) -> None:
-    found = compare(arrays(), jobs=1, out=tmp_path, **SMALL)
-    assert json.loads((tmp_path / "compare.json").read_text()) == found.to_json()
-    assert (tmp_path / "table.md").read_text() == found.to_markdown()
-    assert (tmp_path / "table.csv").read_text() == found.to_csv()
-    assert in_folder(tmp_path) == found.rows
+def test_saved_files_are_what_is_shown_and_strict_json(
+    saved: tuple[Comparison, Path], tmp_path: Path
+) -> None:
+    found, out = saved
+    read = json.loads((out / "compare.json").read_text())
+    assert read == found.to_json()
+    assert json.loads(json.dumps(read, allow_nan=False)) == read
+    assert (read["schema"], read["kind"]) == (1, "comparison")
+    assert read["config"]["epsilon"] == ["inf", 1.0]
+    assert set(read) == {
+        *("schema", "kind", "config", "headline", "statement", "cells", "versions")
+    }
+    keys = {
+        *("data", "method", "label", "settings", "clients", "partition", "epsilon"),
+        *("delta", "unit", "trust", "sampling_rate", "rounds", "seeds", "before", "after"),
+        *("noise_std", "mechanism", "bytes_up", "bytes_down", "seconds", "baseline", "failures"),
+    }
+    assert all(set(cell) == keys for cell in read["cells"])
+    assert (out / "table.md").read_text() == found.to_markdown()
+    assert (out / "table.csv").read_text() == found.to_csv()
+    assert in_folder(out) == found.rows
     found.save(tmp_path / "again")
     for name in ("compare.json", "table.md", "table.csv", "rows.jsonl", "config.toml"):
-        assert (tmp_path / "again" / name).read_bytes() == (tmp_path / name).read_bytes()
-
-
-def test_a_notebook_shows_the_table() -> None:
-    found = compare(arrays(), jobs=1, **SMALL)
+        assert (tmp_path / "again" / name).read_bytes() == (out / name).read_bytes()
     html = found._repr_html_()
     assert "FedNewton" in html
     assert "<script" not in html

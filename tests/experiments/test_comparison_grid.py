@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from typing import Any
 
 import pytest
+from refusals import each_is_refused
 
-from fedcal.errors import InputError
 from fedcal.experiments.comparison.grid import AXES, Cell, Grid, Variant, read_grid, split_list
 from fedcal.experiments.config import POOLED
 from fedcal.strategies.settings import calibrating
@@ -24,48 +25,38 @@ def cells(**options: Any) -> list[Cell]:
 # --- lists --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "entries"),
-    [
+def test_commas_in_brackets_do_not_split() -> None:
+    for text, entries in (
         ("a", ["a"]),
         ("a, b ,c", ["a", "b", "c"]),
-        ("flwr:SizePartitioner:partition_sizes=[10, 20],iid", None),
-        ("fedbbq[weighting=none,clipping=joint],fedbin", None),
+        ("flwr:P:sizes=[10, 20],iid", ["flwr:P:sizes=[10, 20]", "iid"]),
+        ("fedbbq[x=1,y=2],fedbin", ["fedbbq[x=1,y=2]", "fedbin"]),
         ("f(a,b),{c,d}", ["f(a,b)", "{c,d}"]),
-    ],
-)
-def test_commas_in_brackets_do_not_split(text: str, entries: list[str] | None) -> None:
-    found = split_list("x", text)
-    assert found == entries if entries else ",".join(found) == text and len(found) == 2
+    ):
+        assert split_list("x", text) == entries
+    none = ("", ",", "a,", "a,,b", " , a", "a]", "[a", "a)(", "[a,b")
+    each_is_refused(((text, "empty|brackets") for text in none), lambda text: split_list("x", text))
 
 
-@pytest.mark.parametrize("text", ["", ",", "a,", "a,,b", " , a", "a]", "[a", "a)(", "[a,b"])
-def test_lists_that_are_none(text: str) -> None:
-    with pytest.raises(InputError, match=r"empty|brackets"):
-        split_list("x", text)
-
-
-@pytest.mark.parametrize(
-    ("axis", "value", "found"),
-    [
+def test_an_axis_takes_a_value_a_list_or_text() -> None:
+    for axis, value, found in (
         ("epsilon", "inf,8,1,0.1", (math.inf, 8.0, 1.0, 0.1)),
         ("epsilon", 1, (1.0,)),
         ("epsilon", [math.inf, "2"], (math.inf, 2.0)),
-        ("clients", "5,50", (5, 50)),
         ("clients", range(3, 5), (3, 4)),
         ("data", "a.npz,b.npz", ("a.npz", "b.npz")),
         ("data", ["a,b.npz"], ("a,b.npz",)),  # an entry of a list is taken as it is
         ("sampling_rate", (1, 0.5), (1.0, 0.5)),
         ("method", "fedbin,none", (Variant("fedbin"), Variant("none"))),
-    ],
-)
-def test_an_axis_takes_a_value_a_list_or_text(axis: str, value: Any, found: Any) -> None:
-    assert getattr(read_grid({axis: value}), axis) == found
+    ):
+        assert getattr(read_grid({axis: value}), axis) == found
+    assert read_grid({"method": "all"}) == read_grid({}) == read_grid() == Grid()
+    both = read_grid({"method": ["fedbbq[weighting=none]", "all"]}).method
+    assert [v.text for v in both] == ["fedbbq[weighting=none]", *ALL]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_options_that_are_refused() -> None:
+    table: list[tuple[dict[str, Any], str]] = [
         ({"metod": "fedbin"}, "unknown option 'metod'"),
         ({"method": []}, "method: the list is empty"),
         ({"method": "fednewtn"}, "did you mean 'fednewton'"),
@@ -78,12 +69,10 @@ def test_an_axis_takes_a_value_a_list_or_text(axis: str, value: Any, found: Any)
         ({"epsilon": "1,much"}, "epsilon must be a number, got 'much'"),
         ({"epsilon": "0"}, "epsilon must be"),
         ({"epsilon": "nan"}, "epsilon must be"),
-        ({"epsilon": "-1,1"}, "epsilon must be"),
         ({"clients": "2.5"}, "clients must be a whole number, got '2.5'"),
         ({"clients": "0"}, "clients must be a whole number in [1, "),
         ({"clients": [[1]]}, "clients must be a number, or a list of numbers; got [1] in it"),
         ({"clients": [True]}, "clients must be a number, or a list of numbers; got True in it"),
-        ({"rounds": [[]]}, "rounds must be a number, or a list of numbers; got [] in it"),
         ({"rounds": [{"a": 1}]}, "rounds must be a number"),
         ({"partition": "dirichlet:0.1,dirichlet:0.10"}, "'dirichlet:0.1' means the same"),
         ({"partition": "dirichlet"}, "needs dirichlet:BETA"),
@@ -91,7 +80,6 @@ def test_an_axis_takes_a_value_a_list_or_text(axis: str, value: Any, found: Any)
         ({"trust": "nobody", "epsilon": "inf"}, "unknown trust 'nobody'"),
         ({"unit": "household", "epsilon": "inf"}, "unknown unit 'household'"),
         ({"mechanism": "cauchy", "epsilon": "inf"}, "unknown mechanism 'cauchy'"),
-        ({"mechanism": "laplace,laplace"}, "mechanism 'laplace' is there twice"),
         ({"quorum": 0.0}, "quorum must be in (0, 1], got 0.0"),
         ({"quorum": "0.5"}, "'quorum' must be a number"),
         ({"noise_source": "dice"}, "unknown noise source 'dice'"),
@@ -104,21 +92,15 @@ def test_an_axis_takes_a_value_a_list_or_text(axis: str, value: Any, found: Any)
         ({"set": 3}, "must be a table"),
         ({"ledger": "l.db"}, "compare takes no ledger: "),
         ({"cap": 2.0}, "compare takes no cap: "),
-    ],
-)
-def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        list(read_grid({"data": "d", **options}).drafts(TEST_PART))
-    assert said in str(caught.value)
-    assert "\n" not in str(caught.value)
+    ]
+    each_is_refused(((o, re.escape(said)) for o, said in table), lambda o: cells(**o))
 
 
 # --- variants -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("text", "settings", "label"),
-    [
+def test_a_variant_and_back() -> None:
+    for text, settings, label in (
         ("fedbbq", {}, "FedBBQ"),
         ("fedbbq[weighting=none]", {"weighting": "none"}, "FedBBQ (weighting=none)"),
         (
@@ -129,21 +111,13 @@ def test_options_that_are_refused(options: dict[str, Any], said: str) -> None:
         ("fedtemp[clip=0.25]", {"clip": 0.25}, "FedTemp (clip=0.25)"),
         ("none", {}, "uncalibrated"),
         ("pooled-bbq", {}, "pooled BBQ"),
-    ],
-)
-def test_a_variant_and_back(text: str, settings: dict[str, Any], label: str) -> None:
-    variant = Variant.parse(text)
-    assert (variant.settings, variant.label) == (settings, label)
-    assert Variant.parse(variant.text) == variant
-    assert variant.text == text.replace(";", ",")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "[a=1]", "fedbbq[]", "fedbbq[a]", "fedbbq[a=1", "fedbbq[a=1,a=2]", "f[a=1]x"]
-)
-def test_variants_that_are_none(text: str) -> None:
-    with pytest.raises(InputError):
-        Variant.parse(text)
+    ):
+        variant = Variant.parse(text)
+        assert (variant.settings, variant.label) == (settings, label)
+        assert Variant.parse(variant.text) == variant
+        assert variant.text == text.replace(";", ",")
+    none = ("", "[a=1]", "fedbbq[]", "fedbbq[a]", "fedbbq[a=1", "fedbbq[a=1,a=2]", "f[a=1]x")
+    each_is_refused(((text, "") for text in none), Variant.parse)
 
 
 def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win() -> None:
@@ -162,15 +136,11 @@ def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win() 
 # --- cells --------------------------------------------------------------------------------------
 
 
-def test_the_defaults() -> None:
+def test_the_defaults_and_the_order_of_the_table() -> None:
     grid = read_grid()
-    assert grid == Grid()
     assert [v.text for v in grid.method] == ALL
     assert (grid.data, grid.epsilon, grid.seeds) == (("resnet110-cifar10",), (math.inf, 1.0), 5)
     assert grid.partition == ("dirichlet:0.1",)
-
-
-def test_the_order_is_the_table_s() -> None:
     found = cells(method="fedbin,none,fedtemp", epsilon="2,inf", partition="iid,dirichlet:1")
     assert [(c.variant.text, c.config.partition, c.config.epsilon) for c in found] == [
         ("none", "dirichlet:0.1", math.inf),  # a baseline is not dealt: it has the defaults
@@ -185,27 +155,18 @@ def test_the_order_is_the_table_s() -> None:
 
 
 def test_every_axis_multiplies() -> None:
-    grid = read_grid(
-        {
-            "data": "d,e",
-            "method": "fedbin,fedtemp",
-            "partition": "iid,dirichlet:1",
-            "clients": "3,4",
-            "rounds": "1,2",
-            "sampling_rate": "1,0.5",
-            "epsilon": "1,2",
-            "delta": "1e-5,1e-6",
-            "unit": "user",
-            "trust": "central",
-            "mechanism": "gaussian,laplace",
-            "seeds": 2,
-            "seed": 7,
-        }
+    halves: tuple[dict[str, Any], ...] = (
+        {"method": "fedbin,fedtemp", "partition": "iid,dirichlet:1", "clients": "3,4"}
+        | {"data": "d,e", "epsilon": "1,2", "unit": "user"},
+        {"rounds": "1,2", "sampling_rate": "1,0.5", "delta": "1e-5,1e-6", "epsilon": 1}
+        | {"mechanism": "gaussian,laplace", "trust": "central", "method": "fedbin"},
     )
-    found = list(grid.drafts({"d": False, "e": False}))
-    assert len({(c.variant.text, str(c.config)) for c in found}) == len(found) == 2**9
-    assert {c.seeds for c in found} == {(7, 8)}
-    assert len(AXES) == 11
+    assert {*halves[0], *halves[1]} == {*AXES}
+    for half, twos in zip(halves, (5, 4), strict=True):
+        grid = read_grid({"data": "d", **half, "seeds": 2, "seed": 7})
+        found = list(grid.drafts({"d": False, "e": False}))
+        assert len({(c.variant.text, str(c.config)) for c in found}) == len(found) == 2**twos
+        assert {c.seeds for c in found} == {(7, 8)}
 
 
 @pytest.mark.parametrize(("split", "seeds"), [(TEST_PART, (3,)), (NO_TEST_PART, (3, 4, 5))])
@@ -240,51 +201,42 @@ def test_without_privacy_there_is_one_delta_and_no_noise_to_trust_anybody_with()
 # --- files and growing --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
+def test_toml_and_back() -> None:
+    options: tuple[dict[str, Any], ...] = (
         {},
         {"method": "fedbbq[weighting=none,bins_exponent=5],none", "epsilon": "inf,0.5"},
         {"data": ['odd "name", b.npz'], "clients": "3,4", "rounds": 2, "seeds": 9, "seed": 4},
         {"set": {"clip": 0.2}, "dropout": 0.1, "trust": "central", "epsilon": 1},
-    ],
-)
-def test_toml_and_back(options: dict[str, Any]) -> None:
-    grid = read_grid(options)
-    assert read_grid(tomllib.loads(grid.to_toml())) == grid
+    )
+    for given in options:
+        grid = read_grid(given)
+        assert read_grid(tomllib.loads(grid.to_toml())) == grid
 
 
 def test_later_layers_win_and_set_tables_are_joined() -> None:
-    grid = read_grid(
-        {"epsilon": [1.0, 2.0], "seeds": 3, "set": {"clip": 0.1, "server_lr": 2.0}},
-        {"epsilon": None, "sampling-rate": "0.5", "set": {"clip": 0.2}},
+    grid = read_grid({"epsilon": [1.0, 2.0], "set": {"clip": 0.1}}, {"sampling-rate": "0.5"})
+    assert (grid.epsilon, grid.sampling_rate) == ((1.0, 2.0), (0.5,))
+    assert read_grid({"set": {"clip": 0.1}}, {"set": {"server_lr": 2.0}}).set == {
+        "clip": 0.1,
+        "server_lr": 2.0,
+    }
+
+
+def test_a_grid_may_grow_but_not_change() -> None:
+    changes: tuple[tuple[dict[str, Any], list[str]], ...] = (
+        ({}, []),
+        ({"seeds": 6}, []),
+        ({"epsilon": "8,1,inf"}, []),
+        ({"method": "none,fedbin,fedtemp"}, []),
+        ({"seeds": 2}, ["seeds was 3 and is 2"]),
+        ({"seed": 1}, ["seed was 0 and is 1"]),
+        ({"epsilon": "1,8"}, ["epsilon was inf, 1.0 and is 1.0, 8.0"]),
+        ({"clients": "5"}, ["clients was the default and is 5"]),
+        ({"set": {"clip": 0.2}}, ["set was"]),
+        ({"method": "fedbin"}, ["method was"]),
     )
-    assert (grid.epsilon, grid.seeds, grid.sampling_rate) == ((1.0, 2.0), 3, (0.5,))
-    assert grid.set == {"clip": 0.2, "server_lr": 2.0}
-
-
-@pytest.mark.parametrize(
-    ("more", "differs"),
-    [
-        ({}, None),
-        ({"seeds": 6}, None),
-        ({"epsilon": "8,1,inf"}, None),
-        ({"method": "none,fedbin,fedtemp"}, None),
-        ({"seeds": 2}, "seeds was 3 and is 2"),
-        ({"seed": 1}, "seed was 0 and is 1"),
-        ({"epsilon": "1,8"}, "epsilon was inf, 1.0 and is 1.0, 8.0"),
-        ({"clients": "5"}, "clients was the default and is 5"),
-        ({"set": {"clip": 0.2}}, "set was"),
-        ({"method": "fedbin"}, "method was"),
-    ],
-)
-def test_a_grid_may_grow_but_not_change(more: dict[str, Any], differs: str | None) -> None:
     begun = {"method": "fedbin,fedtemp", "epsilon": "inf,1", "seeds": 3}
-    said = read_grid(begun, more).what_differs(read_grid(begun))
-    assert (said == []) if differs is None else (len(said) == 1 and differs in said[0])
-
-
-def test_all_methods_by_one_word() -> None:
-    assert read_grid({"method": "all"}) == read_grid({})
-    both = read_grid({"method": ["fedbbq[weighting=none]", "all"]}).method
-    assert [v.text for v in both] == ["fedbbq[weighting=none]", *ALL]
+    for more, differs in changes:
+        said = read_grid(begun, more).what_differs(read_grid(begun))
+        assert len(said) == len(differs)
+        assert all(words in line for words, line in zip(differs, said, strict=True))

@@ -14,8 +14,6 @@ from fedcal.experiments.comparison.statement import Spent, spent, statement
 from fedcal.experiments.config import Config, job_of
 from fedcal.shards import Shards
 
-pytestmark = pytest.mark.usefixtures("quick_figures")
-
 SHARDS = Shards.from_owner(np.zeros((50, 3)), np.zeros(50, int), np.arange(50) % 5, 5)
 
 
@@ -38,19 +36,17 @@ def test_dealt_clients_pay_within_a_deal() -> None:
         cell(4.0, (1,), partition="dirichlet:1"),
         cell(4.0, (1,), partition="iid", clients=6),
     ]
-    assert sorted(spent(cells, "d", "user")) == [
-        Spent(1, 4.0, 1e-5),
-        Spent(1, 4.0, 1e-5),
-        Spent(2, 1.5, 2e-5),
-        Spent(2, 1.5, 2e-5),
-    ]
-
-
-def test_what_is_not_private_or_elsewhere_does_not_count() -> None:
+    alone, both = Spent(1, 4.0, 1e-5), Spent(2, 1.5, 2e-5)
+    assert sorted(spent(cells, "d", "user")) == [alone, alone, both, both]
+    # what is not private, or elsewhere, does not count
     cells = [cell(math.inf), cell(1.0, data="e"), cell(math.inf, method="none")]
     assert spent(cells, "d", "user") == []
     assert len(spent(cells, "e", "user")) == 1
     assert spent(cells, "e", "example") == []
+
+
+def said_of(*cells: Cell, held_out: bool = False) -> str:
+    return " ".join(statement(cells, {"d": held_out}))
 
 
 def test_the_sentences() -> None:
@@ -63,37 +59,34 @@ def test_the_sentences() -> None:
     assert said[-1].startswith("1 line of the table is without privacy")
     assert not any("held out" in line for line in said)
 
+    deals = said_of(cell(1.0, (0, 1, 2), partition="iid"), held_out=True)
+    assert "spend up to epsilon = 1, delta = 1e-05 for each user" in deals
+    assert "3 private runs in 3 deals" in deals
+    assert "The test rows of d are held out" in deals
+    assert "without privacy" not in deals
 
-@pytest.mark.parametrize(
-    ("method", "settings", "epsilon", "told"),
-    [
-        ("fednewton", {}, 1.0, True),
-        ("fedoneshot", {}, 1.0, True),
-        ("fednewton", {"rows_per_client": 11}, 1.0, False),
-        ("fednewton", {}, math.inf, False),
-        ("fedbin", {}, 1.0, False),
-    ],
-)
-def test_where_the_number_of_rows_can_be_read(
-    method: str, settings: dict[str, Any], epsilon: float, told: bool
-) -> None:
-    said = " ".join(statement([cell(epsilon, method=method, set=settings)], {"d": False}))
-    assert ("Of d the number of fit rows can be read from the noise scales" in said) is told
+    exact = said_of(cell(math.inf), cell(math.inf, method="none"))
+    assert "Published together" not in exact
+    assert "Noise" not in exact
+    assert "2 lines of the table are without privacy" in exact
+
+    system = said_of(planned(noise_source="system"))
+    assert "the same comparison again gives other numbers" in system
+    assert "Noise follows from the seed" not in system
 
 
-def test_deals_are_told() -> None:
-    said = " ".join(statement([cell(1.0, (0, 1, 2), partition="iid")], {"d": True}))
-    assert "spend up to epsilon = 1, delta = 1e-05 for each user" in said
-    assert "3 private runs in 3 deals" in said
-    assert "The test rows of d are held out" in said
-    assert "without privacy" not in said
-
-
-def test_without_a_budget_there_is_nothing_to_add_up() -> None:
-    said = " ".join(statement([cell(math.inf), cell(math.inf, method="none")], {"d": False}))
-    assert "Published together" not in said
-    assert "Noise" not in said
-    assert "2 lines of the table are without privacy" in said
+def test_where_the_number_of_rows_can_be_read() -> None:
+    for private, told in (
+        (cell(1.0, method="fednewton"), True),
+        (cell(1.0, method="fedoneshot"), True),
+        (cell(1.0, method="fednewton", set={"rows_per_client": 11}), False),
+        (cell(math.inf, method="fednewton"), False),
+        (cell(1.0, method="fedbin"), False),
+        (planned(method="acct", unit="user"), True),
+        (planned(method="acct", unit="example"), False),  # where rows are clipped
+    ):
+        said = said_of(private)
+        assert ("Of d the number of fit rows can be read from the noise scales" in said) is told
 
 
 def planned(epsilon: float = 1.0, **config: Any) -> Cell:
@@ -111,7 +104,7 @@ def test_each_guarantee_of_the_table_is_told_once() -> None:
     cells = [
         planned(method=method, trust=trust, unit=unit)
         for trust, unit in kinds
-        for method in ("fedbin", "fedtemp", "acct")
+        for method in ("fedbin", "acct")
     ]
     said = [line for line in statement(cells, {"d": False}) if line.startswith("Trust ")]
     assert [tuple(line.split(":")[0].split(", unit ")) for line in said] == [
@@ -121,28 +114,14 @@ def test_each_guarantee_of_the_table_is_told_once() -> None:
     assert said[1].endswith("Noise: discrete-gaussian, discrete-laplace.")
     assert "secure aggregation shows nothing but sums" in said[1]
     assert "m times the epsilon" in said[3]
-    open_shares = [planned(trust="distributed", secure_aggregation="none")]
-    assert "everyone but the server (no secure aggregation)" in " ".join(
-        statement(open_shares, {"d": False})
-    )
+    open_shares = said_of(planned(trust="distributed", secure_aggregation="none"))
+    assert "everyone but the server (no secure aggregation)" in open_shares
 
 
 def test_two_units_do_not_add_up() -> None:
     both = [planned(unit="user"), planned(unit="example", epsilon=0.5)]
-    said = " ".join(statement(both, {"d": False}))
+    said = said_of(*both)
     assert "spend epsilon = 1, delta = 1e-05 for each user" in said
     assert "spend epsilon = 0.5, delta = 1e-05 for each row" in said
     assert "runs of unit user come on top, each with at most twice its epsilon" in said
-    assert "come on top" not in " ".join(statement(both[:1], {"d": False}))
-
-
-def test_noise_from_the_operating_system_is_no_simulation_by_seed() -> None:
-    said = " ".join(statement([planned(noise_source="system")], {"d": False}))
-    assert "the same comparison again gives other numbers" in said
-    assert "Noise follows from the seed" not in said
-
-
-def test_where_rows_are_clipped_noise_scales_tell_no_number_of_rows() -> None:
-    for unit, told in (("user", True), ("example", False)):
-        said = " ".join(statement([planned(method="acct", unit=unit)], {"d": False}))
-        assert ("can be read from the noise scales" in said) is told
+    assert "come on top" not in said_of(both[0])

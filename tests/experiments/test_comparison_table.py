@@ -22,28 +22,11 @@ def line(**given: Any) -> dict[str, Any]:
     metrics = {"accuracy": over(0.9356), "ece": over(0.0475), "classwise_ece": over(0.00981)}
     after = {**metrics, "nll": over(0.3583), "brier": over(0.1), "mce": over(0.3)}
     return {
-        "data": "d",
-        "method": "fedbin",
-        "label": "FedBin",
-        "settings": {},
-        "clients": 100,
-        "partition": "iid",
-        "epsilon": None,
-        "delta": None,
-        "unit": "user",
-        "trust": "secagg",
-        "sampling_rate": 1.0,
-        "rounds": 1,
-        "seeds": [0, 1],
-        "before": after,
-        "after": after,
-        "noise_std": 0.0,
-        "mechanism": "none",
-        "bytes_up": 20480,
-        "bytes_down": 221,
-        "seconds": {"mean": 0.0123, "std": 0.001},
-        "baseline": False,
-        "failures": [],
+        **{"data": "d", "method": "fedbin", "label": "FedBin", "settings": {}, "baseline": False},
+        **{"clients": 100, "partition": "iid", "epsilon": None, "delta": None, "unit": "user"},
+        **{"trust": "secagg", "sampling_rate": 1.0, "rounds": 1, "seeds": [0, 1], "failures": []},
+        **{"before": after, "after": after, "noise_std": 0.0, "mechanism": "none"},
+        **{"bytes_up": 20480, "bytes_down": 221, "seconds": {"mean": 0.0123, "std": 0.001}},
         **given,
     }
 
@@ -90,9 +73,8 @@ def test_a_line_as_people_read_it() -> None:
     assert shown(line(**BASELINE))[0]["epsilon"] == ""
 
 
-@pytest.mark.parametrize(
-    ("fact", "values", "texts"),
-    [
+def test_what_differs_is_a_column_and_what_does_not_is_in_the_title() -> None:
+    for fact, values, texts in (
         ("data", ("/far/away/a.npz", "b"), ("a.npz", "b")),
         ("clients", (10, 1000), ("10", "1000")),
         ("partition", ("iid", "natural"), ("iid", "natural")),
@@ -101,21 +83,15 @@ def test_a_line_as_people_read_it() -> None:
         ("trust", ("central", "local"), ("central", "local")),
         ("unit", ("user", "example"), ("user", "example")),
         ("mechanism", ("gaussian", "laplace"), ("gaussian", "laplace")),
-    ],
-)
-def test_what_differs_is_a_column_and_what_does_not_is_in_the_title(
-    fact: str, values: tuple[Any, Any], texts: tuple[str, str]
-) -> None:
-    lines = [line(**{fact: value}) for value in values]
-    heading = fact.replace("_", " ")
-    assert tuple(row[heading] for row in shown(*lines)) == texts
-    assert heading not in shown(lines[0])[0]
-    if fact in ("data", "partition", "clients"):
-        assert texts[0] in Cells(lines[:1]).title
-        assert texts[0] not in Cells(lines).title
-
-
-def test_rounds_and_trust_that_follow_from_method_and_budget_are_no_columns() -> None:
+    ):
+        lines = [line(**{fact: value}) for value in values]
+        heading = fact.replace("_", " ")
+        assert tuple(row[heading] for row in shown(*lines)) == texts
+        assert heading not in shown(lines[0])[0]
+        if fact in ("data", "partition", "clients"):
+            assert texts[0] in Cells(lines[:1]).title
+            assert texts[0] not in Cells(lines).title
+    # rounds and trust that follow from method and budget are no columns
     lines = [line(), line(label="FedTemp", rounds=12), line(epsilon=1.0, trust="central")]
     assert not {"rounds", "trust"} & set(Cells(lines).headings)
 
@@ -136,9 +112,6 @@ def test_a_baseline_does_not_make_columns() -> None:
     lines = [line(**BASELINE), line()]
     assert Cells(lines).headings == Cells(lines[1:]).headings
     assert Cells(lines).title == "d, 100 clients, iid, mean ± std over 2 seeds"
-
-
-def test_the_title_of_one_seed() -> None:
     assert Cells([line(seeds=[0])]).title.endswith("one seed")
     assert Cells([line(seeds=[], failures=[{}, {}])]).title.endswith("over 2 seeds")
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import each_is_refused
 
 from fedcal.errors import InputError
 from fedcal.experiments.config import (
-    AUTO,
     METHODS,
     POOLED,
     Config,
@@ -28,11 +28,6 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.method import CLIP
 from fedcal.strategies.settings import settings_of
 
-BINNING = {
-    *("bins_exponent", "weighting", "tables", "negatives"),
-    *("clipping", "clip_positive", "clip_negative"),
-}
-
 
 def test_the_defaults_are_the_contract_s() -> None:
     c = Config()
@@ -42,46 +37,15 @@ def test_the_defaults_are_the_contract_s() -> None:
     assert (c.mechanism, c.quorum, c.noise_source) == ("auto", 0.9, "seeded")
 
 
-def test_every_method_of_the_contract_is_known() -> None:
-    contract = {
-        *("fedtemp", "fednewton", "fedoneshot", "fedvector", "fedmatrix", "fedopvector", "fedcal"),
-        *("fednewton-entropy", "fednewton-vector", "fednewton-opvector"),
-        *("fedbin", "fedbbq", "acct", "nllt", "ecet", "dp-histogram", "one-source", "none"),
-        *("pooled-temperature", "pooled-bbq", "auto"),
-    }
-    assert contract <= {*METHODS, AUTO}
-    assert {*STRATEGIES, *POOLED} == set(METHODS)
+def test_every_method_takes_its_own_parameters_and_no_other() -> None:
+    assert {*STRATEGIES, *POOLED} == {*METHODS}
     assert len(METHODS) == len({*METHODS})
-
-
-AVERAGED = {"clip", "server_lr", "proximal", "steps"}
-SEARCH = {"search", "iterations", "low", "high", "points", "clip", "rows_per_client"}
-PARAMETERS: dict[str, set[str]] = {
-    "fedtemp": {"clip", "server_lr", "average", "limit", "steps"},
-    "fednewton": {"rows_per_client"},
-    "fedoneshot": {"rows_per_client", "points", "low", "high"},
-    "fedbin": BINNING,
-    "fedbbq": BINNING | {"estimate"},
-    "fedvector": AVERAGED,
-    "fedmatrix": AVERAGED,
-    "fedopvector": AVERAGED,
-    "fedcal": {"clip", "server_lr", "epochs", "batch", "lr"},
-    **{f"fednewton-{form}": {"rows_per_client"} for form in ("entropy", "vector", "opvector")},
-    "acct": SEARCH,
-    "nllt": SEARCH | {"nll_clip"},
-    "ecet": SEARCH | {"bins"},
-    "dp-histogram": {"bins", "counts", "clip", "rows_per_client"},
-    **{method: set() for method in POOLED},
-}
-
-
-@pytest.mark.parametrize("method", PARAMETERS)
-def test_a_method_s_own_parameters(method: str) -> None:
-    names = PARAMETERS[method]
-    assert set(settings_of(method)) == names
-    check_settings(method, dict.fromkeys(names, 1))
-    with pytest.raises(InputError, match="unknown --set key 'nonsense'"):
-        check_settings(method, {"nonsense": 1})
+    for method in METHODS:
+        names = settings_of(method)
+        assert bool(names) <= (method not in POOLED)
+        check_settings(method, dict.fromkeys(names, 1))
+        with pytest.raises(InputError, match="unknown --set key 'nonsense'"):
+            check_settings(method, {"nonsense": 1})
 
 
 def test_the_contract_s_default_values_of_parameters() -> None:
@@ -98,28 +62,21 @@ def test_the_contract_s_default_values_of_parameters() -> None:
     assert (defaults["fedoneshot"]["low"], defaults["fedoneshot"]["high"]) == (0.25, 8.0)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("clip=0.5", ("clip", 0.5)),
-        ("points=7", ("points", 7)),
-        ("flag=true", ("flag", True)),
-        ("average=temperature", ("average", "temperature")),
-        ('average="temperature"', ("average", "temperature")),
-        (" clip = 2 ", ("clip", 2)),
-        ("name=a=b", ("name", "a=b")),
-        ("name=", ("name", "")),
-    ],
-)
-def test_a_setting_is_toml_or_text(text: str, value: tuple[str, object]) -> None:
-    key, found = parse_setting(text)
-    assert (key, found, type(found)) == (*value, type(value[1]))
-
-
-@pytest.mark.parametrize("text", ["clip", "=1", " =1", "a={}", "a=1979-05-27"])
-def test_a_setting_that_is_none(text: str) -> None:
-    with pytest.raises(InputError):
-        parse_setting(text)
+def test_a_setting_is_toml_or_text() -> None:
+    for text, key, value in (
+        ("clip=0.5", "clip", 0.5),
+        ("points=7", "points", 7),
+        ("flag=true", "flag", True),
+        ("average=temperature", "average", "temperature"),
+        ('average="temperature"', "average", "temperature"),
+        (" clip = 2 ", "clip", 2),
+        ("name=a=b", "name", "a=b"),
+        ("name=", "name", ""),
+    ):
+        name, found = parse_setting(text)
+        assert (name, found, type(found)) == (key, value, type(value))
+    none = ("clip", "=1", " =1", "a={}", "a=1979-05-27")
+    each_is_refused(((text, "") for text in none), parse_setting)
 
 
 def test_later_layers_win_and_set_tables_are_joined() -> None:
@@ -129,74 +86,72 @@ def test_later_layers_win_and_set_tables_are_joined() -> None:
     )
     assert (config.clients, config.epsilon, config.sampling_rate) == (7, math.inf, 0.5)
     assert config.set == {"clip": 0.2, "server_lr": 2.0}
+    whole = merge({"epsilon": 1, "sampling_rate": 1})
+    assert (type(whole.epsilon), type(whole.sampling_rate)) == (float, float)
 
 
-def test_whole_numbers_are_real_numbers_too() -> None:
-    config = merge({"epsilon": 1, "sampling_rate": 1})
-    assert (type(config.epsilon), type(config.sampling_rate)) == (float, float)
+def test_layers_that_are_refused() -> None:
+    many = r"clients must be a whole number in \[1, 10000000\]"
+    rounds = r"rounds must be a whole number in \[1, 100000\]"
+    table: list[tuple[dict[str, Any], str]] = [
+        ({"metod": "fedtemp"}, "metod"),
+        ({"method": 3}, "method"),
+        ({"epsilon": "1"}, "epsilon"),
+        ({"epsilon": True}, "epsilon"),
+        ({"delta": None, "cap": "1"}, "cap"),
+        ({"set": 3}, "set"),
+        ({"clients": "3"}, "clients"),
+        ({"clients": True}, "clients"),
+        ({"clients": 2.0}, "clients"),
+        *(({"clients": clients}, many) for clients in (0, 10**7 + 1, 10**23)),
+        *(({"rounds": k}, rounds) for k in (0, MOST_ROUNDS + 1, 10**8)),
+        ({"seed": 1.0}, "seed"),
+        ({"dropout": -0.1}, "dropout"),
+        ({"dropout": math.nan}, "dropout"),
+        ({"cap": 1.0}, "cap"),
+        ({"ledger": "l.db"}, "ledger"),
+        ({"method": "none", "epsilon": 1.0}, "epsilon"),
+        *(
+            ({"epsilon": epsilon, "trust": trust, "quorum": 0.5}, r"quorum = 0\.5 has no effect")
+            for epsilon, trust in ((math.inf, "secagg"), (1.0, "central"), (1.0, "local"))
+        ),
+    ]
+    each_is_refused(table, merge)
+    near = (("FedNewton", "fednewton"), ("fednewtn", "fednewton"), ("FEDBBQ", "fedbbq"))
+    meant = [(given, f"did you mean '{name}'") for given, name in near]
+    each_is_refused(meant, lambda method: Config(method=method))
+    assert Config(rounds=MOST_ROUNDS).rounds == MOST_ROUNDS
+    assert Config(epsilon=1.0, trust="local", quorum=QUORUM)
+    assert Config(epsilon=1.0, trust="distributed", quorum=0.5)
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
-        {"metod": "fedtemp"},
-        {"method": 3},
-        {"epsilon": "1"},
-        {"epsilon": True},
-        {"delta": None, "cap": "1"},
-        {"set": 3},
-        {"clients": "3"},
-        {"clients": True},
-        {"clients": 2.0},
-        {"seed": 1.0},
-        {"dropout": -0.1},
-        {"dropout": math.nan},
-        {"cap": 1.0},
-        {"ledger": "l.db"},
-        {"method": "none", "epsilon": 1.0},
-    ],
-)
-def test_layers_that_are_refused(layer: dict[str, Any]) -> None:
-    with pytest.raises(InputError) as caught:
-        merge(layer)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
+def test_toml_and_back(tmp_path: Path) -> None:
+    path = tmp_path / "c.toml"
+    for config in (
         Config(),
         Config(method="fedtemp", epsilon=2.5, clients=7, rounds=3, trust="central", seed=2**62),
         Config(method="fedbbq", set={"weighting": "none", "bins_exponent": 5}),
         Config(epsilon=1.0, trust="distributed", quorum=0.5, secure_aggregation="masks"),
         Config(epsilon=1.0, trust="local", mechanism="laplace", noise_source="system"),
         Config(data='a "strange"\\name.npz', ledger="l.db", cap=3.0, epsilon=1.0),
-    ],
-)
-def test_toml_and_back(config: Config, tmp_path: Path) -> None:
-    path = tmp_path / "c.toml"
-    path.write_text(config.to_toml(), "utf-8")
-    assert load_config(path, {}) == config
-    assert tomllib.loads(config.to_toml()) == config.to_dict()
-    assert None not in config.to_dict().values()
+    ):
+        path.write_text(config.to_toml(), "utf-8")
+        assert load_config(path, {}) == config
+        assert tomllib.loads(config.to_toml()) == config.to_dict()
+        assert None not in config.to_dict().values()
 
 
 def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
     file.write_text(
         'method = "fednewton"\nepsilon = inf\nrounds = 8\ntrust = "secagg"\nclients = 7\n'
-        'secure_aggregation = "none"\n'
-        "[set]\nrows_per_client = 3.0\n"
+        'secure_aggregation = "none"\n[set]\nrows_per_client = 3.0\n'
     )
+    rows = {"rows_per_client": 3}
     same = load_config(file, {"seed": 4})
-    assert (same.rounds, same.trust, same.set, same.seed) == (
-        8,
-        "secagg",
-        {"rows_per_client": 3},
-        4,
-    )
+    assert (same.rounds, same.trust, same.set, same.seed) == (8, "secagg", rows, 4)
     private = load_config(file, {"epsilon": 1.0})
-    assert (private.rounds, private.trust, private.set) == (None, None, {"rows_per_client": 3})
+    assert (private.rounds, private.trust, private.set) == (None, None, rows)
     other = load_config(file, {"method": "fedbin", "set": {"bins_exponent": 3}})
     assert (other.rounds, other.set, other.clients) == (None, {"bins_exponent": 3}, 7)
     file.write_text("epsilon = 1.0\nrounds = 5\n")
@@ -225,14 +180,13 @@ def test_a_new_trust_resolves_rounds_and_secure_aggregation_anew(tmp_path: Path)
     assert (other.unit, other.mechanism, other.epsilon) == ("example", "laplace", 1.0)
     chosen = load_config(file, {"trust": "local", "secure_aggregation": "masks", "rounds": 2})
     assert (chosen.rounds, chosen.secure_aggregation) == (2, "masks")
-    for same in (
-        {"trust": "distributed"},
-        {"unit": "user"},
-        {"mechanism": "auto"},
-        {"quorum": 1.0},
-    ):
-        kept = load_config(file, same)
-        assert (kept.rounds, kept.secure_aggregation) == (3, "masks")
+    same = {"trust": "distributed", "unit": "user", "mechanism": "auto", "quorum": 1.0}
+    for key, value in {**same, "epsilon": 2.0}.items():
+        kept = load_config(file, {key: value})
+        assert (kept.trust, kept.rounds) == ("distributed", 3)
+        assert kept.secure_aggregation == "masks"
+    exact = load_config(file, {"epsilon": math.inf})
+    assert (exact.trust, exact.rounds, exact.secure_aggregation) == (None, None, None)
 
 
 def test_rows_per_client_of_an_old_file_go_with_the_rows(tmp_path: Path) -> None:
@@ -245,13 +199,6 @@ def test_rows_per_client_of_an_old_file_go_with_the_rows(tmp_path: Path) -> None
     assert load_config(file, {"clients": 5, "set": {"rows_per_client": 9}}).set["rows_per_client"]
     natural = resolved(tmp_path, **old, partition="natural")
     assert load_config(natural, {"data": "game-forecasts"}).clients is None
-
-
-def test_rows_per_client_that_was_given_stays_with_other_clients(tmp_path: Path) -> None:
-    file = tmp_path / "given.toml"
-    given = {"clients": 20, "trust": "central", "secure_aggregation": "none", "epsilon": 1.0}
-    file.write_text(Config(**given, set={"rows_per_client": 20.0}).to_toml())
-    assert load_config(file, {"clients": 60}).set == {"rows_per_client": 20.0}
 
 
 def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path: Path) -> None:
@@ -267,70 +214,31 @@ def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path: P
     assert load_config(file, {"clients": 7, "data": "imdb-binary"}).set == {**fact, "low": 0.4}
     assert load_config(file, {"method": "fednewton"}).set == fact
     assert load_config(file, {"method": "fedbin"}).set == {}
+    central = {"clients": 20, "trust": "central", "secure_aggregation": "none", "epsilon": 1.0}
+    file.write_text(Config(**central, set={"rows_per_client": 20.0}).to_toml())
+    assert load_config(file, {"clients": 60}).set == {"rows_per_client": 20.0}
 
 
-@pytest.mark.parametrize("trust", ["secagg", "central", "local"])
-def test_a_quorum_is_for_trust_distributed(trust: str) -> None:
-    epsilon = math.inf if trust == "secagg" else 1.0
-    with pytest.raises(InputError, match=r"quorum = 0\.5 has no effect here"):
-        Config(epsilon=epsilon, trust=trust, quorum=0.5)
-    assert Config(epsilon=epsilon, trust=trust, quorum=QUORUM)
-    assert Config(epsilon=1.0, trust="distributed", quorum=0.5)
-
-
-def test_rounds_have_a_limit() -> None:
-    assert Config(rounds=MOST_ROUNDS).rounds == MOST_ROUNDS
-    for rounds in (0, MOST_ROUNDS + 1, 10**8):
-        with pytest.raises(InputError, match=r"rounds must be a whole number in \[1, 100000\]"):
-            Config(rounds=rounds)
-
-
-def test_another_budget_keeps_the_trust_model(tmp_path: Path) -> None:
-    file = resolved(tmp_path, epsilon=1.0, trust="local", rounds=3, secure_aggregation="none")
-    other = load_config(file, {"epsilon": 2.0})
-    assert (other.trust, other.rounds, other.secure_aggregation) == ("local", 3, "none")
-    exact = load_config(file, {"epsilon": math.inf})
-    assert (exact.trust, exact.rounds, exact.secure_aggregation) == (None, None, None)
-
-
-@pytest.mark.parametrize(
-    ("given", "meant"),
-    [("FedNewton", "fednewton"), ("fednewtn", "fednewton"), ("FEDBBQ", "fedbbq")],
-)
-def test_a_near_miss_is_told(given: str, meant: str) -> None:
-    with pytest.raises(InputError, match=f"did you mean '{meant}'"):
-        Config(method=given)
-
-
-@pytest.mark.parametrize("clients", [0, 10**7 + 1, 10**8, 10**23])
-def test_as_many_clients_as_can_be(clients: int) -> None:
-    with pytest.raises(InputError, match=r"clients must be a whole number in \[1, 10000000\]"):
-        Config(clients=clients)
-
-
-@pytest.mark.parametrize(
-    ("method", "more", "given", "needed"),
-    [
+def test_the_number_of_rows_is_told_only_where_it_is_needed() -> None:
+    rows, clients = 30, 10
+    owner = np.arange(rows) % clients
+    shards = Shards.from_owner(np.zeros((rows, 3)), np.zeros(rows, np.int64), owner, clients)
+    example = {"unit": "example"}
+    table: tuple[tuple[str, dict[str, Any], dict[str, Any], bool], ...] = (
         ("acct", {}, {}, True),
         ("acct", {}, {"clip": 5.0}, False),
         ("acct", {}, {"clip": 5.0, "search": "posterior"}, True),
-        ("acct", {"unit": "example"}, {}, False),
-        ("acct", {"unit": "example"}, {"search": "auto"}, True),
-        ("nllt", {"unit": "example"}, {"search": "auto"}, False),
+        ("acct", example, {}, False),
+        ("acct", example, {"search": "auto"}, True),
+        ("nllt", example, {"search": "auto"}, False),
         ("dp-histogram", {}, {}, True),
         ("dp-histogram", {}, {"clip": 5.0}, False),
         ("dp-histogram", {"trust": "local", "mechanism": "unary"}, {}, False),
         ("fednewton", {}, {}, True),
-        ("fednewton", {"unit": "example"}, {}, False),
+        ("fednewton", example, {}, False),
         ("fednewton", {"epsilon": math.inf}, {}, False),
-    ],
-)
-def test_the_number_of_rows_is_told_only_where_it_is_needed(
-    method: str, more: dict[str, Any], given: dict[str, Any], needed: bool
-) -> None:
-    rows, clients = 30, 10
-    owner = np.arange(rows) % clients
-    shards = Shards.from_owner(np.zeros((rows, 3)), np.zeros(rows, np.int64), owner, clients)
-    config = merge({"method": method, "epsilon": 1.0, **more, "set": given})
-    settings = dict(job_of(config, shards).settings)
-    assert settings == ({**given, "rows_per_client": 3.0} if needed else given)
+    )
+    for method, more, given, needed in table:
+        config = merge({"method": method, "epsilon": 1.0, **more, "set": given})
+        settings = dict(job_of(config, shards).settings)
+        assert settings == ({**given, "rows_per_client": 3.0} if needed else given)

@@ -62,16 +62,13 @@ def test_rows_have_length_one_and_never_more() -> None:
     np.testing.assert_array_equal(fewer["features"], arrays["features"][7:9])
     halves = extract(Source({"": X}, {}), Means())
     np.testing.assert_allclose(halves["features"], own, atol=1e-3)
-
-
-def test_random_filters_see_shapes_not_brightness() -> None:
-    extractor = RandomFilters()
-    found = extractor.features(X)
+    # random filters see shapes, not brightness
+    found = RandomFilters().features(X)
     assert found.shape == (40, 256)
     assert (found >= 0).all()
-    darker = extractor.features((X // 2).astype(np.uint8))
+    darker = RandomFilters().features((X // 2).astype(np.uint8))
     assert np.abs(found - darker).max() < 0.05 < found.max()
-    colour = extractor.features(np.repeat(X[..., None], 3, axis=3))
+    colour = RandomFilters().features(np.repeat(X[..., None], 3, axis=3))
     np.testing.assert_allclose(colour, found, atol=1e-3)
 
 
@@ -116,7 +113,7 @@ def table(path: Path, rows: list[list[str]]) -> str:
     return str(path)
 
 
-def test_bad_sources(
+def test_bad_sources_and_options(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Lengths(Extractor):
@@ -127,7 +124,7 @@ def test_bad_sources(
             return np.array([[len(row)] for row in rows], np.float32)
 
     monkeypatch.setitem(EXTRACTORS, "lengths", Lengths)
-    out = str(tmp_path / "out.npz")
+    out = ("--out", str(tmp_path / "out.npz"))
     for name, rows, said in (
         ("a.csv", [["text"], ["x"]], "needs one column 'label'"),
         ("a.csv", [["text", "label"], ["x"]], "row 2 has not 2 columns"),
@@ -137,26 +134,22 @@ def test_bad_sources(
         ("a.doc", [["x"]], "unknown kind of data"),
     ):
         model = "lengths" if name.endswith("csv") else "random-filters"
-        assert run(table(tmp_path / name, rows), "--model", model, "--out", out) == 2, said
+        assert run(table(tmp_path / name, rows), "--model", model, *out) == 2, said
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
-
-
-def test_bad_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images = tmp_path / "images.npz"
     np.savez(images, x=X, y=Y)
-    out = ("--out", str(tmp_path / "out.npz"))
     for arguments, said in (
-        (("--model", "wordllama"), "images.npz holds images; models that read these: efficient"),
-        (("--model", "resnet"), "unknown model 'resnet'"),
-        (("--model", "random-filters", "--corruption", "fog"), "a source with test rows"),
-        (("--model", "random-filters", "--corruption", "rain"), "unknown corruption 'rain'"),
-        (("--model", "random-filters", "--severity", "3"), "severity has no effect"),
-        (("--model", "random-filters", "--size", "1"), "size must be"),
-        (("--model", "random-filters", "--out", str(tmp_path / "no" / "a.npz")), "is not there"),
+        ("wordllama", "images.npz holds images; models that read these: efficient"),
+        ("resnet", "unknown model 'resnet'"),
+        ("random-filters --corruption fog", "a source with test rows"),
+        ("random-filters --corruption rain", "unknown corruption 'rain'"),
+        ("random-filters --severity 3", "severity has no effect"),
+        ("random-filters --size 1", "size must be"),
+        (f"random-filters --out {tmp_path / 'no' / 'a.npz'}", "is not there"),
     ):
-        assert run(str(images), *out, *arguments) == 2
+        assert run(str(images), *out, "--model", *arguments.split()) == 2
         assert said in capsys.readouterr().err
     assert not (tmp_path / "out.npz").exists()
 

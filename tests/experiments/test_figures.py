@@ -107,18 +107,12 @@ def test_the_bars_are_the_record() -> None:
     # the gaps reach from one to the other, on the side that is meant; empty ones are left out
     for series, low, high in (("over", share, confidence), ("under", confidence, share)):
         _, ends = boxes(panel, series)
+        assert (high > low).any()
         np.testing.assert_allclose(ends, np.stack([low, high], axis=1)[high > low])
-    assert (confidence > share).any()
-    assert (confidence < share).any()
     assert f"top-label ECE {100 * record.ece:.2f} %" == panel.note
     assert f"{100 * record.ece:.3f} %" in panel.said
-
-
-def test_the_histogram_is_the_record() -> None:
-    record = overconfident()
-    _, ends = boxes(histogram("x", record), "correct")
-    np.testing.assert_allclose(ends[:, 1], 100 * record.count[record.count > 0] / 400)
-    assert sum(ends[:, 1]) == pytest.approx(100)
+    _, rows = boxes(histogram("x", record), "correct")
+    np.testing.assert_allclose(rows[:, 1], 100 * record.count[there] / 400)
 
 
 def test_whiskers_are_wilson_s_intervals() -> None:
@@ -135,6 +129,7 @@ def test_whiskers_are_wilson_s_intervals() -> None:
 def test_all_classes_up_to_twenty_and_then_the_worst() -> None:
     few = overconfident(classes=20), overconfident(classes=20, seed=1)
     assert worst_classes(*few).tolist() == list(range(20))
+    assert class_gaps(few[0]).mean() == pytest.approx(few[0].classwise_ece, rel=1e-12)
     many = overconfident(classes=40), overconfident(classes=40, seed=1)
     shown, gaps = worst_classes(*many), np.maximum(*map(class_gaps, many))
     assert len(shown) == 20
@@ -142,11 +137,6 @@ def test_all_classes_up_to_twenty_and_then_the_worst() -> None:
     assert np.all(np.diff(gaps[shown]) <= 0)  # the worst first
     sheet = classes_sheet(*many, "t")
     assert [p.title.partition(":")[0] for p in sheet.panels] == [f"class {j}" for j in shown]
-
-
-def test_class_gaps_average_to_the_classwise_ece() -> None:
-    record = overconfident(classes=7)
-    assert class_gaps(record).mean() == pytest.approx(record.classwise_ece, rel=1e-12)
 
 
 def test_a_class_panel_is_the_class_against_the_rest() -> None:
@@ -163,7 +153,7 @@ def test_a_class_panel_is_the_class_against_the_rest() -> None:
     assert panel.title == f"class 1: {after.class_sum_correct[1].sum()} rows"
 
 
-@pytest.mark.parametrize("rows", [5, 29, 30, 400, 3000])
+@pytest.mark.parametrize("rows", [5, 29, 30, 3000])
 def test_bins_of_few_rows_are_pooled(rows: int) -> None:
     record = overconfident(rows)
     for j in range(3):
@@ -237,13 +227,10 @@ def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right() -> None:
     assert axis["xlim"][1] > places[math.inf]
 
 
-def test_a_facet_for_each_partition_with_the_baselines_in_all() -> None:
-    groups = facets(CELLS)
+def test_quality_against_epsilon() -> None:
+    groups = facets(CELLS)  # one for each partition, with the baselines in all
     assert [(g.title, len(g.cells)) for g in groups] == [("iid", 5), ("natural", 1)]
     assert [[c["label"] for c in g.baselines] for g in groups] == [["none"], ["none"]]
-
-
-def test_quality_against_epsilon() -> None:
     sheet = epsilon_sheet(CELLS, ("ece", "accuracy"), "t")
     assert (len(sheet.panels), sheet.columns) == (4, 2)
     assert [p.note for p in sheet.panels] == ["iid", "iid", "natural", "natural"]
@@ -289,53 +276,42 @@ def test_quality_by_trust_model() -> None:
         *(cell(m, e, v, trust=t) for m in "ab" for e in (1.0, 8.0) for t, v in trusts.items()),
     ]
     sheet = trust_sheet(cells, ("ece",), "t")
-    assert [p.note for p in sheet.panels] == ["a, iid", "b, iid"]
-    assert [text for _, text in sheet.legend] == [
-        *("none (baseline)", "trust central", "trust local")
-    ]
     _, local = line(sheet.panels[1], sheet.legend[2][0])
     assert list(local) == pytest.approx([4.0, 4.0])
     for c in cells[1:]:
         c["mechanism"] = "gaussian"
     more = [{**c, "mechanism": "laplace"} for c in cells[1:] if c["trust"] == "local"]
     several = trust_sheet([*cells, *more], ("ece",), "t")
-    assert [p.note for p in several.panels] == ["a, iid", "b, iid"]
-    assert [text for _, text in several.legend[2:]] == [
-        *("trust local, gaussian", "trust local, laplace")
-    ]
+    for found in (sheet, several):
+        assert [p.note for p in found.panels] == ["a, iid", "b, iid"]
+    names = ["none (baseline)", "trust central", "trust local"]
+    assert [text for _, text in sheet.legend] == names
+    names = ["trust local, gaussian", "trust local, laplace"]
+    assert [text for _, text in several.legend[2:]] == names
 
 
 # --- axes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("metric", ["ece", "accuracy"])
-@pytest.mark.parametrize(
-    "means", [(0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (1e-5, 2e-5), (40.0, 94.0), (0.5, 20.0)]
-)
-def test_ticks_are_few_distinct_and_inside(metric: str, means: tuple[float, float]) -> None:
-    def plot(ax: Axes) -> None:
-        ax.set(**quality_axis(metric, means, (0.0, 0.0)))
-
-    ax = plotted(Panel("", plot, "", aspect=0.8))
-    low, high = ax.get_ylim()
-    assert low < min(means) <= max(means) < high
-    ax.figure.draw_without_rendering()
-    shown = [t for t in ax.get_yticklabels() if low <= t.get_position()[1] <= high]
-    assert 2 <= len(shown) <= 9
-    assert len({t.get_text() for t in shown}) == len(shown)
-    for text in shown:
-        assert float(text.get_text().replace("−", "-")) == pytest.approx(
-            text.get_position()[1], rel=1e-5, abs=1e-9
-        )
-
-
-@pytest.mark.parametrize("sent", [(64,), (64, 1e6), (300, 310), (10, 30)])
-def test_bytes_have_few_ticks(sent: tuple[float, ...]) -> None:
-    cells = [cell("a", 1.0, 0.01, bytes_up=b, partition=f"p{b}") for b in sent]
-    ax = plotted(bytes_sheet(cells, ("ece",), "t").panels[0])
-    low, high = ax.get_xlim()
-    assert low < min(sent) <= max(sent) < high
-    assert 1 <= sum(low <= t <= high for t in ax.get_xticks()) <= 7
+def test_ticks_are_few_distinct_and_inside() -> None:
+    pairs = ((0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (1e-5, 2e-5), (40.0, 94.0), (0.5, 20.0))
+    for metric, means in itertools.product(("ece", "accuracy"), pairs):
+        axis = quality_axis(metric, means, (0.0, 0.0))
+        ax = plotted(Panel("", lambda ax, axis=axis: ax.set(**axis) and None, "", aspect=0.8))
+        low, high = ax.get_ylim()
+        assert low < min(means) <= max(means) < high
+        ax.figure.draw_without_rendering()
+        shown = [t for t in ax.get_yticklabels() if low <= t.get_position()[1] <= high]
+        assert 2 <= len(shown) <= 9
+        assert len({t.get_text() for t in shown}) == len(shown)
+        said = [float(t.get_text().replace("−", "-")) for t in shown]
+        assert said == pytest.approx([t.get_position()[1] for t in shown], rel=1e-5, abs=1e-9)
+    for sent in ((64,), (64, 1e6), (300, 310), (10, 30)):
+        cells = [cell("a", 1.0, 0.01, bytes_up=b, partition=f"p{b}") for b in sent]
+        ax = plotted(bytes_sheet(cells, ("ece",), "t").panels[0])
+        low, high = ax.get_xlim()
+        assert low < min(sent) <= max(sent) < high
+        assert 1 <= sum(low <= t <= high for t in ax.get_xticks()) <= 7
 
 
 # --- inline SVG ---------------------------------------------------------------------------------
@@ -375,32 +351,23 @@ def test_inline_svg_shows_the_marks_where_they_belong() -> None:
     assert "font" not in "".join(str(t.attrib) for t in words)  # they are the page's
 
 
-def test_hatches_are_defined() -> None:
-    svg = panel_svg(diagram("x", overconfident()), "p7")
-    root = ET.fromstring(svg)
-    names = [str(e.get("id")) for e in root.iter() if e.get("id")]
-    used = {part.partition(")")[0] for part in svg.split("url(#")[1:]}
-    assert used <= set(names)
-    assert len(set(names)) == len(names)
-    assert all(name.startswith("p7") for name in names)
-    assert len(list(root.iter("pattern"))) == 2
-    rest = re.sub(r"""(url\(|href=")#p7""", "", svg)
-    assert "#" not in rest  # every colour is the page's
-
-
-def test_what_panels_share_is_there_once() -> None:
+def test_what_is_named_is_there_once_and_every_colour_is_the_pages() -> None:
     sheet = classes_sheet(overconfident(), overconfident(seed=1), "t")
-    text = "".join(panel_svgs(sheet, "n"))
-    names = re.findall(r' id="([^"]+)"', text)
-    assert len(set(names)) == len(names)
-    assert set(re.findall(r"""(?:url\(|href=")#([\w-]+)""", text)) <= set(names)
-
-
-def test_the_same_panel_is_the_same_svg_and_small() -> None:
-    panel = diagram("x", overconfident())
-    assert panel_svg(panel) == panel_svg(panel)
-    assert len(panel_svg(panel)) < 15_000
-    assert "var(" not in panel_svg(panel, "n", fixed)
+    one = panel_svg(diagram("x", overconfident()), "p7")
+    for text in (one, "".join(panel_svgs(sheet, "p7"))):
+        names = re.findall(r' id="([^"]+)"', text)
+        assert len(set(names)) == len(names)
+        assert all(name.startswith("p7") for name in names)
+        assert set(re.findall(r"""(?:url\(|href=")#([\w-]+)""", text)) <= set(names)
+        assert "#" not in re.sub(r"""(url\(|href=")#p7""", "", text)
+    assert one.count("<pattern") == 2
+    assert one == panel_svg(diagram("x", overconfident()), "p7")
+    assert len(one) < 15_000
+    assert "var(" not in panel_svg(diagram("x", overconfident()), "p7", fixed)
+    for series in (*BOXES, *LINES):
+        assert "<path" in key_svg(series, "n")
+        assert "var(--" in key_svg(series, "n")
+        assert "var(" not in key_svg(series, "n", fixed)
 
 
 def test_untrusted_words_are_escaped() -> None:
@@ -417,29 +384,14 @@ def test_untrusted_words_are_escaped() -> None:
     assert root.get("aria-label") == evil
 
 
-@pytest.mark.parametrize("series", [*BOXES, *LINES])
-def test_every_series_has_a_sample(series: str) -> None:
-    assert "<path" in key_svg(series, "n")
-    assert "var(--" in key_svg(series, "n")
-    assert "var(" not in key_svg(series, "n", fixed)
-
-
 # --- colours ------------------------------------------------------------------------------------
 
-DEFICIENCIES = {  # Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB
-    "protanopia": (
-        *((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216)),
-        (-0.003882, -0.048116, 1.051998),
-    ),
-    "deuteranopia": (
-        *((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413)),
-        (-0.011820, 0.042940, 0.968881),
-    ),
-    "tritanopia": (
-        *((1.255528, -0.076749, -0.178779), (-0.078411, 0.930809, 0.147602)),
-        (0.004733, 0.691367, 0.303900),
-    ),
-    "none": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+# Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB: each row adds up to 1
+DEFICIENCIES = {
+    "protanopia": ((0.152286, 1.052583), (0.114503, 0.786281), (-0.003882, -0.048116)),
+    "deuteranopia": ((0.367322, 0.860646), (0.280085, 0.672501), (-0.011820, 0.042940)),
+    "tritanopia": ((1.255528, -0.076749), (-0.078411, 0.930809), (0.004733, 0.691367)),
+    "none": ((1.0, 0.0), (0.0, 1.0), (0.0, 0.0)),
 }
 
 
@@ -447,39 +399,33 @@ def lab(colour: str, seen_with: str) -> np.ndarray:
     """CIE L*a*b* of a hex colour as seen with a deficiency."""
     rgb = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
     linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    linear = np.clip(np.array(DEFICIENCIES[seen_with]) @ linear, 0, 1)
-    to_xyz = np.array(
-        [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    )
-    xyz = to_xyz @ linear / np.array([0.9505, 1.0, 1.089])
+    red_green = np.array(DEFICIENCIES[seen_with])
+    seen = np.column_stack([red_green, 1 - red_green.sum(axis=1)])
+    linear = np.clip(seen @ linear, 0, 1)
+    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+    xyz = np.array(to_xyz) @ linear / np.array([0.9505, 1.0, 1.089])
     f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
 @pytest.mark.parametrize("seen_with", DEFICIENCIES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize(
-    "together", [("correct", "over", "under"), ("before", "after", "perfect"), ("m0", "m1", "m2")]
-)
-def test_colours_differ_for_every_eye(
-    together: tuple[str, ...], scheme: str, seen_with: str
-) -> None:
+def test_colours_differ_for_every_eye(seen_with: str) -> None:
     hues = list(HUES.values())
-    for one, other in itertools.combinations(together, 2):
-        looks = (BOXES.get(s) or LINES[s] for s in (one, other))
-        places = (look.get("color", look.get("facecolor", look.get("edgecolor"))) for look in looks)
-        a, b = (lab(hues[int(p[1:])][scheme == "dark"], seen_with) for p in places)
-        assert np.linalg.norm(a - b) > 15, (one, other)  # 2 is a just noticeable difference
+    groups = ("correct", "over", "under"), ("before", "after", "perfect"), ("m0", "m1", "m2")
+    for dark, together in itertools.product((False, True), groups):
+        for pair in itertools.combinations(together, 2):
+            looks = (BOXES.get(s) or LINES[s] for s in pair)
+            places = (k.get("color", k.get("facecolor", k.get("edgecolor"))) for k in looks)
+            a, b = (lab(hues[int(p[1:])][dark], seen_with) for p in places)
+            assert np.linalg.norm(a - b) > 15, pair  # 2 is a just noticeable difference
 
 
-@pytest.mark.parametrize("group", ["m", "b"])
-def test_methods_differ_without_any_colour(group: str) -> None:
-    looks = [
-        (s["linestyle"], s["marker"], s["markerfacecolor"] == s["color"])
-        for name, s in LINES.items()
-        if name[0] == group and name[1:].isdigit()
-    ]
-    assert len(looks) == len(set(looks))
+def test_methods_differ_without_any_colour() -> None:
+    for group in "mb":
+        names = [name for name in LINES if name[0] == group and name[1:].isdigit()]
+        of = [LINES[name] for name in names]
+        looks = {(s["linestyle"], s["marker"], s["markerfacecolor"] == s["color"]) for s in of}
+        assert len(looks) == len(names) > 1
     assert len({s.get("hatch") for s in BOXES.values()}) == 3
 
 
@@ -505,15 +451,13 @@ def test_a_figure_for_paper_has_every_panel_and_one_legend() -> None:
 def test_words_of_a_figure_lie_inside_it_and_beside_each_other() -> None:
     sheets = [
         reliability_sheet({"before": overconfident(), "after": overconfident(seed=1)}, "t"),
-        classes_sheet(overconfident(classes=12), overconfident(classes=12, seed=1), "t"),
+        classes_sheet(overconfident(classes=6), overconfident(classes=6, seed=1), "t"),
         epsilon_sheet(CELLS, ("ece", "nll"), "t"),
     ]
     for sheet in sheets:
         figure = draw(sheet)
         canvas = FigureCanvasAgg(figure)
         canvas.draw()  # places the legend
-        renderer = canvas.get_renderer()
-        whole = figure.bbox
         beyond = [
             tick.label1
             for ax in figure.axes
@@ -521,17 +465,15 @@ def test_words_of_a_figure_lie_inside_it_and_beside_each_other() -> None:
             for tick in axis.get_major_ticks()
             if not axis.get_view_interval()[0] <= tick.get_loc() <= axis.get_view_interval()[1]
         ]
-        found = [
-            a
-            for a in figure.findobj(Text)
-            if a.get_text().strip() and a.get_visible() and a not in beyond  # nor are these drawn
-        ]
-        boxes = [a.get_window_extent(renderer) for a in found]
-        for box in boxes:
-            assert whole.x0 <= box.x0 <= box.x1 <= whole.x1
-            assert whole.y0 <= box.y0 <= box.y1 <= whole.y1
-        for (i, one), (k, other) in itertools.combinations(enumerate(boxes), 2):
-            assert not one.padded(-1).overlaps(other.padded(-1)), (found[i], found[k])
+        words = [a for a in figure.findobj(Text) if a.get_text().strip() and a.get_visible()]
+        found = [a for a in words if a not in beyond]  # nor are these drawn
+        assert len(found) > 20
+        ends = np.array([a.get_window_extent(canvas.get_renderer()).extents for a in found])
+        assert np.all((ends[:, :2] >= figure.bbox.min) & (ends[:, 2:] <= figure.bbox.max))
+        low, high = ends[:, None, :2] + 1, ends[None, :, 2:] - 1
+        below = np.all(low <= high, axis=2)  # one begins before the other ends, on both axes
+        over = np.argwhere(np.triu(below & below.T, 1))
+        assert not len(over), [(found[i], found[k]) for i, k in over]
 
 
 def test_png_and_svg_are_written_and_repeatable(tmp_path: Path) -> None:
@@ -551,19 +493,12 @@ def test_png_and_svg_are_written_and_repeatable(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_bytes() for name in written} == before
 
 
-def test_a_png_of_a_reliability_diagram_is_not_empty(tmp_path: Path) -> None:
-    save_figure(reliability_figure({"a": overconfident()}, "t"), tmp_path / "f.png")
-    assert (tmp_path / "f.png").stat().st_size > 20_000
-
-
 def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path: Path) -> None:
     for dark in (False, True):
         figure = reliability_figure({"a": overconfident()}, "t", dark=dark)
         save_figure(figure, tmp_path / "f.png", dark=dark)
-        pixels = imread(tmp_path / "f.png")[..., :3].reshape(-1, 3)
-        found = {
-            "#" + bytes((255 * p).round().astype(np.uint8)).hex() for p in np.unique(pixels, axis=0)
-        }
+        pixels = (255 * imread(tmp_path / "f.png")[..., :3]).round().astype(int)
+        found = {f"#{colour:06x}" for colour in np.unique(pixels @ [65536, 256, 1])}
         for hue in ("paper", "ink", "blue", "grey"):
             assert (HUES[hue][0] in found) is not dark
             assert (HUES[hue][1] in found) is dark

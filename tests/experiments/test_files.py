@@ -36,19 +36,19 @@ def test_json_is_strict_and_for_people() -> None:
     assert to_json({"a": [1, 0.5, None]}) == ('{\n  "a": [\n    1,\n    0.5,\n    null\n  ]\n}\n')
 
 
-def test_folders_are_made_as_needed(result: SimulationResult, tmp_path: Path) -> None:
-    result.save(tmp_path / "a" / "b")
-    assert {p.name for p in (tmp_path / "a" / "b").iterdir()} == NAMES
+def test_folders_are_made_as_needed_and_what_else_lies_in_them_stays(
+    result: SimulationResult, tmp_path: Path
+) -> None:
+    out = tmp_path / "a" / "b"
+    result.save(out)
+    assert {p.name for p in out.iterdir()} == NAMES
     assert os.listdir(tmp_path) == ["a"]
-
-
-def test_what_else_lies_in_the_folder_stays(result: SimulationResult, tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    (tmp_path / "result.json").write_text("old")
-    result.save(tmp_path)
-    assert {p.name for p in tmp_path.iterdir()} == {*NAMES, "notes.txt"}
-    assert (tmp_path / "notes.txt").read_text() == "mine"
-    assert (tmp_path / "result.json").read_text() == to_json(result.to_json())
+    (out / "notes.txt").write_text("mine")
+    (out / "result.json").write_text("old")
+    result.save(out)
+    assert {p.name for p in out.iterdir()} == {*NAMES, "notes.txt"}
+    assert (out / "notes.txt").read_text() == "mine"
+    assert (out / "result.json").read_text() == to_json(result.to_json())
 
 
 def test_result_json_goes_first_and_comes_last(
@@ -74,8 +74,7 @@ FULL, STOPPED = OSError(28, "No space left on device"), KeyboardInterrupt()
 
 
 @pytest.mark.parametrize(
-    ("error", "at"),
-    [(FULL, 0), (STOPPED, 1), (FULL, 12), (STOPPED, 13), (FULL, 14), (STOPPED, 20), (FULL, 25)],
+    ("error", "at"), [(FULL, 0), (STOPPED, 1), (FULL, 12), (STOPPED, 13), (FULL, 14), (STOPPED, 25)]
 )
 def test_what_was_there_is_put_back(
     result: SimulationResult,
@@ -89,7 +88,7 @@ def test_what_was_there_is_put_back(
     real, calls = os.replace, [0]
 
     def fail_once(source: Any, target: Any) -> None:
-        if Path(source).parent == tmp_path or Path(target).parent == tmp_path:
+        if tmp_path in (Path(source).parent, Path(target).parent):
             calls[0] += 1
             if calls[0] == at + 1:
                 raise error
@@ -136,15 +135,7 @@ def test_what_an_earlier_run_left_goes(tmp_path: Path) -> None:
     (tmp_path / "rounds.d").mkdir()
     write_folder(tmp_path, lambda folder: None, stale=("rounds.*",))
     assert {p.name for p in tmp_path.iterdir()} == {"notes.png", "rounds.d"}
-
-
-def test_a_folder_is_never_replaced_by_a_file(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "a" / "mine").write_text("mine")
-
-    def write(folder: Path) -> None:
-        (folder / "a").write_text("new")
-
-    with pytest.raises(FedcalError, match="a in it is a folder"):
-        write_folder(tmp_path, write)
-    assert (tmp_path / "a" / "mine").read_text() == "mine"
+    (tmp_path / "rounds.d" / "mine").write_text("mine")  # a folder is never replaced by a file
+    with pytest.raises(FedcalError, match=r"rounds\.d in it is a folder"):
+        write_folder(tmp_path, lambda folder: (folder / "rounds.d").write_text("new") and None)
+    assert (tmp_path / "rounds.d" / "mine").read_text() == "mine"

@@ -42,24 +42,18 @@ def flower(text: str) -> dict[str, Any]:
 # -- what is written ------------------------------------------------------------------------------
 
 
-def test_the_project_s_own_file_says_the_same() -> None:
+def test_every_key_has_the_default_of_simulate_here_and_in_the_project_s_own_file() -> None:
     ours, theirs = flower((ROOT / FILE).read_text("utf-8")), flower(app_toml(run_config()))
     assert ours == theirs
     assert list(ours["config"]) == list(theirs["config"])
-
-
-def test_every_key_has_the_default_of_simulate() -> None:
     fields, config = run_config(), Config()
     job = Job.from_fields(fields, nodes=100, classes=10)
     here = {"data", "partition", "out", *FRESH}
     assert set(fields) == {*job.to_fields(), *here}
     assert (fields["data"], fields["partition"]) == (config.data, config.partition)
-    federation = job.federation
-    for name in (
-        *("rounds", "sampling_rate", "epsilon", "delta", "unit", "seed", "mechanism", "quorum"),
-        "noise_source",
-    ):
-        assert getattr(federation, name) == getattr(config, name), name
+    shared = "rounds sampling_rate epsilon delta unit seed mechanism quorum noise_source"
+    for name in shared.split():
+        assert getattr(job.federation, name) == getattr(config, name), name
     for name in ("method", "dropout", "ledger", "cap"):
         assert getattr(job, name) == getattr(config, name), name
     assert (fields["clients"], fields["classes"], fields["trust"]) == (0, 0, "")
@@ -82,23 +76,14 @@ def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path: Path) -
 
 def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
     file, said = tmp_path / FILE, "is not of `fedcal flower-app`; choose another folder"
-    for theirs in (
-        b'[project]\nname = "mine"\n',
-        b"[tool.ruff]\n",
-        b"no TOML",
-        b"project = 1\n",
-        b"\xff",
-    ):
+    project = b'[project]\nname = "mine"\n'
+    for theirs in (project, b"[tool.ruff]\n", b"no TOML", b"project = 1\n", b"\xff"):
         file.write_bytes(theirs)
         with pytest.raises(InputError, match=said):
             write_app(tmp_path)
         assert (file.read_bytes(), list(tmp_path.iterdir())) == (theirs, [file])
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match=r"cannot write .*: Not a directory"):
-        write_app(tmp_path / "file" / "app")
+        write_app(file / "app")
 
 
 # -- `flwr run`, line by line as the guide has it -------------------------------------------------
@@ -146,9 +131,8 @@ def shell(line: str, cwd: Path) -> str:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    folder = tmp_path / "clone"
+    folder, ignored = tmp_path / "clone", shutil.ignore_patterns("__pycache__")
     for name in ("fedcal", "clients", "strategies", "experiments"):
-        ignored = shutil.ignore_patterns("__pycache__")
         shutil.copytree(ROOT / name, folder / name, ignore=ignored, symlinks=True)
     for name in (FILE, "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, folder)

@@ -12,7 +12,6 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from fedcal.bounding import Bound
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.errors import FedcalError, InputError, RoundFailed
@@ -20,7 +19,7 @@ from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.queries import ClassCounts, ClassHistograms
+from fedcal.queries import ClassHistograms
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
@@ -48,13 +47,14 @@ class Wire(InProcessGrid):
     def __init__(
         self,
         shards: Shards,
-        tamper: Callable[[Wire, str, Replies], Replies] | None = None,
+        tamper: Tamper | None = None,
         unavailable: Callable[[int, Message], bool] | None = None,
     ) -> None:
         single = [shards.block(k, k + 1) for k in range(CLIENTS)]
         super().__init__(client_app(lambda context: single[site_of(context)]), IDS, unavailable)
         self.sent: list[Message] = []
         self.received: list[Message] = []
+        self.timeouts: dict[str, float | None] = {}
         self._tamper = tamper
 
     def send_and_receive(
@@ -62,11 +62,17 @@ class Wire(InProcessGrid):
     ) -> Iterable[Message]:
         asked = list(messages)
         self.sent += asked
+        self.timeouts |= {m.metadata.message_type: timeout for m in asked}
         replies = list(super().send_and_receive(asked, timeout=timeout))
         if self._tamper is not None and asked:
             replies = self._tamper(self, asked[0].metadata.message_type, replies)
         self.received += replies
         return replies
+
+    @property
+    def first(self) -> bool:
+        """Nobody was asked for an answer yet."""
+        return not any(m.metadata.message_type == ANSWER for m in self.sent)
 
     def of_kind(self, messages: list[Message], kind: str) -> dict[int, Message]:
         """Messages of one kind by site."""
@@ -75,6 +81,9 @@ class Wire(InProcessGrid):
             for m in messages
             if m.metadata.message_type == kind
         }
+
+
+Tamper = Callable[[Wire, str, Replies], Replies]
 
 
 SECRETIVE = (
@@ -102,12 +111,7 @@ def of_site(replies: Replies, site: int) -> Message:
     return next(r for r in replies if r.metadata.src_node_id == IDS[site])
 
 
-def stops(
-    shards: Shards,
-    tamper: Callable[[Wire, str, Replies], Replies],
-    match: str,
-    masks: str = "masks",
-) -> None:
+def stops(shards: Shards, tamper: Tamper, match: str, masks: str = "masks") -> None:
     """The run ends with one line; nothing is released and nothing stays reserved.
 
     The line names the site, but not where who was sampled is a secret.
@@ -128,17 +132,21 @@ def stops(
 # -- what the server sees -----------------------------------------------------------------------
 
 
-def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards: Shards) -> None:
-    wire, strategy = Wire(shards), fedbin()
+def answers_of(shards: Shards, masks: str) -> tuple[Wire, np.ndarray, np.ndarray]:
+    """A run of FedBin: what was on its wire, its answers, and the plain contributions."""
+    wire, strategy = Wire(shards), fedbin(masks)
     strategy.start(wire)
     assert strategy.plan.bound is not None
     query = ClassHistograms(32, CLASSES)
-    request = Request(query, strategy.plan.bound, strategy.plan.ring, 1)
-    plain = answer(shards, request)
+    plain = answer(shards, Request(query, strategy.plan.bound, strategy.plan.ring, 1))
+    assert plain.any(axis=1).all()
     answers = wire.of_kind(wire.received, ANSWER)
     assert sorted(answers) == list(range(CLIENTS))
-    seen = np.stack([words_of(answers[k]) for k in range(CLIENTS)])
-    assert plain.any(axis=1).all()
+    return wire, np.stack([words_of(answers[k]) for k in range(CLIENTS)]), plain
+
+
+def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards: Shards) -> None:
+    wire, seen, plain = answers_of(shards, "masks")
     assert (seen != plain).all()
     assert np.array_equal(seen.sum(axis=0, dtype=np.uint64), plain.sum(axis=0, dtype=np.uint64))
 
@@ -158,28 +166,9 @@ def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards: S
         assert records == {"who" if message.metadata.message_type == WHO else "answer"}
     assert not wire.of_kind(wire.sent, REVEAL)
 
-
-def test_without_masks_the_answers_are_the_plain_contributions(shards: Shards) -> None:
-    wire, strategy = Wire(shards), fedbin("none")
-    strategy.start(wire)
-    assert strategy.plan.bound is not None
-    query = ClassHistograms(32, CLASSES)
-    request = Request(query, strategy.plan.bound, strategy.plan.ring, 1)
-    answers = wire.of_kind(wire.received, ANSWER)
-    seen = np.stack([words_of(answers[k]) for k in range(CLIENTS)])
-    assert np.array_equal(seen, answer(shards, request))
+    wire, seen, plain = answers_of(shards, "none")  # and without masks the plain contributions
+    assert np.array_equal(seen, plain)
     assert all("masking" not in m.content for m in wire.sent)
-
-
-def test_masks_of_another_round_are_others(shards: Shards) -> None:
-    wire, strategy = Wire(shards), newton()
-    strategy.start(wire)
-    by_round = [
-        np.stack([words_of(m) for m in wire.received if m.metadata.group_id == str(r)])
-        for r in (1, 2)
-    ]
-    assert by_round[0].shape == by_round[1].shape == (CLIENTS, 2)
-    assert (by_round[0] != by_round[1]).all()
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
@@ -202,13 +191,13 @@ def test_a_query_carries_the_plans_bound_and_ring(masks: str, shards: Shards) ->
     for message in wire.sent:
         assert not message.content.array_records
         assert set(message.content) <= {"query", "context", "masking"}
-
-
-def test_only_sampled_clients_are_asked(shards: Shards) -> None:
-    wire, strategy = Wire(shards), fedbin(epsilon=math.inf, sampling_rate=0.3)
-    strategy.start(wire)
-    assert sorted(wire.of_kind(wire.sent, ANSWER)) == strategy.plan.sample(1).tolist()
-    assert 0 < len(strategy.plan.sample(1)) < CLIENTS
+    if masks == "masks":  # another round has other masks
+        rounds = [
+            np.stack([words_of(m) for m in wire.received if m.metadata.group_id == str(r)])
+            for r in (1, 2)
+        ]
+        assert rounds[0].shape == rounds[1].shape == (CLIENTS, 2)
+        assert (rounds[0] != rounds[1]).all()
 
 
 # -- who is there -------------------------------------------------------------------------------
@@ -245,19 +234,10 @@ def test_an_absent_node_is_a_dropout(how: str, masks: str, shards: Shards) -> No
 
 def test_the_users_timeout_rules_also_who_is_there(shards: Shards) -> None:
     """Under load nodes take more than a minute to say it; then 0 of 10 clients answered."""
-    waited = dict[str, float | None]()
-
-    class Waiting(Wire):
-        def send_and_receive(
-            self, messages: Iterable[Message], *, timeout: float | None = None
-        ) -> Iterable[Message]:
-            for message in (asked := list(messages)):
-                waited[message.metadata.message_type] = timeout
-                assert message.metadata.ttl == timeout
-            return super().send_and_receive(asked, timeout=timeout)
-
-    newton().start(Waiting(shards), timeout=1800.0)
-    assert waited[WHO] == 1800.0
+    wire = Wire(shards)
+    newton().start(wire, timeout=1800.0)
+    assert wire.timeouts[WHO] == 1800.0
+    assert all(m.metadata.ttl == wire.timeouts[m.metadata.message_type] for m in wire.sent)
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
@@ -266,8 +246,7 @@ def test_a_node_that_comes_later_is_asked_then(masks: str, shards: Shards) -> No
 
     class Growing(Wire):
         def get_node_ids(self) -> Iterable[int]:
-            first = not any(m.metadata.message_type == ANSWER for m in self.sent)
-            return [n for n in super().get_node_ids() if not (first and n == IDS[late])]
+            return [n for n in super().get_node_ids() if not (self.first and n == IDS[late])]
 
     strategy, want = newton(masks), newton()
     wire = Growing(shards)
@@ -277,31 +256,24 @@ def test_a_node_that_comes_later_is_asked_then(masks: str, shards: Shards) -> No
     assert sum(m.metadata.message_type == WHO for m in wire.sent) == CLIENTS  # each asked once
 
 
-SITE, UNSAID = "which cannot be", "does not say which site"
+def replaced(kind: str, site: int, content: dict[str, Any]) -> Tamper:
+    """Of the replies of this kind a site's holds something else."""
 
-
-@pytest.mark.parametrize(
-    ("who", "said"),
-    [
-        ({"site": 3}, f"site 3, {SITE}"),
-        ({"site": -1}, f"site -1, {SITE}"),
-        ({"site": CLIENTS}, f"site {CLIENTS}, {SITE}"),
-        ({}, UNSAID),
-        ({"site": "third"}, UNSAID),
-        ({"site": [3]}, UNSAID),
-        ({"name": 3}, UNSAID),
-    ],
-    ids=str,
-)
-def test_a_node_that_lies_about_its_site_stops_the_run(
-    who: dict[str, Any], said: str, shards: Shards
-) -> None:
-    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
-        if kind == WHO:
-            of_site(replies, 8).content = RecordDict({"who": ConfigRecord(who)} if who else {})
+    def tamper(wire: Wire, of: str, replies: Replies) -> Replies:
+        if of == kind:
+            of_site(replies, site).content = RecordDict(content)
         return replies
 
-    stops(shards, tamper, said)
+    return tamper
+
+
+def test_a_node_that_lies_about_its_site_stops_the_run(shards: Shards) -> None:
+    for site in (3, -1, CLIENTS):
+        lie = replaced(WHO, 8, {"who": ConfigRecord({"site": site})})
+        stops(shards, lie, f"site {site}, which cannot be")
+    for who in ({}, {"site": "third"}, {"site": [3]}, {"name": 3}):
+        lie = replaced(WHO, 8, {"who": ConfigRecord(who)} if who else {})
+        stops(shards, lie, "does not say which site")
 
 
 # -- answers that cannot be -----------------------------------------------------------------------
@@ -321,16 +293,9 @@ CONTENTS = [
 ]
 
 
-@pytest.mark.parametrize("k", range(len(CONTENTS)))
-def test_an_answer_without_words_of_its_dtype_and_shape_stops_the_run(
-    k: int, shards: Shards
-) -> None:
-    def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
-        if kind == ANSWER:
-            of_site(replies, 6).content = RecordDict(CONTENTS[k])
-        return replies
-
-    stops(shards, tamper, "site 6 sent", "masks" if k % 2 else "none")
+def test_an_answer_without_words_of_its_dtype_and_shape_stops_the_run(shards: Shards) -> None:
+    for k, content in enumerate(CONTENTS):
+        stops(shards, replaced(ANSWER, 6, content), "site 6 sent", "masks" if k % 2 else "none")
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
@@ -348,9 +313,14 @@ def test_two_answers_from_one_site_stop_the_run(masks: str, shards: Shards) -> N
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
-def test_an_answer_of_a_site_that_was_not_asked_stops_the_run(masks: str, shards: Shards) -> None:
-    strategy = fedbin(masks, math.inf, sampling_rate=0.3)
+def test_only_sampled_clients_are_asked_and_another_s_answer_stops_the_run(
+    masks: str, shards: Shards
+) -> None:
+    wire, strategy = Wire(shards), fedbin(masks, math.inf, sampling_rate=0.3)
+    strategy.start(wire)
     cohort = strategy.plan.sample(1)
+    assert sorted(wire.of_kind(wire.sent, ANSWER)) == cohort.tolist()
+    assert 0 < len(cohort) < CLIENTS
     outsider = next(k for k in range(CLIENTS) if k not in cohort)
 
     def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
@@ -358,6 +328,7 @@ def test_an_answer_of_a_site_that_was_not_asked_stops_the_run(masks: str, shards
             replies[0].metadata.__dict__["_src_node_id"] = IDS[outsider]
         return replies
 
+    strategy = fedbin(masks, math.inf, sampling_rate=0.3)
     with pytest.raises(RoundFailed, match=f"site {outsider} answered out of turn"):
         strategy.start(Wire(shards, tamper))
     assert strategy.releases == []
@@ -383,44 +354,31 @@ def test_a_client_that_raises_stops_the_run(
         assert (strategy.releases, ledger.entries()) == ([], ())
 
 
-def test_a_raised_error_reaches_the_server_as_flowers_error_reply(shards: Shards) -> None:
-    def shard_of(context: Context) -> Shards:
-        raise OSError("no rows")
-
-    grid = InProcessGrid(client_app(shard_of), IDS)
-    request = Request(ClassCounts(CLASSES), Bound((CLASSES,)), fedbin().plan.ring, 1)
-    fields, context = request.to_fields(), request.context_fields()
-    content = RecordDict({"query": ConfigRecord(fields), "context": ConfigRecord(context)})
-    (reply,) = grid.send_and_receive([Message(content, IDS[0], ANSWER, group_id="1")])
-    assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
-    (nobody,) = grid.send_and_receive([Message(RecordDict(), 1, WHO, group_id="1")])
+def test_nodes_differ_and_one_that_is_not_there_is_unavailable(shards: Shards) -> None:
+    app = client_app(lambda context: shards)
+    with pytest.raises(InputError, match="differ"):
+        InProcessGrid(app, [1, 2, 1])
+    (nobody,) = InProcessGrid(app, IDS).send_and_receive([Message(RecordDict(), 1, WHO)])
     assert nobody.error.code == ErrorCode.NODE_UNAVAILABLE
 
 
 # -- unmasking ------------------------------------------------------------------------------------
 
 
-def gone_at(site: int, kinds: tuple[str, ...]) -> Callable[[int, Message], bool]:
-    return lambda k, message: k == site and message.metadata.message_type in kinds
+def gone_at(*absent: tuple[int, str]) -> Callable[[int, Message], bool]:
+    return lambda site, message: (site, message.metadata.message_type) in absent
 
 
 def test_survivors_are_asked_for_what_they_owe_and_nothing_else(shards: Shards) -> None:
-    wire, strategy = Wire(shards, unavailable=gone_at(3, (ANSWER,))), fedbin()
+    wire, strategy = Wire(shards, unavailable=gone_at((3, ANSWER))), fedbin()
     strategy.start(wire)
     asked = wire.of_kind(wire.sent, REVEAL)
     assert sorted(asked) == [k for k in range(CLIENTS) if k != 3]
     for message in asked.values():
         record = message.content.config_records["masking"]
         assert (record["dropped"], record["round"]) == ([3], 1)
-
-
-def test_a_survivor_that_goes_silent_before_it_revealed_fails_the_round(shards: Shards) -> None:
-    ledger = Ledger(None, 1.0)
-
-    def away(site: int, message: Message) -> bool:
-        kind = message.metadata.message_type
-        return (site, kind) in ((3, ANSWER), (8, REVEAL))
-
+    # one of them goes silent before it revealed: the round fails
+    ledger, away = Ledger(None, 1.0), gone_at((3, ANSWER), (8, REVEAL))
     for strategy in (newton(epsilon=math.inf), newton(ledger=ledger)):
         with pytest.raises(RoundFailed) as caught:
             strategy.start(Wire(shards, unavailable=away))
@@ -431,20 +389,13 @@ def test_a_survivor_that_goes_silent_before_it_revealed_fails_the_round(shards: 
 
 
 def test_a_reveal_that_cannot_be_stops_the_run(shards: Shards) -> None:
-    def refused(seeds: dict[str, Any]) -> None:
-        def tamper(wire: Wire, kind: str, replies: Replies) -> Replies:
-            if kind == REVEAL:
-                of_site(replies, 8).content = RecordDict({"seeds": ConfigRecord(seeds)})
-            return replies
-
+    for seeds in ({}, {"3": b"short"}, {"4": bytes(32)}, {"3": 7}, {"x": bytes(32)}):
+        tamper = replaced(REVEAL, 8, {"seeds": ConfigRecord(seeds)})
         strategy = newton()
         with pytest.raises(FedcalError) as caught:
-            strategy.start(Wire(shards, tamper, gone_at(3, (ANSWER,))))
+            strategy.start(Wire(shards, tamper, gone_at((3, ANSWER))))
         assert "\n" not in str(caught.value), seeds
         assert strategy.releases == [], seeds
-
-    for seeds in ({}, {"3": b"short"}, {"4": bytes(32)}, {"3": 7}, {"x": bytes(32)}):
-        refused(seeds)
 
 
 # -- Flower's interface -----------------------------------------------------------------------
@@ -466,21 +417,13 @@ def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards: Sh
     assert not result.evaluate_metrics_clientapp
 
 
-def test_node_ids_must_differ(shards: Shards) -> None:
-    with pytest.raises(InputError, match="differ"):
-        InProcessGrid(client_app(lambda context: shards), [1, 2, 1])
-
-
 def test_a_site_comes_back_as_another_node(shards: Shards) -> None:
     """Its old node is gone, so the new one is that site: same sums as if nothing had happened."""
-    reborn = 5
 
     class Restarting(Wire):
         def get_node_ids(self) -> Iterable[int]:
-            first = not any(m.metadata.message_type == ANSWER for m in self.sent)
-            old = IDS[4]
-            if not first and old in self._contexts:
-                self._contexts[reborn] = self._contexts.pop(old)
+            if not self.first and IDS[4] in self._contexts:
+                self._contexts[5] = self._contexts.pop(IDS[4])
             return super().get_node_ids()
 
     strategy, want = newton(), newton()

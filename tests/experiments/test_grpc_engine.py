@@ -19,7 +19,7 @@ import pytest
 from procfs import descendants, listening
 from refusals import each_is_refused
 
-from fedcal.errors import InputError, RoundFailed
+from fedcal.errors import RoundFailed
 from fedcal.experiments import SimulationResult, simulate
 from fedcal.experiments.engines import grpc as engine
 
@@ -56,22 +56,16 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert [folder for folder in folders if Path(folder).exists()] == []
 
 
-def test_too_many_processes_are_refused_before_any_starts() -> None:
-    with pytest.raises(InputError, match="at most 64 clients, not 100; --engine inline takes any"):
-        simulate(rows(), engine="grpc")
-
-
-def test_what_real_sites_rule_out_is_one_line(tmp_path: Path) -> None:
+def test_what_real_sites_or_their_number_rule_out_is_one_line(tmp_path: Path) -> None:
     real: dict[str, Any] = {"control": "h:1", "root_certificates": "c"}
     out = tmp_path / "run"
+    second = "positive has no effect here: at real sites the second of class_names"
     table: list[tuple[dict[str, Any], str]] = [
+        ({"data": rows(), "clients": None}, "at most 64 clients, not 100; --engine inline takes"),
         ({"engine": "inline", "timeout": 5.0}, "timeout needs the engine grpc"),
         ({"control": "h:1"}, "control needs root_certificates"),
         ({"root_certificates": "ca.crt"}, "root_certificates needs real sites"),
-        (
-            {**real, "clients": 2, "positive": "a"},
-            "positive has no effect here: at real sites the second of class_names",
-        ),
+        ({**real, "clients": 2, "positive": "a"}, second),
         ({**real, "clients": None}, "--clients or --federation must say"),
         ({**real, "method": "none"}, "real sites keep theirs"),
         ({**real, "dropout": 0.1}, "real sites are as they"),
