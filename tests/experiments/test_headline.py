@@ -32,26 +32,18 @@ def plain(result: dict[str, Any]) -> str:
     return headline(result).replace("\xa0", " ")
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "digits", "read"),
-    [
+def test_a_number_has_the_digits_of_its_interval() -> None:
+    for low, high, digits, read in (
         (0.384, 0.436, 0, "41"),
         (0.409, 0.412, 2, "41.00"),
         (0.4, 0.42, 1, "41.0"),
         (0.0, 1.0, 0, "41"),
         (0.41, 0.41, 2, "41.00"),
         (float("-inf"), 1.0, 2, "41.00"),
-    ],
-)
-def test_a_number_has_the_digits_of_its_interval(
-    low: float, high: float, digits: int, read: str
-) -> None:
-    assert decimals("accuracy", low, high) == digits
-    assert shown("accuracy", 0.41, digits=digits) == read
-
-
-def test_an_auc_keeps_two_digits_where_a_share_has_none() -> None:
-    assert decimals("roc_auc", 0.64, 0.93) == 2
+    ):
+        assert decimals("accuracy", low, high) == digits
+        assert shown("accuracy", 0.41, digits=digits) == read
+    assert decimals("roc_auc", 0.64, 0.93) == 2  # where a share has none
 
 
 UNKNOWN = "Whether its confidence is right on average could not be measured under this noise."
@@ -76,18 +68,12 @@ def test_the_direction_of_the_mean_gap_in_words(gap: Any, said: str) -> None:
     assert plain(evaluated(told(*gap))) == rows + of_two
 
 
-def test_a_metric_alone() -> None:
-    result = {"metrics": {"ks": told(0.013, 0.0, 0.027), "roc_auc": told(None, 0.0, 1.0)}}
-    unknown = "ROC AUC could not be measured under this noise."
-    assert plain(result) == f"{unknown} KS calibration error: 1.3 % (0.0 to 2.7)."
-
-
-def test_nobody_asked_is_said_once() -> None:
-    unknown = evaluated(told(None, -1.0, 1.0), rows={"value": None, "noise": None})
-    assert plain(unknown) == "Nobody was asked in a round, so nothing is known."
-
-
 def test_what_noise_drowns_is_no_number() -> None:
+    alone = {"metrics": {"ks": told(0.013, 0.0, 0.027), "roc_auc": told(None, 0.0, 1.0)}}
+    unknown = "ROC AUC could not be measured under this noise."
+    assert plain(alone) == f"{unknown} KS calibration error: 1.3 % (0.0 to 2.7)."
+    nobody = evaluated(told(None, -1.0, 1.0), rows={"value": None, "noise": None})
+    assert plain(nobody) == "Nobody was asked in a round, so nothing is known."
     result = evaluated(told(None, -1.0, 1.0))
     result["metrics"]["accuracy"] = told(None, 0.0, 1.0)
     assert not any(c.isdigit() for c in plain(result).replace("class 1", ""))
@@ -161,12 +147,9 @@ def calibrated(ece: list[float], nll: list[float], **more: Any) -> dict[str, Any
 def test_what_calibration_did(ece: list[float], nll: list[float], said: str) -> None:
     assert plain(calibrated(ece, nll)).startswith(f"Calibration {said}")
     assert plain(calibrated(ece, nll)).endswith("Accuracy stays 90 % (87 to 93).")
-
-
-def test_of_two_classes_it_is_the_positive_class_s_error() -> None:
-    said = plain(calibrated([-0.05, 0.03], [-0.06, 0.04], score="positive"))
-    assert "ECE of class 1 from 14 to 13 %" in said
-    assert "top-label" not in said
+    of_two = plain(calibrated(ece, nll, score="positive"))
+    assert "ECE of class 1" in of_two
+    assert "top-label" not in of_two
 
 
 def test_without_intervals_or_test_rows_nothing_is_better_or_worse() -> None:

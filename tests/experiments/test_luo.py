@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import each_is_refused
 from scipy import stats
 
 from fedcal import datasets
@@ -88,16 +89,16 @@ def test_the_settings_are_those_of_the_paper() -> None:
     assert cifar[0] == SweepPoint("sources", 10, 10, 1.0)
     assert cifar[-1] == SweepPoint("epsilon", 50, 30, 2.0)
     assert imagenet[-1] == SweepPoint("epsilon", 100, 50, 2.0)
-    assert max(s.fit_rows for s in cifar) == 2500
-    assert max(s.fit_rows for s in imagenet) == 20_000
-
-
-def test_half_of_the_rows_are_left_for_the_test() -> None:
+    assert [max(s.fit_rows for s in suite) for suite in (cifar, imagenet)] == [2500, 20_000]
+    # half of the rows are left for the test
     assert (suite_for(39_999), suite_for(40_000)) == ("cifar", "imagenet")
-    assert len(fitting(SUITES["cifar"], 5000, "d")) == 45
-    assert all(s.fit_rows <= 500 for s in fitting(SUITES["cifar"], 1000, "d"))
+    assert len(fitting(cifar, 5000, "d")) == 45
+    assert all(s.fit_rows <= 500 for s in fitting(cifar, 1000, "d"))
     with pytest.raises(InputError, match="d: 199 rows are too few"):
-        fitting(SUITES["cifar"], 199, "d")
+        fitting(cifar, 199, "d")
+    keys = [c.key for c in COLUMNS]
+    assert len(set(keys)) == len(keys) == 2 + 2 * len(PRIVATE) - 1
+    assert Competitor(EXPONENTIAL, "local") not in COLUMNS
 
 
 def test_divisions_draw_each_row_once_and_all_alike(tables: Tables) -> None:
@@ -115,18 +116,11 @@ def test_tables_give_the_ece_of_the_metrics(tables: Tables) -> None:
     for k, t in enumerate(temperatures):
         rest = np.setdiff1d(np.arange(600), fit[k])
         assert got[k] == pytest.approx(ece(softmax(data.logits[rest] / t), data.labels[rest]))
-
-
-def test_sums_of_entries_have_no_order(tables: Tables) -> None:
-    gaps = tables.gaps[5]
+    gaps = tables.gaps[5]  # sums of entries have no order
     some = np.random.default_rng(2).permutation(len(gaps))
     assert gaps.sum() == gaps[some].sum() == math.fsum(gaps.tolist())
-
-
-def test_both_parts_of_a_data_set_are_divided() -> None:
-    logits, labels = rows_of(datasets.load("resnet110-cifar10"))
-    assert logits.shape == (15_000, 10)
-    assert len(labels) == 15_000
+    logits, labels = rows_of(datasets.load("resnet110-cifar10"))  # both parts are divided
+    assert (logits.shape, len(labels)) == ((15_000, 10), 15_000)
 
 
 @pytest.mark.parametrize("make", [golden, bisection])
@@ -204,16 +198,6 @@ def test_the_exponential_mechanism_draws_by_its_scores(tables: Tables) -> None:
         assert np.mean(got == ece_there) == pytest.approx(p[alike].sum(), abs=0.03)
 
 
-def test_more_privacy_costs_calibration_and_secure_aggregation_wins_it_back(tables: Tables) -> None:
-    columns = [competitor("acc-t/local"), competitor("acc-t/central")]
-    strict, loose = (
-        run_point(tables, dataclasses.replace(POINT, epsilon=e), columns, 200, 0)
-        for e in (0.3, 100.0)
-    )
-    assert strict["acc-t/local"].mean() > loose["acc-t/local"].mean()
-    assert strict["acc-t/central"].mean() < strict["acc-t/local"].mean()
-
-
 def test_columns_and_blocks_do_not_change_each_other(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -225,12 +209,6 @@ def test_columns_and_blocks_do_not_change_each_other(
         assert alone.tolist() == together[c.key].tolist()
     other = run_point(tables, POINT, quick[:1], 20, seed=5)
     assert other[quick[0].key].tolist() != together[quick[0].key].tolist()
-
-
-def test_every_method_stands_under_every_noise_it_can_have() -> None:
-    keys = [c.key for c in COLUMNS]
-    assert len(set(keys)) == len(keys) == 2 + 2 * len(PRIVATE) - 1
-    assert Competitor(EXPONENTIAL, "local") not in COLUMNS
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
@@ -358,21 +336,7 @@ def test_what_was_begun_otherwise_is_not_gone_on_with(
         run_suite(grown, jobs=1, out=tmp_path / "out", resume=True)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"run": {}},
-        {"run": {"columns": 1}},
-        {"run": {"columns": [["none"]]}},
-        {"ece": {}},
-        {"ece": {"none": 1.0}},
-        {"ece": {"none": [0.1]}},
-        {"ece": {"none": [0.1, "0.1"]}},
-        {"seconds": None},
-        {"more": 1},
-    ],
-)
-def test_a_damaged_row_is_refused(change: dict[str, Any]) -> None:
+def test_damaged_rows_and_bad_suites_are_refused() -> None:
     row = {
         "run": {"columns": ["none"]},
         "versions": {},
@@ -380,20 +344,19 @@ def test_a_damaged_row_is_refused(change: dict[str, Any]) -> None:
         "seconds": 1.0,
     }
     assert check_cell(row) == row
-    with pytest.raises(ValueError):
-        check_cell({**row, **change})
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+    changes: list[dict[str, Any]] = [
+        *({"run": run} for run in ({}, {"columns": 1}, {"columns": [["none"]]})),
+        *({"ece": {"none": value}} for value in (1.0, [0.1], [0.1, "0.1"])),
+        *({"ece": {}}, {"seconds": None}, {"more": 1}),
+    ]
+    for change in changes:
+        with pytest.raises(ValueError):
+            check_cell({**row, **change})
+    table: list[tuple[dict[str, Any], str]] = [
         ({"data": ()}, "no data sets"),
         ({"data": ("a", "a")}, "'a' is there twice"),
         ({"columns": ("acc-t",)}, "unknown column 'acc-t'"),
         ({"trials": 0}, "trials must be"),
         ({"settings": "mnist"}, "unknown settings"),
-    ],
-)
-def test_bad_suites_are_refused(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        Suite(**{"data": ("a",), **options})
+    ]
+    each_is_refused(table, lambda options: Suite(**{"data": ("a",), **options}))

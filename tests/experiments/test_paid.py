@@ -95,6 +95,8 @@ def test_what_a_method_releases_outlives_a_result_that_breaks(
         return
     with pytest.raises(InputError, match="paid for and has no report yet"):
         simulate(data, out=out, **given)
+    with pytest.raises(InputError, match="is of a run with seed = 3, not 4"):
+        simulate(data, out=out, resume=True, **given | {"seed": 4})
     assert _run(["report", str(out), "--quiet"]) == 0
     assert charged(given["ledger"]) == [releases]
     whole = simulate(data, out=tmp_path / "whole", **given | {"ledger": str(tmp_path / "w.db")})
@@ -104,18 +106,6 @@ def test_what_a_method_releases_outlives_a_result_that_breaks(
         told.pop(key), once.pop(key)
     assert told == once
     assert {p.name for p in out.iterdir()} == {p.name for p in (tmp_path / "whole").iterdir()}
-
-
-def test_a_kept_outcome_is_not_taken_for_that_of_other_options(
-    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = options("fednewton", tmp_path / "run")
-    with monkeypatch.context() as patch:
-        patch.setattr(simulation, "result_of", broken)
-        with pytest.raises(FedcalError):
-            simulate(data, out=tmp_path / "run", **given)
-    with pytest.raises(InputError, match="is of a run with seed = 3, not 4"):
-        simulate(data, out=tmp_path / "run", resume=True, **given | {"seed": 4})
 
 
 def test_a_warning_is_raised_before_the_first_charge(tmp_path: Path) -> None:
@@ -129,44 +119,41 @@ def test_a_warning_is_raised_before_the_first_charge(tmp_path: Path) -> None:
     assert not (tmp_path / "l.db").exists()
 
 
-ENDS = {
-    "judging": (by_method, "scored"),
-    "to_json": (by_method.ModelTraining, "to_json"),
-    "the report": (page, "render"),
-}
-
-
-@pytest.mark.parametrize("how", ["resume", "report"])
-@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize(
+    ("end", "again"),
+    [
+        ((by_method, "scored"), ("report", "{out}")),
+        ((by_method.ModelTraining, "to_json"), ("train", "--out", "{out}", "--resume")),
+        ((page, "render"), ("report", "{out}")),
+    ],
+)
 def test_a_trained_model_outlives_a_report_that_breaks(
-    end: str, how: str, images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    end: Any, again: Any, images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, ledger = tmp_path / "model", tmp_path / "l.db"
     given = {"data": images, "epsilon": 2.0, "rounds": 12, "ledger": str(ledger), "cap": 2.0}
     with monkeypatch.context() as patch:
-        patch.setattr(*ENDS[end], broken)
+        patch.setattr(*end, broken)
         with pytest.raises(FedcalError, match=f"what was released is in {re.escape(str(out))}"):
             training.train(out=out, **given)
     once = charged(ledger)
     assert {"model.npz", "outcome.json", "config.toml"} <= {p.name for p in out.iterdir()}
-    again = ["train", "--out", str(out), "--resume"] if how == "resume" else ["report", str(out)]
-    assert _run([*again, "--quiet"]) == 0
+    assert _run([*(word.format(out=out) for word in again), "--quiet"]) == 0
     assert charged(ledger) == once == [tuple(range(1, 13))]
     told = json.loads((out / "training.json").read_text("utf-8"))
     assert told["privacy"]["releases"] == 12
     assert not {"outcome.json", "checkpoint.json"} & {p.name for p in out.iterdir()}
 
 
-@pytest.mark.parametrize("epsilon", [[], ["--epsilon", "2"]])
-def test_a_training_over_natural_clients_has_a_report(
-    epsilon: list[str], images: str, tmp_path: Path
-) -> None:
+def test_a_training_over_natural_clients_has_a_report(images: str, tmp_path: Path) -> None:
     """It had none: the number of clients, and an infinite epsilon, were in no config."""
-    arguments = ["train", "--data", images, "--method", "fedsgd", "--rounds", "2", *epsilon]
-    assert _run([*arguments, "--out", str(tmp_path / "model"), "--quiet"]) == 0
-    assert f"{CLIENTS}" in (tmp_path / "model" / "report.html").read_text("utf-8")
-    told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
-    assert told["config"]["clients"] == CLIENTS
+    for k, epsilon in enumerate(([], ["--epsilon", "2"])):
+        out = tmp_path / str(k)
+        arguments = ["train", "--data", images, "--method", "fedsgd", "--rounds", "2", *epsilon]
+        assert _run([*arguments, "--out", str(out), "--quiet"]) == 0
+        assert f"{CLIENTS}" in (out / "report.html").read_text("utf-8")
+        told = json.loads((out / "training.json").read_text("utf-8"))
+        assert told["config"]["clients"] == CLIENTS
 
 
 def test_a_comparison_whose_table_breaks_keeps_its_rows(
@@ -182,9 +169,7 @@ def test_a_comparison_whose_table_breaks_keeps_its_rows(
     assert (tmp_path / "sweep" / "rows.jsonl").read_text("utf-8").splitlines() == rows
 
 
-@pytest.mark.parametrize("command", ["simulate", "evaluate", "train", "compare"])
 def test_a_report_that_cannot_be_written_is_told_before_the_first_charge(
-    command: str,
     data: str,
     images: str,
     tmp_path: Path,
@@ -192,12 +177,13 @@ def test_a_report_that_cannot_be_written_is_told_before_the_first_charge(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(page, "_environment", broken)
-    rows = images if command == "train" else data
-    budget = [] if command == "compare" else ["--ledger", str(tmp_path / "l.db"), "--cap", "1"]
-    out = ["--out", str(tmp_path / "out")]
-    assert _run([command, "--data", rows, "--epsilon", "1", *budget, *out]) == 1
-    assert "no report could be written" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
+    for command in ("simulate", "evaluate", "train", "compare"):
+        rows = images if command == "train" else data
+        budget = [] if command == "compare" else ["--ledger", str(tmp_path / "l.db"), "--cap", "1"]
+        out = ["--out", str(tmp_path / "out")]
+        assert _run([command, "--data", rows, "--epsilon", "1", *budget, *out]) == 1
+        assert "no report could be written" in capsys.readouterr().err
+        assert list(tmp_path.iterdir()) == [], command
 
 
 def test_a_run_of_flwr_is_a_result(data: str, tmp_path: Path) -> None:

@@ -6,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from procfs import until
 
 from fedcal.experiments.engines.processes import ProcessTree
-
-PATIENCE = 30.0
 
 DAEMON = """
 import os, sys, time
@@ -52,13 +50,6 @@ time.sleep(600)
 """
 
 
-def until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
-
-
 def runs(process: int) -> bool:
     """Whether the process is there and not a zombie."""
     said = subprocess.run(
@@ -92,12 +83,15 @@ def start(folder: Path, *how: str) -> ProcessTree:
 
 
 def test_exit_code_and_output_of_the_command(folder: Path) -> None:
-    command = ["sh", "-c", "echo here; exit 3"]
-    env = dict(os.environ)
-    with ProcessTree(command, folder=folder, env=env, log=folder.parent / "log") as tree:
+    log, env = folder.parent / "log", dict(os.environ)
+    with ProcessTree(["sh", "-c", "echo here; exit 3"], folder=folder, env=env, log=log) as tree:
         assert until(lambda: tree.poll() is not None)
         assert tree.poll() == 3
-    assert (folder.parent / "log").read_text() == "here\n"
+    assert log.read_text() == "here\n"
+    with ProcessTree(["/no/such"], folder=folder, env=env, log=log) as tree:
+        assert until(lambda: tree.poll() is not None)
+        assert tree.poll() != 0
+    assert "/no/such" in log.read_text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
@@ -154,11 +148,3 @@ def test_a_killed_guard_leaves_its_own_session_dead(folder: Path) -> None:
         assert until(has_child)
         os.kill(guard, signal.SIGKILL)
     assert until(lambda: not any(runs(int(kid)) for kid in kids))
-
-
-def test_a_command_that_is_not_there(folder: Path) -> None:
-    env = dict(os.environ)
-    with ProcessTree(["/no/such"], folder=folder, env=env, log=folder.parent / "log") as tree:
-        assert until(lambda: tree.poll() is not None)
-        assert tree.poll() != 0
-    assert "/no/such" in (folder.parent / "log").read_text()

@@ -1,6 +1,6 @@
 """Flower's simulation engine: same bits as inline, one clear line, and nothing that stays behind.
 
-One real run is in the normal suite; those marked slow take 10 to 60 s each.
+Real runs are marked slow: they take 10 to 60 s each.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from procfs import descendants, listening, processes
+from procfs import descendants, listening, processes, until
 from refusals import each_is_refused
 
 import fedcal
@@ -39,7 +38,6 @@ from fedcal.privacy.plan import Federation
 from fedcal.strategies.job import Job
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
-PATIENCE = 60.0
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 slow = pytest.mark.slow
@@ -136,6 +134,7 @@ def _folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 # -- a real run -----------------------------------------------------------------------------------
 
 
+@slow
 @linux
 def test_same_bits_as_inline_and_nothing_stays() -> None:
     """Noise, masks, dropouts, rows in memory, natural clients of whom some have no rows."""
@@ -152,47 +151,37 @@ def test_same_bits_as_inline_and_nothing_stays() -> None:
     witness.saw_a_clean_run()
 
 
-@slow
-@linux
-@pytest.mark.parametrize(
-    ("method", "epsilon"), [("fednewton", math.inf), ("fedbbq", 1.0), ("fedopvector", 1.0)]
-)
-def test_methods_by_name(method: str, epsilon: float) -> None:
-    options: dict[str, Any] = {"method": method, "epsilon": epsilon, "clients": 10, "seed": 1}
-    witness = Witness()
-    want = simulate("resnet110-cifar10", **options)
-    assert same(simulate(engine="ray", progress=witness, **options), want)
-    witness.saw_a_clean_run()
+NETWORK: dict[str, Any] = {"clients": 10, "seed": 1}
+OWN = NETWORK | {"epsilon": 1.0, "sampling_rate": 0.6, "dropout": 0.2}
 
 
 @slow
 @pytest.mark.parametrize(
-    ("trust", "unit"),
-    [(t, "user") for t in ("distributed", "local")]
-    + [("distributed", "subject"), ("local", "example")],
+    "options",
+    [
+        NETWORK | {"data": "resnet110-cifar10"},
+        NETWORK | {"data": "resnet110-cifar10", "method": "fedbbq", "epsilon": 1.0},
+        NETWORK | {"data": "resnet110-cifar10", "method": "fedopvector", "epsilon": 1.0},
+        OWN | {"trust": "distributed", "quorum": 0.5},
+        OWN | {"trust": "local"},
+        OWN | {"trust": "distributed", "unit": "subject", "quorum": 0.5},
+        OWN | {"trust": "local", "unit": "example"},
+    ],
 )
-def test_noise_of_the_clients_own(trust: str, unit: str) -> None:
-    options: dict[str, Any] = {
-        **{"clients": 10, "epsilon": 1.0, "trust": trust, "unit": unit, "seed": 1},
-        **{"sampling_rate": 0.6, "dropout": 0.2},
-        **({"quorum": 0.5} if trust == "distributed" else {}),
-    }
-    assert same(simulate(rows(), engine="ray", **options), simulate(rows(), **options))
+def test_same_bits_by_method_trust_and_unit(options: dict[str, Any]) -> None:
+    given = {"data": rows(), **options}
+    assert same(simulate(engine="ray", **given), simulate(**given))
 
 
 @slow
 @pytest.mark.parametrize("aggregation", ["none", "masks"])
 def test_a_csv_is_split_and_dealt_by_every_site(tmp_path: Path, aggregation: str) -> None:
     data = rows()
-    header = "label,client," + ",".join(f"logit_{j}" for j in range(3))
-    lines = [
-        f"{label},{client},{','.join(map(repr, z))}"
-        for z, label, client in zip(
-            data["logits"].tolist(), data["labels"], data["client"], strict=True
-        )
-    ]
+    columns = [data["labels"], data["client"], *data["logits"].T]
     file = tmp_path / 'it\'s a "file" ü.csv'
-    file.write_text("\n".join([header, *lines]), "utf-8")
+    header = "label,client,logit_0,logit_1,logit_2"
+    shapes = ["%d", "%d", "%.17g", "%.17g", "%.17g"]
+    np.savetxt(file, np.transpose(columns), shapes, ",", header=header, comments="")
     options: dict[str, Any] = {"method": "fedtemp", "rounds": 3, "partition": "natural"}
     options |= {"sampling_rate": 0.6, "dropout": 0.2, "seed": 7, "secure_aggregation": aggregation}
     assert same(simulate(file, engine="ray", **options), simulate(file, **options))
@@ -318,13 +307,6 @@ def test_an_interrupted_run_leaves_nothing(number: int, file: str, tmp_path: Pat
     assert not (tmp_path / "result").exists()
 
 
-def until(condition: Callable[[], bool]) -> bool:
-    deadline = time.monotonic() + PATIENCE
-    while not condition() and time.monotonic() < deadline:
-        time.sleep(0.02)
-    return condition()
-
-
 # -- a cluster ------------------------------------------------------------------------------------
 
 
@@ -362,37 +344,26 @@ def test_a_cluster_by_its_address(cluster: str, monkeypatch: pytest.MonkeyPatch)
     engine.check_cluster(cluster)  # it is still there for the next run
 
 
-def test_an_address_that_is_none() -> None:
+def test_an_address_without_a_cluster_or_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(address: str | None = None) -> None:
+        simulate(rows(), clients=2, engine="ray", ray_address=address)
+
     given = ("", "6379", "127.0.0.1", "127.0.0.1:", "h:x", ":6379", "h:0", "h:70000", "ray://h:1")
-    each_is_refused(
-        [(address, "ray_address must be HOST:PORT") for address in given],
-        lambda address: simulate(rows(), clients=2, engine="ray", ray_address=address),
-    )
-    assert FOLDERS == []
-
-
-@pytest.mark.parametrize("who", ["nobody", "somebody silent"])
-def test_an_address_without_a_cluster(who: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "_CLUSTER_SECONDS", 0.5)
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        if who != "nobody":
-            other.listen()
-        address = f"127.0.0.1:{other.getsockname()[1]}"
-        with pytest.raises(FedcalError, match=f"no Ray cluster answers at {address}") as caught:
-            simulate(rows(), clients=2, engine="ray", ray_address=address)
-    assert caught.value.exit_code == 1
-    assert FOLDERS == []
-
-
-# -- before anything starts ---------------------------------------------------------------------
-
-
-def test_without_ray_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    each_is_refused([(address, "ray_address must be HOST:PORT") for address in given], run)
+    monkeypatch.setattr(engine, "_CLUSTER_SECONDS", 0.3)
+    for silent in (False, True):
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", 0))
+            if silent:
+                other.listen()
+            address = f"127.0.0.1:{other.getsockname()[1]}"
+            with pytest.raises(FedcalError, match=f"no Ray cluster answers at {address}") as caught:
+                run(address)
+        assert caught.value.exit_code == 1
     monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError) as caught:
-        simulate(rows(), clients=2, engine="ray")
-    assert str(caught.value) == "engine 'ray' needs Ray: pip install 'fedcal[simulation]'"
+    with pytest.raises(InputError) as missing:
+        run()
+    assert str(missing.value) == "engine 'ray' needs Ray: pip install 'fedcal[simulation]'"
     assert FOLDERS == []
 
 

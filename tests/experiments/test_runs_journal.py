@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -89,21 +89,22 @@ def lines(folder: Path) -> list[Row]:
     return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
 
 
-def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
-    with journal(tmp_path / "deep" / "er", GRID, resume=False) as kept:
+def test_a_row_is_in_the_file_when_append_returns_and_stays(tmp_path: Path) -> None:
+    folder = tmp_path / "deep" / "er"
+    with journal(folder, resume=False) as kept:
         kept.append("0", row(0))
-        assert lines(tmp_path / "deep" / "er") == [row(0)]
+        assert lines(folder) == [row(0)]
         kept.append("1", row(1))
-        assert lines(tmp_path / "deep" / "er") == [row(0), row(1)]
-    assert grid_in(tmp_path / "deep" / "er") == GRID
-
-
-def test_to_resume_keeps_what_is_there(tmp_path: Path) -> None:
-    fill(tmp_path, [row(0), row(1)])
-    with journal(tmp_path, resume=True) as kept:
+        assert lines(folder) == [row(0), row(1)]
+        kept.rows.clear()  # as if interrupted before it was noted
+        assert kept.count() == 2
+        assert (folder / INPUTS).stat().st_mode & 0o777 == 0o600  # for the owner alone
+        assert json.loads((folder / INPUTS).read_text()) == {"data": INPUTS_OF}
+    assert grid_in(folder) == GRID
+    with journal(folder, resume=True) as kept:
         assert list(kept.rows.values()) == [row(0), row(1)]
         kept.append("2", row(2))
-    assert lines(tmp_path) == [row(0), row(1), row(2)]
+    assert lines(folder) == [row(0), row(1), row(2)]
 
 
 def test_what_failed_is_not_kept(tmp_path: Path) -> None:
@@ -173,17 +174,23 @@ def test_a_damaged_line_in_the_middle_is_refused_and_nothing_lost(tmp_path: Path
     each_is_refused([(bad, "line 2 is not a row") for bad in DAMAGED], resumed)
 
 
-def test_a_doubled_row_is_refused(tmp_path: Path) -> None:
-    fill(tmp_path, [row(0), row(1), row(0)])
-    with pytest.raises(InputError, match=r"line 3: this run is there twice"):
-        journal(tmp_path, resume=True).__enter__()
-
-
-def test_an_unfinished_folder_is_not_replaced(tmp_path: Path) -> None:
-    fill(tmp_path, [row(0), row(1)])
+def test_what_a_folder_holds_is_not_lost(tmp_path: Path) -> None:
+    fill(tmp_path / "new", [])
+    fill(tmp_path / "new", [row(0), row(1)])  # nothing was kept there
     with pytest.raises(InputError, match=r"2 runs are kept\): go on with --resume"):
-        fill(tmp_path, [])
-    assert lines(tmp_path) == [row(0), row(1)]
+        fill(tmp_path / "new", [])
+    before = (tmp_path / "new" / CONFIG).read_bytes()
+    smaller = read_grid({"data": "d", "method": "fedbin", "seeds": 2})
+    with pytest.raises(InputError, match="another grid: seeds was 3 and is 2"):
+        journal(tmp_path / "new", smaller, resume=True).__enter__()
+    assert (tmp_path / "new" / CONFIG).read_bytes() == before
+    assert lines(tmp_path / "new") == [row(0), row(1)]
+    fill(tmp_path / "twice", [row(0), row(1), row(0)])
+    with pytest.raises(InputError, match=r"line 3: this run is there twice"):
+        journal(tmp_path / "twice", resume=True).__enter__()
+    (tmp_path / "file").touch()
+    with pytest.raises(FedcalError, match="cannot write"):
+        fill(tmp_path / "file" / "below", [])
 
 
 def test_a_finished_folder_is_replaced(tmp_path: Path) -> None:
@@ -211,17 +218,20 @@ def test_a_finished_folder_grows_beside_what_it_holds(tmp_path: Path) -> None:
     fill(tmp_path, [row(0)])
     (tmp_path / DONE).write_text("old")
     bigger = read_grid({"data": "d", "method": "fedbin", "seeds": 9})
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+
+    def refuse(rows: Any) -> None:
+        assert list(rows.values()) == [row(0)]
+        raise InputError("not these")
+
+    with pytest.raises(InputError, match="not these"):  # before anything is changed
+        module.journal(of(tmp_path, bigger), INPUTS_OF, resume=True, check=refuse).__enter__()
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
     for seeds in ([0, 1], [0, 1, 2]):  # interrupted in between
         with journal(tmp_path, bigger, resume=True) as kept:
             kept.append("k", row(seeds[-1]))
         assert [r["run"]["seed"] for r in lines(tmp_path / UNFINISHED)] == seeds
     assert ((tmp_path / DONE).read_text(), lines(tmp_path)) == ("old", [row(0)])
-
-
-def test_the_data_s_digests_are_for_the_owner_alone(tmp_path: Path) -> None:
-    with journal(tmp_path, resume=False):
-        assert (tmp_path / INPUTS).stat().st_mode & 0o777 == 0o600
-        assert json.loads((tmp_path / INPUTS).read_text()) == {"data": INPUTS_OF}
 
 
 def test_rows_of_other_or_unknown_data_are_refused(tmp_path: Path) -> None:
@@ -252,20 +262,6 @@ def test_a_folder_where_a_file_is_to_be(tmp_path: Path) -> None:
             fill(folder, [])
 
 
-def test_a_folder_where_nothing_was_kept_is_simply_used(tmp_path: Path) -> None:
-    fill(tmp_path, [])
-    fill(tmp_path, [row(0)])
-
-
-def test_another_grid_is_named(tmp_path: Path) -> None:
-    fill(tmp_path, [row(0)])
-    before = (tmp_path / CONFIG).read_bytes()
-    smaller = read_grid({"data": "d", "method": "fedbin", "seeds": 2})
-    with pytest.raises(InputError, match="another grid: seeds was 3 and is 2"):
-        journal(tmp_path, smaller, resume=True).__enter__()
-    assert (tmp_path / CONFIG).read_bytes() == before
-
-
 def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
     for name in ("", CONFIG, ROWS, DONE):
         (folder := tmp_path / f"of {name}").mkdir()
@@ -284,35 +280,6 @@ def test_one_folder_has_one_writer(tmp_path: Path) -> None:
                 journal(tmp_path, resume=resume).__enter__()
     with journal(tmp_path, resume=True):
         pass
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(FedcalError, match="cannot write"):
-        fill(tmp_path / "file" / "below", [])
-
-
-def test_rows_are_checked_before_anything_is_changed(tmp_path: Path) -> None:
-    fill(tmp_path, [row(0)])
-    (tmp_path / DONE).write_text("old")
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-
-    def refuse(rows: Any) -> None:
-        assert list(rows.values()) == [row(0)]
-        raise InputError("not these")
-
-    bigger = read_grid({"data": "d", "method": "fedbin", "seeds": 9})
-    with pytest.raises(InputError, match="not these"):
-        module.journal(of(tmp_path, bigger), INPUTS_OF, resume=True, check=refuse).__enter__()
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-def test_what_is_kept_is_counted_in_the_file(tmp_path: Path) -> None:
-    with journal(tmp_path, resume=False) as kept:
-        kept.append("0", row(0))
-        kept.append("1", row(1))
-        kept.rows.clear()  # as if interrupted before it was noted
-        assert kept.count() == 2
 
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
@@ -338,41 +305,31 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 # --- the question -------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    def give(text: str) -> None:
+def test_people_are_asked_about_an_unfinished_folder_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def asked(out: str) -> tuple[Path, bool]:
+        return ask_about_unfinished(Path(out), DONE)
+
+    monkeypatch.chdir(tmp_path)
+    assert asked("o") == (Path("o"), False)
+    fill(Path("o"), [row(0), row(1)])
+    assert asked("o") == (Path("o"), False)  # without a terminal
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    for text, out in (
+        *(("y\n", ("o", True)), ("Yes\n", ("o", True)), ("o\nnew\n", ("new", False))),
+        *(("n\n", None), ("\n", None), ("", None)),
+    ):
         stdin = io.StringIO(text)
         monkeypatch.setattr(stdin, "isatty", lambda: True)
         monkeypatch.setattr(sys, "stdin", stdin)
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-
-    return give
-
-
-def test_people_are_asked_about_an_unfinished_folder(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    answers: Callable[[str], None],
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    fill(Path("o"), [row(0), row(1)])
-    for text, out, resume in (("y\n", "o", True), ("Yes\n", "o", True), ("o\nnew\n", "new", False)):
-        answers(text)
-        assert ask_about_unfinished(Path("o"), DONE) == (Path(out), resume)
+        if out is None:
+            with pytest.raises(InputError, match="Go on with --resume, or choose another --out"):
+                asked("o")
+        else:
+            assert asked("o") == (Path(out[0]), out[1])
         assert "o holds unfinished runs (2 are kept)" in capsys.readouterr().err
-    for text in ("n\n", "\n", ""):
-        answers(text)
-        with pytest.raises(InputError, match="Go on with --resume, or choose another --out"):
-            ask_about_unfinished(Path("o"), DONE)
     assert lines(Path("o")) == [row(0), row(1)]
-
-
-def test_nobody_is_asked_without_need(tmp_path: Path, answers: Callable[[str], None]) -> None:
-    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)  # without a terminal
-    fill(tmp_path, [row(0)])
-    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)
-    answers("")
-    (tmp_path / DONE).touch()
-    assert ask_about_unfinished(tmp_path, DONE) == (tmp_path, False)
-    assert ask_about_unfinished(tmp_path / "new", DONE) == (tmp_path / "new", False)
+    (Path("o") / DONE).touch()
+    assert asked("o") == (Path("o"), False)
+    assert asked("new") == (Path("new"), False)

@@ -81,11 +81,36 @@ def test_the_digest_sees_everything() -> None:
     assert digest_of(base) == digest_of(small())
 
 
-def test_one_job_needs_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_job_needs_no_process_and_ray_s_tasks_give_the_same_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(subprocess.Popen, "__init__", lambda *_, **__: pytest.fail("a process"))
     runs, sources = asked(small())
-    assert len(list(here(runs, sources, run_row, jobs=1))) == 8
+    rows = bare(here(runs, sources, run_row, jobs=1))
+    assert len(rows) == len(runs) == 8
     assert len(list(here(runs[:1], sources, run_row, jobs=2))) == 1
+    for connected in (True, False):
+        fake = FakeRay(connected)
+        monkeypatch.setitem(sys.modules, "ray", fake)
+        with on_ray(3, None) as pool:
+            assert bare(pool(runs, sources, run_row)) == rows
+        assert fake.connected is connected  # somebody else's Ray stays
+    assert (fake.said[0]["address"], fake.said[0]["num_cpus"]) == ("local", 3)
+    monkeypatch.setitem(sys.modules, "ray", fake := FakeRay(True))
+    with on_ray(None, None) as pool:
+        tasks = pool(runs, sources, run_row)
+        next(tasks)
+        tasks.close()
+    assert fake.said == ["cancelled"] * 3
+
+
+def test_ray_that_is_missing_or_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ray")
+    with pytest.raises(InputError, match="ray_address must be HOST:PORT"), on_ray(1, "a/b:1"):
+        pass
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(InputError, match="ray"), on_ray(1, None):
+        pass
 
 
 def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
@@ -100,31 +125,29 @@ def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return started
 
 
-def test_processes_end_when_the_rows_are_there_or_nobody_wants_more(
+def test_processes_end_with_their_rows_and_a_dead_one_is_told(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     started = workers_of(monkeypatch)
     runs, sources = asked(small())
-    assert bare(in_processes(runs, sources, run_row, 2)) == bare(
-        here(runs, sources, run_row, jobs=1)
-    )
-    rows = in_processes(*asked(small(), seeds=20), run_row, 2)
-    next(rows)
-    assert [p.poll() is None for p in started] == [False, False, True, True]
-    rows.close()
-    assert all(p.poll() is not None for p in started)
-
-
-def test_a_worker_that_dies_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    started = workers_of(monkeypatch)
-    runs, sources = asked(small(), seeds=50)
     rows = in_processes(runs, sources, run_row, 2)
-    next(rows)
+    found = [next(rows)]
     assert [p.poll() for p in started] == [None, None]
-    started[0].kill()
-    with pytest.raises(FedcalError, match=r"a worker process died \(killed, perhaps for want"):
-        list(rows)
-    assert [p.poll() is not None for p in started] == [True, True]
+    found += rows
+    assert bare(found) == bare(here(runs, sources, run_row, jobs=1))
+    assert all(p.poll() is not None for p in started)
+    for killed in (False, True):  # before all rows are there
+        rows = in_processes(*asked(small(), seeds=50), run_row, 2)
+        next(rows)
+        assert [p.poll() for p in started[-2:]] == [None, None]
+        if killed:
+            started[-2].kill()
+            with pytest.raises(FedcalError, match=r"a worker process died \(killed, perhaps for"):
+                list(rows)
+        else:
+            rows.close()
+        assert all(p.poll() is not None for p in started)
+    assert len(started) == 6
 
 
 def test_a_worker_s_bug_is_a_death_with_a_traceback(
@@ -151,9 +174,6 @@ def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path: Path)
     assert json.loads(worker.stdout)["run"] == run
     assert (worker.returncode, worker.stderr) == (1, "")
     assert list(tmp_path.iterdir()) == []
-
-
-# --- Ray ----------------------------------------------------------------------------------------
 
 
 class FakeRay(types.ModuleType):
@@ -191,40 +211,3 @@ class FakeRay(types.ModuleType):
 
     def cancel(self, task: Any) -> None:
         self.said.append("cancelled")
-
-
-@pytest.mark.parametrize("connected", [True, False])
-def test_tasks_give_the_same_rows(monkeypatch: pytest.MonkeyPatch, connected: bool) -> None:
-    fake = FakeRay(connected)
-    monkeypatch.setitem(sys.modules, "ray", fake)
-    runs, sources = asked(small())
-    with on_ray(3, None) as pool:
-        found = list(pool(runs, sources, run_row))
-    assert bare(found) == bare(here(runs, sources, run_row, jobs=1))
-    assert len(found) == len(runs) == 8
-    assert fake.connected is connected  # somebody else's Ray stays
-    if not connected:
-        assert (fake.said[0]["address"], fake.said[0]["num_cpus"]) == ("local", 3)
-
-
-def test_tasks_on_somebody_else_s_ray_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = FakeRay(True)
-    monkeypatch.setitem(sys.modules, "ray", fake)
-    runs, sources = asked(small())
-    with on_ray(None, None) as pool:
-        rows = pool(runs, sources, run_row)
-        next(rows)
-        rows.close()
-    assert fake.said == ["cancelled"] * 3
-
-
-def test_ray_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match="ray"), on_ray(1, None):
-        pass
-
-
-def test_an_address_that_is_none() -> None:
-    pytest.importorskip("ray")
-    with pytest.raises(InputError, match="ray_address must be HOST:PORT"), on_ray(1, "a/b:1"):
-        pass

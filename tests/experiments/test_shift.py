@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from refusals import each_is_refused
 
 from fedcal.corruptions import CORRUPTIONS, corrupt
 from fedcal.datasets import load, shifted
@@ -95,86 +96,56 @@ def test_clean_images_are_corrupted_here_in_any_batches(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stacked(read_shifted(tmp_path / "clean.npz", "none", 0)), x)
 
 
-def broken(folder: Path, case: str) -> None:
-    """Damage a folder of CIFAR-10-C in one way."""
-    fog, labels = folder / "fog.npy", folder / "labels.npy"
-    if case == "truncated":
-        fog.write_bytes(fog.read_bytes()[:-100])
-    elif case == "no array":
-        fog.write_bytes(b"not an array at all")
-    elif case == "empty":
-        fog.write_bytes(b"")
-    elif case == "pickle":
-        np.save(fog, np.array([{}, 1], object))
-    elif case == "floats":
-        np.save(fog, np.zeros((40, 32, 32, 3)))
-    elif case == "flat":
-        np.save(fog, np.zeros((40, 32), np.uint8))
-    elif case == "few labels":
-        np.save(labels, np.arange(8))
-    elif case == "float labels":
-        np.save(labels, np.zeros(40))
-    elif case == "negative labels":
-        np.save(labels, np.full(40, -1))
-    elif case == "no multiple":
-        np.save(fog, np.zeros((41, 8, 8, 3), np.uint8))
-        np.save(labels, np.zeros(41, int))
+def test_broken_cifar_c_gets_one_line(cifar_c: Path) -> None:
+    fog, labels = cifar_c / "fog.npy", cifar_c / "labels.npy"
+    good = fog.read_bytes(), labels.read_bytes()
+    whole = np.load(fog)
 
-
-@pytest.mark.parametrize(
-    ("case", "message"),
-    [
-        ("truncated", "fog.npy is no intact"),
-        ("no array", "fog.npy is no intact"),
-        ("empty", "fog.npy is no intact"),
-        ("pickle", "fog.npy is no intact"),
-        ("floats", "of uint8, got"),
-        ("flat", "of uint8, got"),
-        ("few labels", "labels.npy must hold 40 whole numbers"),
-        ("float labels", "labels.npy must hold 40 whole numbers"),
-        ("negative labels", "which are no classes"),
-        ("no multiple", "no multiple of 5"),
-    ],
-)
-def test_broken_cifar_c_gets_one_line(cifar_c: Path, case: str, message: str) -> None:
-    broken(cifar_c, case)
-    with pytest.raises(InputError, match=message) as caught:
+    def refused(given: tuple[Path, Any]) -> None:
+        fog.write_bytes(good[0])
+        labels.write_bytes(good[1])
+        file, content = given
+        if isinstance(content, bytes):
+            file.write_bytes(content)
+        else:
+            np.save(file, content)
         read_shifted(cifar_c, "fog", 5)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith(repr(str(cifar_c)))
 
-
-@pytest.mark.parametrize(
-    ("corruption", "severity", "message"),
-    [
-        ("snow", 1, "unknown corruption 'snow'; allowed: fog, gaussian_noise"),
-        ("../fog", 1, "unknown corruption"),
-        ("labels", 1, "unknown corruption 'labels'"),
-        ("fog", 0, r"severity must be a whole number in \[1, 5\]"),
-    ],
-)
-def test_what_is_not_in_cifar_c(
-    cifar_c: Path, corruption: str, severity: int, message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        read_shifted(cifar_c, corruption, severity)
+    table: list[tuple[tuple[Path, Any], str]] = [
+        ((fog, good[0][:-100]), "fog.npy is no intact"),
+        ((fog, b"not an array at all"), "fog.npy is no intact"),
+        ((fog, b""), "fog.npy is no intact"),
+        ((fog, np.array([{}, 1], object)), "fog.npy is no intact"),
+        ((fog, np.zeros((40, 32, 32, 3))), "of uint8, got"),
+        ((fog, whole[:, :, 0, 0]), "of uint8, got"),
+        ((labels, np.arange(8)), "labels.npy must hold 40 whole numbers"),
+        ((labels, np.zeros(40)), "labels.npy must hold 40 whole numbers"),
+        ((labels, np.full(40, -1)), "which are no classes"),
+    ]
+    each_is_refused(table, refused, start=repr(str(cifar_c)))
+    np.save(fog, whole[:39])
+    np.save(labels, np.zeros(39, int))
+    with pytest.raises(InputError, match=r"no multiple of 5"):
+        read_shifted(cifar_c, "fog", 5)
+    asked: list[tuple[tuple[str, int], str]] = [
+        (("snow", 1), "unknown corruption 'snow'; allowed: fog, gaussian_noise"),
+        (("../fog", 1), "unknown corruption"),
+        (("labels", 1), "unknown corruption 'labels'"),
+        (("fog", 0), r"severity must be a whole number in \[1, 5\]"),
+    ]
+    each_is_refused(asked, lambda given: read_shifted(cifar_c, *given))
 
 
 def test_what_is_not_in_imagenet_c(imagenet_c: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="unknown corruption 'snow'; allowed: fog"):
-        read_shifted(imagenet_c, "snow", 1)
-    with pytest.raises(InputError, match="fog has no folder 3"):
-        read_shifted(imagenet_c, "fog", 3)
-    with pytest.raises(InputError, match="class 'n01443537' is not among the classes"):
-        read_shifted(imagenet_c, "fog", 1, ["n01440764"])
     (tmp_path / "bare").mkdir()
-    with pytest.raises(InputError, match="holds neither labels"):
-        read_shifted(tmp_path / "bare", "fog", 1)
-    with pytest.raises(InputError, match="no such file or folder"):
-        read_shifted(tmp_path / "missing", "fog", 1)
-
-
-def test_broken_images_of_imagenet_c(imagenet_c: Path) -> None:
+    table: list[tuple[tuple[Any, ...], str]] = [
+        ((imagenet_c, "snow", 1), "unknown corruption 'snow'; allowed: fog"),
+        ((imagenet_c, "fog", 3), "fog has no folder 3"),
+        ((imagenet_c, "fog", 1, ["n01440764"]), "class 'n01443537' is not among the classes"),
+        ((tmp_path / "bare", "fog", 1), "holds neither labels"),
+        ((tmp_path / "missing", "fog", 1), "no such file or folder"),
+    ]
+    each_is_refused(table, lambda given: read_shifted(*given))
     image = pytest.importorskip("PIL.Image")
     file = next((imagenet_c / "fog" / "5" / "n01443537").iterdir())
     image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(file)
@@ -225,43 +196,34 @@ def test_a_torchscript_program_gives_the_same(cifar_c: Path, model: Path, tmp_pa
     np.testing.assert_allclose(one, other, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"--model": "missing.pt"}, "no such file"),
-        ({"--model": "{images}/labels.npy"}, "is no TorchScript program"),
-        ({"--corruption": "snow"}, "unknown corruption 'snow'"),
-        ({"--severity": 6}, "severity must be"),
-        ({"--out": "x.csv"}, "must end in .npz"),
-        ({"--out": "nowhere/x.npz"}, "folder that is not there"),
-        ({"--std": "0"}, "--std not 0"),
-        ({"--mean": "1,2"}, "give 1 or 3 numbers"),
-        ({"--batch": 0}, "batch must be"),
-        ({"--classes": "missing.txt"}, "cannot be read as text"),
-    ],
-)
 def test_wrong_options_get_one_line(
     cifar_c: Path,
     model: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-    changed: dict[str, object],
-    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    given: dict[str, object] = {
-        **{"--model": model, "--images": cifar_c, "--corruption": "fog", "--severity": 1},
-        "--out": "x.npz",
-        **changed,
-    }
-    flat = [str(v).format(images=cifar_c) for pair in given.items() for v in pair]
+    good = {"--model": model, "--images": cifar_c, "--corruption": "fog", "--severity": 1}
     before = sorted(tmp_path.iterdir())
-    assert run(logits, *flat) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
-    assert sorted(tmp_path.iterdir()) == before
+    for option, value, message in (
+        ("--model", "missing.pt", "no such file"),
+        ("--model", cifar_c / "labels.npy", "is no TorchScript program"),
+        ("--corruption", "snow", "unknown corruption 'snow'"),
+        ("--severity", 6, "severity must be"),
+        ("--out", "x.csv", "must end in .npz"),
+        ("--out", "nowhere/x.npz", "folder that is not there"),
+        ("--std", "0", "--std not 0"),
+        ("--mean", "1,2", "give 1 or 3 numbers"),
+        ("--batch", 0, "batch must be"),
+        ("--classes", "missing.txt", "cannot be read as text"),
+    ):
+        given = {**good, "--out": "x.npz", option: value}
+        assert run(logits, *(part for pair in given.items() for part in pair)) == 2
+        said = capsys.readouterr().err
+        assert message in said
+        assert said.count("\n") == 1
+        assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_model_that_does_not_fit_gets_one_line(cifar_c: Path, tmp_path: Path) -> None:
@@ -308,23 +270,21 @@ def test_the_shipped_set_is_made_by_one_command(
         assert all(np.array_equal(archive[key], made[key]) for key in archive)
 
 
-@pytest.mark.parametrize(
-    ("train", "test", "message"),
-    [
-        (digits(30, 0), {**digits(30, 0), "x": np.zeros((30, 14, 14), np.uint8)}, "images of"),
-        (digits(30, 0), {**digits(30, 0), "y": np.full(30, 7)}, "class 7 is not in"),
-        ({**digits(30, 0), "x": np.zeros((30, 12, 12))}, digits(30, 0), "images must be uint8"),
-    ],
-)
-def test_images_that_do_not_go_together(
-    train: Any, test: Any, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "train.npz", **train)
-    np.savez(tmp_path / "test.npz", **test)
-    given = ("--train", tmp_path / "train.npz", "--test", tmp_path / "test.npz")
-    assert run(mnist, *given, "--out", tmp_path / "out.npz") == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "out.npz").exists()
+def test_images_that_do_not_go_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    good: Any = digits(30, 0)
+    other: Any
+    for name, other, message in (
+        ("test", {"x": np.zeros((30, 14, 14), np.uint8)}, "images of"),
+        ("test", {"y": np.full(30, 7)}, "class 7 is not in"),
+        ("train", {"x": np.zeros((30, 12, 12))}, "images must be uint8"),
+    ):
+        files = {part: tmp_path / f"{part}.npz" for part in ("train", "test")}
+        for part, file in files.items():
+            np.savez(file, **good | (other if part == name else {}))
+        given = ("--train", files["train"], "--test", files["test"])
+        assert run(mnist, *given, "--out", tmp_path / "out.npz") == 2
+        assert message in capsys.readouterr().err
+        assert not (tmp_path / "out.npz").exists()
 
 
 def test_a_picture_shows_every_corruption(tmp_path: Path) -> None:

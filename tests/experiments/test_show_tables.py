@@ -71,14 +71,11 @@ def test_a_narrow_terminal_loses_nothing() -> None:
     assert written.count("├") == 1
 
 
-def test_an_artifact_s_table_aligns_numbers() -> None:
+def test_numbers_are_aligned_and_csv_has_every_key_and_all_digits() -> None:
     part = pages.Table("T", ("class", "rows", "AUC"), (("a", 12345, 0.5), ("b", 2, 1 / 3)))
     table = of_part(part)
     assert set(table.left) == {0}
     assert list(table.rows) == [("a", "12,345", "0.5"), ("b", "2", "0.333333")]
-
-
-def test_csv_has_every_key_and_all_digits() -> None:
     rows = [{"a": 0.1, "b": [1.25, 2.5]}, {"a": None, "c": {"k": 1}}]
     assert csv_text(rows).splitlines() == ["a,b,c", "0.1,1.25;2.5,", ",,k=1"]
     assert csv_text(rows, ("c", "a")).splitlines()[0] == "c,a"

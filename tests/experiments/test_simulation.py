@@ -61,20 +61,12 @@ def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path: Path) -> Non
         assert same_bits(by_arrays, other)
         assert other.after == by_arrays.after
     assert by_arrays.config.data == "arrays"
-    assert by_path.config.data == by_config.config.data == str(tmp_path / "rows.npz")
-
-
-def test_lists_are_arrays_too() -> None:
-    lists = {k: v.tolist() for k, v in rows().items()}
-    assert same_bits(simulate(lists, **PRIVATE), simulate(rows(), **PRIVATE))
-
-
-def test_data_win_over_the_name_in_a_config() -> None:
-    config = Config(data="densenet-cifar100", method="none")
+    config = Config(data="densenet-cifar100", method="none")  # data win over its name
     result = simulate("imdb-binary", config=config)
     assert (result.config.data, result.calibrator.classes) == ("imdb-binary", 2)
     assert result.after == result.before
     assert simulate(rows(), config=config).calibrator.classes == 3
+    assert by_path.config.data == by_config.config.data == str(tmp_path / "rows.npz")
 
 
 def test_what_is_refused() -> None:
@@ -120,44 +112,37 @@ def test_the_result_is_about_the_test_rows(method: str) -> None:
         assert result.reliability[part].ece == pytest.approx(metrics["ece"])
 
 
-def test_what_is_resolved() -> None:
+def test_what_is_resolved_and_what_is_given() -> None:
     config = simulate(rows(), **PRIVATE).config
     assert (config.rounds, config.trust, config.clients) == (4, "central", 40)
     assert config.set == {"rows_per_client": 120 / 40}  # n/K of the fit half
     config = simulate(rows(), method="fedbbq", clients=20).config
     assert (config.rounds, config.trust, dict(config.set)) == (1, "secagg", {})
+    plain = simulate(rows(), **PRIVATE, set={"rows_per_client": 50.0})
+    assert plain.config.set == {"rows_per_client": 50.0}
+    g, h = plain.privacy["noise_std"]
+    assert h == pytest.approx(3 * g)
+    assert g == pytest.approx(0.2 * 50.0 * plain.privacy["noise_multiplier"])
+    odd = {"clients": np.int64(40), "seed": np.int64(3), "epsilon": np.float32(1.0)}
+    odd |= {"method": "fednewton", "set": {"rows_per_client": np.float64(50.0)}}
+    again = simulate(rows(), **odd)  # type: ignore[arg-type]
+    assert again.config == plain.config
+    assert same_bits(again, plain)
 
 
-def test_a_given_nominal_number_of_rows_is_kept() -> None:
-    for number in (50.0, 90.0):
-        result = simulate(rows(), **PRIVATE, set={"rows_per_client": number})
-        assert result.config.set == {"rows_per_client": number}
-        g, h = result.privacy["noise_std"]
-        assert h == pytest.approx(3 * g)
-        assert g == pytest.approx(0.2 * number * result.privacy["noise_multiplier"])
-
-
-def test_the_kind_of_input_is_remembered() -> None:
+def test_bytes_are_counted_per_expected_client_and_progress_is_told() -> None:
+    seen: list[tuple[int, int]] = []
+    run: dict[str, Any] = {"method": "fednewton", "rounds": 3, "clients": 20}
+    everybody = simulate(rows(), **run, progress=lambda *told: seen.append(told))
+    tenth = simulate(rows(), **run, sampling_rate=0.1).communication
+    assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert everybody.communication["bytes_up_per_client"] == 3 * 2 * 8
+    assert tenth["bytes_up_per_client"] == round(0.1 * 3 * 2 * 8)
+    assert everybody.communication["rounds"] == tenth["rounds"] == 3
+    assert everybody.calibrator.input == "logits"
     probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]] * 5)
     data = {"probs": probs, "labels": np.arange(20) % 2}
     assert simulate(data, clients=3).calibrator.input == "probs"
-    assert simulate(rows(), clients=3).calibrator.input == "logits"
-
-
-def test_progress_is_told_after_each_round() -> None:
-    seen: list[tuple[int, int]] = []
-    simulate(rows(), **PRIVATE, progress=lambda done, total: seen.append((done, total)))
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-
-
-def test_bytes_are_counted_per_expected_client() -> None:
-    everybody = simulate(rows(), method="fednewton", rounds=3, clients=20).communication
-    tenth = simulate(
-        rows(), method="fednewton", rounds=3, clients=20, sampling_rate=0.1
-    ).communication
-    assert everybody["bytes_up_per_client"] == 3 * 2 * 8
-    assert tenth["bytes_up_per_client"] == round(0.1 * 3 * 2 * 8)
-    assert everybody["rounds"] == tenth["rounds"] == 3
 
 
 def test_masks_change_no_bit_and_a_seed_changes_them() -> None:
@@ -188,13 +173,26 @@ def test_save_writes_what_out_writes(tmp_path: Path) -> None:
 
 
 def test_the_statement_tells_what_is_claimed() -> None:
-    said = " ".join(simulate(rows(), **PRIVATE).privacy["statement"])
-    for claim in ("(1, 1e-05)-DP for each user", "public", "Seeded noise", "not private"):
+    def sentences(**options: Any) -> str:
+        run: dict[str, Any] = {"clients": 3, "epsilon": 2.0, "delta": 1e-6, **options}
+        return " ".join(simulate(rows(), **run).privacy["statement"])
+
+    said = sentences()
+    for claim in ("(2, 1e-06)-DP for each user", "public", "Seeded noise", "not private"):
         assert claim in said
-    said = " ".join(simulate(rows(), clients=20).privacy["statement"])
-    assert "No differential privacy" in said
-    said = " ".join(simulate(rows(), method="pooled-bbq").privacy["statement"])
-    assert "no federation and no privacy" in said
+    assert "All 4 releases together are (2, 1e-06)-DP" in said
+    assert "a factor of at most 7.389" in said
+    assert "rows_per_client = 40" in said
+    assert "held out of the same clients' rows" in said
+    assert "sampled" not in said
+    assert "The one release is" in sentences(method="fedbin")
+    assert "rows_per_client" not in sentences(method="fedbin")
+    assert "does not hold against the server." in sentences(sampling_rate=0.5)
+    masked = sentences(sampling_rate=0.5, secure_aggregation="masks")
+    assert "does not hold against the server and, with masks, against sampled clients" in masked
+    assert "No differential privacy" in sentences(epsilon=math.inf)
+    pooled = simulate(rows(), method="pooled-bbq").privacy["statement"]
+    assert "no federation and no privacy" in " ".join(pooled)
 
 
 def test_a_delta_from_one_over_clients_on_is_warned_of() -> None:
@@ -209,6 +207,9 @@ def test_a_delta_from_one_over_clients_on_is_warned_of() -> None:
 
 def test_a_ledger_is_charged_for_each_release(tmp_path: Path) -> None:
     path = str(tmp_path / "l.db")
+    with pytest.raises(InputError, match="above the cap"):
+        simulate(rows(), **PRIVATE | {"epsilon": 5.0}, ledger=path, cap=3.0)
+    assert list(tmp_path.iterdir()) == []
     simulate(rows(), **PRIVATE, ledger=path, cap=1.5)
     with Ledger(path) as ledger:
         (entry,) = ledger.entries()
@@ -229,68 +230,18 @@ def test_when_nobody_answers_nothing_is_charged_or_written(tmp_path: Path) -> No
             assert ledger.entries() == (), method
 
 
-def test_more_privacy_is_more_noise() -> None:
-    stds = [simulate(rows(), **PRIVATE | {"epsilon": e}).privacy["noise_std"][0] for e in (1, 4)]
-    assert stds[0] > 2 * stds[1]
-
-
 # --- the main job -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("method", "ece", "classwise_ece"),
-    [
-        ("none", 0.0475, 0.00983),
-        ("pooled-temperature", 0.0113, 0.00434),
-        ("fednewton", 0.0113, 0.00434),
-    ],
-)
-def test_the_shipped_network(method: str, ece: float, classwise_ece: float) -> None:
-    result = simulate(method=method)
-    assert result.after["ece"] == pytest.approx(ece, abs=1e-4)
-    assert result.after["classwise_ece"] == pytest.approx(classwise_ece, abs=5e-5)
-    if isinstance(result.calibrator, calibrators.TemperatureScaling):
-        assert result.calibrator.temperature == pytest.approx(2.395, abs=1e-3)
-
-
-def test_numpy_numbers_are_numbers(tmp_path: Path) -> None:
-    arrays = {"logits": 2 * np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
-    plain = {"clients": 3, "seed": 5, "epsilon": 1.0, "set": {"bins_exponent": 3}}
-    odd = {"clients": np.int64(3), "seed": np.int64(5), "epsilon": np.float32(1.0)}
-    odd |= {"set": {"bins_exponent": np.int64(3)}}
-    runs = [
-        simulate(arrays, method="fedbin", out=tmp_path / str(k), **options)  # type: ignore[arg-type]
-        for k, options in enumerate((plain, odd))
-    ]
-    assert runs[0].config == runs[1].config
-    assert same_bits(*runs)
-
-
-def sentences(**options: object) -> str:
-    arrays = {"logits": 2 * np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
-    result = simulate(arrays, clients=3, epsilon=2.0, delta=1e-6, **options)  # type: ignore[arg-type]
-    return "\n".join(result.privacy["statement"])
-
-
-def test_the_statement_says_what_holds_and_what_does_not() -> None:
-    said = sentences()
-    assert "All 4 releases together are (2, 1e-06)-DP" in said
-    assert "a factor of at most 7.389" in said
-    assert "rows_per_client = 4" in said
-    assert "held out of the same clients' rows" in said
-    assert "sampled" not in said
-    assert "The one release is" in sentences(method="fedbin")
-    assert "rows_per_client" not in sentences(method="fedbin")
-    assert "does not hold against the server." in sentences(sampling_rate=0.5)
-    masked = sentences(sampling_rate=0.5, secure_aggregation="masks")
-    assert "does not hold against the server and, with masks, against sampled clients" in masked
-
-
-def test_an_epsilon_above_the_cap_makes_no_ledger(tmp_path: Path) -> None:
-    arrays = {"logits": 2 * np.eye(4)[[0, 1, 2, 3] * 6], "labels": [0, 1, 2, 3] * 6}
-    with pytest.raises(InputError, match="above the cap"):
-        simulate(arrays, epsilon=5.0, ledger=tmp_path / "l.db", cap=3.0)
-    assert list(tmp_path.iterdir()) == []
+def test_the_shipped_network() -> None:
+    optimum = (0.0113, 0.00434)
+    scores = {"none": (0.0475, 0.00983), "pooled-temperature": optimum, "fednewton": optimum}
+    for method, (ece, classwise_ece) in scores.items():
+        result = simulate(method=method)
+        assert result.after["ece"] == pytest.approx(ece, abs=1e-4)
+        assert result.after["classwise_ece"] == pytest.approx(classwise_ece, abs=5e-5)
+        if isinstance(result.calibrator, calibrators.TemperatureScaling):
+            assert result.calibrator.temperature == pytest.approx(2.395, abs=1e-3)
 
 
 def test_inverted_test_rows_are_warned_of_and_not_kept() -> None:
@@ -310,17 +261,17 @@ def test_inverted_test_rows_are_warned_of_and_not_kept() -> None:
     assert len(told) == 1
 
 
-@pytest.mark.parametrize("method", ["fednewton", "evaluate", "conformal"])
-def test_what_print_shows_is_ten_lines(method: str) -> None:
-    result = simulate("imdb-binary", method=method, epsilon=1.0, unit="example")
-    lines = str(result).splitlines()
-    assert 4 <= len(lines) <= 10
-    assert lines[0].startswith(f"{method} on imdb-binary, clients 100")
-    assert any("(1, " in line and "DP for each example" in line for line in lines)
-    assert len(repr(result)) < 80
+def test_what_print_shows_is_ten_lines() -> None:
     worth = {
         "fednewton": "after: accuracy % 8",
         "evaluate": "accuracy, %: ",
         "conformal": "coverage: ",
     }
-    assert sum(line.startswith(worth[method]) for line in lines) == 1
+    for method, line in worth.items():
+        result = simulate("imdb-binary", method=method, epsilon=1.0, unit="example")
+        lines = str(result).splitlines()
+        assert 4 <= len(lines) <= 10
+        assert lines[0].startswith(f"{method} on imdb-binary, clients 100")
+        assert any("(1, " in told and "DP for each example" in told for told in lines)
+        assert len(repr(result)) < 80
+        assert sum(told.startswith(line) for told in lines) == 1

@@ -82,12 +82,13 @@ def test_the_numbers_are_the_plan_s(unit: str, trust: str, preferred: str, row_s
     replaced = UNITS[unit].adjacency(trust == "local") == "replace"
     twice = replaced or not (UNITS[unit].whole_client or row_sums)
     assert found["diameter"] == (2 if twice else 1)
-
-
-def test_the_least_answers_of_a_quorum() -> None:
-    for share, least in ((0.9, 18), (0.5, 10), (1.0, 20), (0.01, 1)):
-        found = record(plan_of(trust="distributed", quorum=share))
-        assert found["quorum"] == least
+    # delta is named only where there is one
+    said, lost = statement(plan), " ".join(found["not_protected"])
+    pure = preferred == "laplace"
+    assert ("(1, 0)-DP" in said) is pure
+    assert ("without exception (delta is 0)" in said) is pure
+    assert ("except with probability 1e-05" in said) is not pure
+    assert ("and more delta" in said + lost) is not pure
 
 
 # --- what is promised ---------------------------------------------------------------------------
@@ -118,19 +119,6 @@ def test_the_promise_names_unit_and_neighbours(unit: str, trust: str) -> None:
             assert (sentence in said) is (sentence in own)
     assert ("A person at two sites is two subjects" in said) is (unit == "subject")
     assert unit != "example" or "says nothing against a row's own client" in said
-
-
-@pytest.mark.parametrize("trust", TRUSTS)
-@pytest.mark.parametrize("unit", UNITS)
-@pytest.mark.parametrize("preferred", ["gaussian", "laplace"])
-def test_delta_is_named_only_where_there_is_one(trust: str, unit: str, preferred: str) -> None:
-    plan = plan_of(preferred=preferred, trust=trust, unit=unit)
-    lost = " ".join(record(plan)["not_protected"])
-    pure = preferred == "laplace"
-    assert ("(1, 0)-DP" in statement(plan)) is pure
-    assert ("without exception (delta is 0)" in statement(plan)) is pure
-    assert ("except with probability 1e-05" in statement(plan)) is not pure
-    assert ("and more delta" in statement(plan) + lost) is not pure
 
 
 AGAINST = {
@@ -255,6 +243,8 @@ def test_exact_sums_under_the_protocol() -> None:
 
 
 def test_a_quorum_leaves_room_for_those_who_know_their_share() -> None:
+    for share, least in ((0.9, 18), (0.5, 10), (1.0, 20), (0.01, 1)):
+        assert record(plan_of(trust="distributed", quorum=share))["quorum"] == least
     said = statement(plan_of(trust="distributed"), "masks")
     assert "of 20 clients up to 2 in all may fail to answer or work together" in said
     assert "fewer than 18 answers is not released" in said
@@ -266,10 +256,15 @@ def test_a_quorum_leaves_room_for_those_who_know_their_share() -> None:
     assert "knows its own" not in alone
 
 
-def test_a_client_clipped_row_by_row_has_no_bound_of_its_own() -> None:
+def test_sums_clipped_row_by_row_have_no_bound_of_a_client_and_may_saturate() -> None:
     for row_sums in (False, True):
         said = statement(plan_of(row_sums, trust="central", unit="example"))
         assert ("each client's bounded contribution" in said) is not row_sums
+    said = statement(plan_of(row_sums=True, unit="example", clients=10**6, epsilon=8.0))
+    assert "has room for" in said
+    assert "saturated" in said
+    for unit in UNITS:
+        assert "saturated" not in statement(plan_of(row_sums=True, unit=unit))
 
 
 @pytest.mark.parametrize("partition", ["natural", "iid"])
@@ -322,21 +317,15 @@ NOISES = {
 
 @pytest.mark.parametrize(("trust", "preferred"), NOISES)
 def test_who_adds_which_noise(trust: str, preferred: str) -> None:
-    said = record(plan_of(preferred=preferred, trust=trust))["noise"]
+    found = record(plan_of(preferred=preferred, trust=trust))
+    said = found["noise"]
     assert NOISES[trust, preferred] in said
     assert sum(words in said for words in NOISES.values()) == 1
-
-
-def test_unary_encoding_states_its_flip() -> None:
-    plan = plan_of(preferred="unary", trust="local")
-    found = record(plan)
-    assert (found["delta"], found["mechanism"], found["adjacency"]) == (0.0, "unary", "replace")
-    assert f"probability {1 / (1 + math.exp(0.5)):.4g}" in found["noise"]
-
-
-def test_a_draw_has_no_noise_std() -> None:
-    found = record(plan_of(preferred="exponential", trust="central"))
-    assert (found["noise_std"], found["delta"]) == (None, 0.0)
+    if preferred == "unary":
+        assert (found["delta"], found["mechanism"], found["adjacency"]) == (0.0, "unary", "replace")
+        assert f"probability {1 / (1 + math.exp(0.5)):.4g}" in said
+    if preferred == "exponential":
+        assert (found["noise_std"], found["delta"]) == (None, 0.0)
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -381,15 +370,14 @@ def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped() -> No
 # --- without privacy ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("unit", "adjacency"),
-    [("user", "zero-out"), ("subject", "add-remove"), ("example", "add-remove")],
-)
-def test_without_privacy_nothing_is_promised(unit: str, adjacency: str) -> None:
-    found = record(plan_of(epsilon=math.inf, unit=unit))
-    assert (found["epsilon"], found["unit"], found["adjacency"]) == (None, unit, adjacency)
-    assert "No differential privacy" in found["statement"][0]
-    assert "DP for each" not in " ".join(found["statement"])
+def test_without_privacy_nothing_is_promised() -> None:
+    adjacencies = {"user": "zero-out", "subject": "add-remove", "example": "add-remove"}
+    for unit in UNITS:
+        found = record(plan_of(epsilon=math.inf, unit=unit))
+        told = (found["epsilon"], found["unit"], found["adjacency"])
+        assert told == (None, unit, adjacencies[unit])
+        assert "No differential privacy" in found["statement"][0]
+        assert "DP for each" not in " ".join(found["statement"])
 
 
 # --- in a table ---------------------------------------------------------------------------------
@@ -413,11 +401,3 @@ def test_a_guarantee_in_short(trust: str, unit: str, how: str) -> None:
     assert said.endswith(f"{UNITS[unit].in_short()}.")
     assert ("m times the epsilon" in said) is ("m times the epsilon" in UNITS[unit].in_short())
     assert ("who is at k clients" in said) is (unit == "subject")
-
-
-def test_a_sum_that_may_be_saturated_is_said_to_be() -> None:
-    said = statement(plan_of(row_sums=True, unit="example", clients=10**6, epsilon=8.0))
-    assert "has room for" in said
-    assert "saturated" in said
-    for unit in UNITS:
-        assert "saturated" not in statement(plan_of(row_sums=True, unit=unit))

@@ -74,16 +74,13 @@ def test_each_patient_counts_once_whatever_else_is_asked(options: dict[str, Any]
     assert "clip" not in " ".join(found["intervals_exclude"])
 
 
-def test_rows_count_where_they_are_asked_for() -> None:
+def test_rows_count_where_they_are_asked_for_at_their_price() -> None:
     found = told(rows_per_subject=9)
     assert found["metrics"]["accuracy"]["value"] == pytest.approx(truths()[1], abs=0.004)
     assert found["rows"]["value"] == pytest.approx(len(arrays()["labels"]), abs=20)
     assert found["weighting"] == "each row counts once, all rows of one subject as 9 at most"
     twice = np.minimum(2, np.bincount(arrays()["subject"])).sum()
     assert told(rows_per_subject=2, **CLEAR)["rows"]["value"] == pytest.approx(twice, abs=5)
-
-
-def test_the_price_of_rows_is_stated() -> None:
     run: dict[str, Any] = {"partition": "natural", "unit": "subject", "epsilon": 2.0}
     plain, rows = (evaluate(arrays(), rows_per_subject=r, **run).privacy for r in (None, 9))
     assert rows["noise_std"] == pytest.approx(9 * plain["noise_std"])
@@ -95,17 +92,13 @@ def test_the_price_of_rows_is_stated() -> None:
         evaluate(arrays(), rows_per_subject=0, **run)
 
 
-def test_without_the_column_nobody_counts_patients() -> None:
+def test_one_metric_alone_counts_patients_as_all_metrics_do() -> None:
+    run: dict[str, Any] = {"partition": "natural", "unit": "subject"}
+    whole = told()["metrics"]
+    for metric, epsilon in (("accuracy", np.inf), ("auc", 1e4), ("ks", 1e4)):
+        found = simulate(arrays(), method=f"evaluate-{metric}", epsilon=epsilon, **run)
+        ((name, estimate),) = found.judged["metrics"].items()
+        assert abs(estimate["value"] - whole[name]["value"]) <= 0.01
     nameless = {k: v for k, v in arrays().items() if k != "subject"}
     with pytest.raises(InputError, match="needs a column subject"):
         evaluate(nameless, unit="subject")
-
-
-@pytest.mark.parametrize(
-    ("method", "epsilon"),
-    [("evaluate-accuracy", np.inf), ("evaluate-auc", 1e4), ("evaluate-ks", 1e4)],
-)
-def test_one_metric_alone_counts_patients_as_all_metrics_do(method: str, epsilon: float) -> None:
-    run: dict[str, Any] = {"partition": "natural", "unit": "subject", "epsilon": epsilon}
-    ((name, estimate),) = simulate(arrays(), method=method, **run).judged["metrics"].items()
-    assert abs(estimate["value"] - told()["metrics"][name]["value"]) <= 0.01

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 
@@ -48,3 +50,11 @@ def listening(of: set[int]) -> set[str]:
                 mapped = getattr(address, "ipv4_mapped", None)
                 found.add(str(mapped or address))
     return found
+
+
+def until(condition: Callable[[], bool], patience: float = 60.0) -> bool:
+    """Whether it holds within so many seconds."""
+    deadline = time.monotonic() + patience
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return condition()

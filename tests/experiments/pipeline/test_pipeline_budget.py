@@ -41,7 +41,13 @@ def spent(budget: Budget) -> float:
     return composed_epsilon([account_of(plan) for plan in budget.plans.values()], DELTA)
 
 
-def test_an_account_is_that_of_the_noise() -> None:
+def test_trainings_share_what_is_left_and_nothing_is_left() -> None:
+    stages = [Spender(name, "rows", None, GAUSSIAN) for name in "ab"]
+    budget = budget_of([*stages, Spender("c", "rows", 1.0, GAUSSIAN)], 2.0, DELTA)
+    assert budget.epsilons["a"] == budget.epsilons["b"]
+    assert 1.99 < budget.epsilon <= 2.0
+    with pytest.raises(InputError, match="is spent"):
+        budget_of([Spender("c", "rows", 2.0, GAUSSIAN), stages[1]], 2.0, DELTA)
     plan = GAUSSIAN(2.0)
     assert account_of(plan) == Stage(plan.multiplier, 4)
     assert account_of(LAPLACE(2.0)) == Guarantee(2.0)
@@ -72,16 +78,3 @@ def test_the_open_stage_takes_what_is_left(
     if fixed is open_stage is GAUSSIAN:  # Gaussian stages add up by the squares of mu
         mu2 = sum(p.rounds / p.multiplier**2 for p in budget.plans.values())
         assert budget.epsilon == pytest.approx(gaussian_epsilon(DELTA, mu2**-0.5), rel=1e-6)
-
-
-def test_trainings_share_what_is_left() -> None:
-    stages = [Spender(name, "rows", None, GAUSSIAN) for name in "ab"]
-    budget = budget_of([*stages, Spender("c", "rows", 1.0, GAUSSIAN)], 2.0, DELTA)
-    assert budget.epsilons["a"] == budget.epsilons["b"]
-    assert 1.99 < budget.epsilon <= 2.0
-
-
-def test_nothing_is_left() -> None:
-    stages = [Spender("a", "rows", 2.0, GAUSSIAN), Spender("b", "rows", None, GAUSSIAN)]
-    with pytest.raises(InputError, match="is spent"):
-        budget_of(stages, 2.0, DELTA)

@@ -38,7 +38,7 @@ def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     auto.advice_on.cache_clear()
 
 
-def test_json_is_the_result_and_files_hold_it(
+def test_json_is_the_result_files_hold_it_and_the_recommended_command_runs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert _run(["plan", *FACTS, "--json", "--out", str(tmp_path / "plan")]) == 0
@@ -49,41 +49,30 @@ def test_json_is_the_result_and_files_hold_it(
     config = load_config(tmp_path / "plan" / "config.toml", {})
     assert config.method == told["recommendation"]["method"]
     assert (config.clients, config.epsilon, config.trust) == (60, 1.0, "central")
-
-
-def test_the_recommended_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(["plan", *FACTS, "--json"]) == 0
-    words = json.loads(capsys.readouterr().out)["command"].split()
-    assert words[0] == "fedcal"
-    assert _run([*words[1:], "--data", "imdb-binary", "--quiet"]) == 0
+    program, *words = told["command"].split()
+    assert program == "fedcal"
+    assert _run([*words, "--data", "imdb-binary", "--quiet"]) == 0
 
 
 def test_people_see_a_table_and_a_recommendation(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(["plan", *FACTS]) == 0
-    shown = capsys.readouterr().out
-    assert "plan for 60 clients" in shown
-    assert "recommended:" in shown
-    assert "no row of anybody was looked at" in shown
-    assert _run(["plan", *FACTS, "--quiet"]) == 0
-    assert capsys.readouterr().out == ""
+    def shown(*more: str) -> str:
+        assert _run(["plan", *FACTS, *more]) == 0
+        return capsys.readouterr().out
 
-
-def test_over_grpc_people_see_how_long_each_method_takes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert _run(["plan", *FACTS, "--engine", "grpc"]) == 0
-    shown = capsys.readouterr().out
-    (headings,) = [line for line in shown.splitlines() if " wall time " in line]
+    assert shown("--quiet") == ""
+    ray = shown("--engine", "ray")
+    for words in ("plan for 60 clients", "recommended:", "no row of anybody was looked at"):
+        assert words in ray
+    assert "--engine ray" in ray
+    assert "wall time" not in ray
+    grpc = shown("--engine", "grpc")
+    (headings,) = [line for line in grpc.splitlines() if " wall time " in line]
     assert headings.count("┃") - 1 == 8
     assert {"ECE after, %", "error left", "runs made worse"} <= {
         heading.strip() for heading in headings.split("┃")
     }
-    assert "s over gRPC" in shown
-    assert "--engine grpc" in shown
-    assert _run(["plan", *FACTS, "--engine", "ray"]) == 0
-    shown = capsys.readouterr().out
-    assert "wall time" not in shown
-    assert "--engine ray" in shown
+    assert "s over gRPC" in grpc
+    assert "--engine grpc" in grpc
 
 
 def test_auto_over_grpc_takes_few_rounds() -> None:
@@ -95,37 +84,30 @@ def test_auto_over_grpc_takes_few_rounds() -> None:
     assert rounds["grpc"] <= (rounds["inline"] or 0)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["plan"],
-        ["plan", "--clients", "100", "--epsilon", "1"],
-        ["plan", "--clients", "5", "--rows-per-client", "5"],
-        ["plan", *FACTS, "--trust", "secagg"],
-        ["plan", *FACTS, "--data", "rows.npz"],
-        ["plan", *FACTS, "--method", "fedtmp"],
-        ["compare", "--method", "auto", "--epsilon", "1"],
-        ["simulate", "--method", "auto", "--set", "clip=1"],
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_2(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert _run(arguments) == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("fedcal: error: ")
-    assert told.err.count("\n") == 1
-
-
-def test_what_is_missing_is_said_at_once_with_what_it_means(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert _run(["plan", "--clients", "100", "--epsilon", "1"]) == 2
-    told = capsys.readouterr().err
-    assert "rows_per_client (labelled rows of one client, a public nominal number" in told
-    assert "classes (how many the model tells apart" in told
-    assert told.endswith(": for example --rows-per-client 50 --classes 10\n")
+def test_bad_input_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, words in (
+        (["plan"], ("needs clients",)),
+        (
+            ["plan", "--clients", "100", "--epsilon", "1"],  # all that is missing, at once
+            (
+                "rows_per_client (labelled rows of one client, a public nominal number",
+                "classes (how many the model tells apart",
+                ": for example --rows-per-client 50 --classes 10\n",
+            ),
+        ),
+        (["plan", "--clients", "5", "--rows-per-client", "5"], ("classes",)),
+        (["plan", *FACTS, "--trust", "secagg"], ("adds no noise",)),
+        (["plan", *FACTS, "--data", "rows.npz"], ("rows.npz",)),
+        (["plan", *FACTS, "--method", "fedtmp"], ("fedtmp",)),
+        (["compare", "--method", "auto", "--epsilon", "1"], ("auto",)),
+        (["simulate", "--method", "auto", "--set", "clip=1"], ("auto",)),
+    ):
+        assert _run(arguments) == 2
+        told = capsys.readouterr()
+        assert told.out == ""
+        assert told.err.startswith("fedcal: error: ")
+        assert told.err.count("\n") == 1
+        assert all(word in told.err for word in words), told.err
     with pytest.raises(InputError, match=r"needs rows_per_client .*, and classes "):
         plan(clients=5, epsilon=1.0)
     with pytest.raises(InputError, match="needs clients "):

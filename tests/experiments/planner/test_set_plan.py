@@ -101,25 +101,18 @@ def test_files_hold_it_and_the_recommended_run_runs(
     assert _run([*told["command"].split()[1:], "--data", "imdb-binary", "--quiet"]) == 0
 
 
-@pytest.mark.parametrize(
-    ("more", "why"),
-    [
-        (["--set", "rows_per_client=3"], "--rows-per-client"),
-        (["--set", "target=x"], "no --set target"),
-        (["--set", "speed=3"], "unknown --set key"),
-        (["--set", "alpha=2"], "alpha"),
-        (["--partition", "iid"], "does not depend on it"),
-        (["--data", "imdb-binary"], "must fit together"),
-    ],
-)
-def test_what_is_refused(more: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(["plan", *WORDS, "--classes", "3", *more]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
-    assert why in line
-
-
-def test_settings_are_of_prediction_sets_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(["plan", "--clients", "9", "--classes", "3", "--set", "alpha=0.1"]) == 2
-    assert "--set is of --method conformal" in capsys.readouterr().err
+def test_what_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, why in (
+        ([*WORDS, "--set", "rows_per_client=3"], "--rows-per-client"),
+        ([*WORDS, "--set", "target=x"], "no --set target"),
+        ([*WORDS, "--set", "speed=3"], "unknown --set key"),
+        ([*WORDS, "--set", "alpha=2"], "alpha"),
+        ([*WORDS, "--partition", "iid"], "does not depend on it"),
+        ([*WORDS, "--data", "imdb-binary"], "must fit together"),
+        (["--clients", "9", "--set", "alpha=0.1"], "--set is of --method conformal"),
+    ):
+        assert _run(["plan", *words, "--classes", "3"]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert why in line
     with pytest.raises(InputError, match="a plan needs clients"):
         plan_sets(classes=3, rows_per_client=4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,40 +34,42 @@ def census(path: Path, rows: int, seed: int, stop: str) -> Path:
     return path
 
 
-def test_adult_keeps_the_test_rows_and_their_groups(
+def test_adult_keeps_the_test_rows_and_features_follow_from_public_ranges(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train = census(tmp_path / "adult.data.gz", 300, 0, "")
     test = census(tmp_path / "adult.test", 120, 1, ".")
-    out = tmp_path / "out.npz"
-    adult.main(["--train", str(train), "--test", str(test), "--out", str(out)])
-    with np.load(out) as arrays:
-        assert len(arrays["log_odds"]) == 120
-        right = (arrays["log_odds"] > 0) == (arrays["labels"] == 1)
-        assert right.mean() > 0.8
-        names = arrays["group_names"].tolist()
-        assert names == ["Female, Black", "Female, White", "Male, Black", "Male, White"]
-        table = adult.read(test)
-        assert names[arrays["group"][7]] == f"{table['sex'][7]}, {table['race'][7]}"
-    assert "Female, Black" in capsys.readouterr().out
+    out, table = tmp_path / "out.npz", adult.read(test)
 
+    def made(module: Any, test: Path) -> dict[str, Any]:
+        out.unlink(missing_ok=True)
+        module.main(["--train", str(train), "--test", str(test), "--out", str(out)])
+        assert "Female, Black" in capsys.readouterr().out
+        with np.load(out) as arrays:
+            return dict(arrays)
 
-def test_features_of_adult_follow_from_public_ranges(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    train = census(tmp_path / "adult.data.gz", 300, 0, "")
-    test = census(tmp_path / "adult.test", 120, 1, ".")
-    out = tmp_path / "out.npz"
-    adult_features.main(["--train", str(train), "--test", str(test), "--out", str(out)])
-    assert "Female, Black" in capsys.readouterr().out
-    with np.load(out) as arrays:
-        kept = arrays["test_features"] * arrays["scale"]
-    table = {name: column[:1] for name, column in adult.read(test).items()}
-    alone = adult_features.features(table)  # a row by itself: nothing is learnt of the others
+    arrays = made(adult, test)
+    assert len(arrays["log_odds"]) == 120
+    right = (arrays["log_odds"] > 0) == (arrays["labels"] == 1)
+    assert right.mean() > 0.8
+    names = arrays["group_names"].tolist()
+    assert names == ["Female, Black", "Female, White", "Male, Black", "Male, White"]
+    assert names[arrays["group"][7]] == f"{table['sex'][7]}, {table['race'][7]}"
+    arrays = made(adult_features, test)
+    kept = arrays["test_features"] * arrays["scale"]
+    first = {name: column[:1] for name, column in table.items()}
+    alone = adult_features.features(first)  # a row by itself: nothing is learnt of the others
     np.testing.assert_allclose(kept[:1], alone, atol=adult_features.STEP)
     assert (np.linalg.norm(kept, axis=1) <= 1).all()
     age = (2 * float(table["age"][0]) - 17 - 90) / (90 - 17) / np.sqrt(10)
     assert alone[0, 0] == pytest.approx(age)
+    for text in ("", "1, 2, 3\n", "x, " + ", ".join("0" * 14) + "\n"):
+        (tmp_path / "bad").write_text(text)
+        with pytest.raises(SystemExit) as left:
+            made(adult, tmp_path / "bad")
+        assert left.value.code == 2
+        assert capsys.readouterr().err.count("\n") == 1
+        assert not out.exists()
 
 
 def test_features_of_mnist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -93,19 +96,6 @@ def test_the_probe_is_where_its_loss_is_least() -> None:
     two = making.probe(x, y, 2, ridge=2.0)(x)
     w = making.logistic(np.column_stack([np.ones(300), x]), y)  # halves the ridge: w = w1 - w0
     np.testing.assert_allclose(two[:, 1] - two[:, 0], w[0] + x @ w[1:], atol=1e-3)
-
-
-@pytest.mark.parametrize("text", ["", "1, 2, 3\n", "x, " + ", ".join("0" * 14) + "\n"])
-def test_a_file_that_is_not_adult_is_one_line(
-    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    good, bad = census(tmp_path / "good", 9, 0, ""), tmp_path / "bad"
-    bad.write_text(text)
-    with pytest.raises(SystemExit) as left:
-        adult.main(["--train", str(good), "--test", str(bad), "--out", str(tmp_path / "out")])
-    assert left.value.code == 2
-    assert capsys.readouterr().err.count("\n") == 1
-    assert not (tmp_path / "out").exists()
 
 
 def test_mmlu_keeps_the_first_prompt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
