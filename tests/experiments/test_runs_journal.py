@@ -89,21 +89,15 @@ def lines(folder: Path) -> list[Row]:
     return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
 
 
-def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:
-    with journal(tmp_path / "deep" / "er", GRID, resume=False) as kept:
-        kept.append("0", row(0))
-        assert lines(tmp_path / "deep" / "er") == [row(0)]
-        kept.append("1", row(1))
-        assert lines(tmp_path / "deep" / "er") == [row(0), row(1)]
-    assert grid_in(tmp_path / "deep" / "er") == GRID
-
-
-def test_to_resume_keeps_what_is_there(tmp_path: Path) -> None:
-    fill(tmp_path, [row(0), row(1)])
-    with journal(tmp_path, resume=True) as kept:
+def test_a_row_is_in_the_file_when_append_returns_and_to_resume_keeps_it(tmp_path: Path) -> None:
+    fill(tmp_path / "deep" / "er", [row(0), row(1)])
+    with journal(tmp_path / "deep" / "er", resume=True) as kept:
         assert list(kept.rows.values()) == [row(0), row(1)]
         kept.append("2", row(2))
-    assert lines(tmp_path) == [row(0), row(1), row(2)]
+        assert lines(tmp_path / "deep" / "er") == [row(0), row(1), row(2)]
+        kept.rows.clear()  # as if interrupted before it was noted
+        assert kept.count() == 3
+    assert grid_in(tmp_path / "deep" / "er") == GRID
 
 
 def test_what_failed_is_not_kept(tmp_path: Path) -> None:
@@ -218,12 +212,6 @@ def test_a_finished_folder_grows_beside_what_it_holds(tmp_path: Path) -> None:
     assert ((tmp_path / DONE).read_text(), lines(tmp_path)) == ("old", [row(0)])
 
 
-def test_the_data_s_digests_are_for_the_owner_alone(tmp_path: Path) -> None:
-    with journal(tmp_path, resume=False):
-        assert (tmp_path / INPUTS).stat().st_mode & 0o777 == 0o600
-        assert json.loads((tmp_path / INPUTS).read_text()) == {"data": INPUTS_OF}
-
-
 def test_rows_of_other_or_unknown_data_are_refused(tmp_path: Path) -> None:
     def resumed(content: str | None) -> None:
         (tmp_path / INPUTS).unlink(missing_ok=True)
@@ -250,11 +238,6 @@ def test_a_folder_where_a_file_is_to_be(tmp_path: Path) -> None:
             (folder / DONE).touch()
         with pytest.raises(InputError, match=f"{name} in it is a folder"):
             fill(folder, [])
-
-
-def test_a_folder_where_nothing_was_kept_is_simply_used(tmp_path: Path) -> None:
-    fill(tmp_path, [])
-    fill(tmp_path, [row(0)])
 
 
 def test_another_grid_is_named(tmp_path: Path) -> None:
@@ -286,12 +269,6 @@ def test_one_folder_has_one_writer(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(FedcalError, match="cannot write"):
-        fill(tmp_path / "file" / "below", [])
-
-
 def test_rows_are_checked_before_anything_is_changed(tmp_path: Path) -> None:
     fill(tmp_path, [row(0)])
     (tmp_path / DONE).write_text("old")
@@ -305,14 +282,6 @@ def test_rows_are_checked_before_anything_is_changed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not these"):
         module.journal(of(tmp_path, bigger), INPUTS_OF, resume=True, check=refuse).__enter__()
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-
-
-def test_what_is_kept_is_counted_in_the_file(tmp_path: Path) -> None:
-    with journal(tmp_path, resume=False) as kept:
-        kept.append("0", row(0))
-        kept.append("1", row(1))
-        kept.rows.clear()  # as if interrupted before it was noted
-        assert kept.count() == 2
 
 
 def test_a_full_disk_is_told(tmp_path: Path) -> None:
