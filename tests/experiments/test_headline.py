@@ -76,17 +76,6 @@ def test_the_direction_of_the_mean_gap_in_words(gap: Any, said: str) -> None:
     assert plain(evaluated(told(*gap))) == rows + of_two
 
 
-def test_a_metric_alone() -> None:
-    result = {"metrics": {"ks": told(0.013, 0.0, 0.027), "roc_auc": told(None, 0.0, 1.0)}}
-    unknown = "ROC AUC could not be measured under this noise."
-    assert plain(result) == f"{unknown} KS calibration error: 1.3 % (0.0 to 2.7)."
-
-
-def test_nobody_asked_is_said_once() -> None:
-    unknown = evaluated(told(None, -1.0, 1.0), rows={"value": None, "noise": None})
-    assert plain(unknown) == "Nobody was asked in a round, so nothing is known."
-
-
 def test_what_noise_drowns_is_no_number() -> None:
     result = evaluated(told(None, -1.0, 1.0))
     result["metrics"]["accuracy"] = told(None, 0.0, 1.0)

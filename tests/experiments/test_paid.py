@@ -157,18 +157,6 @@ def test_a_trained_model_outlives_a_report_that_breaks(
     assert not {"outcome.json", "checkpoint.json"} & {p.name for p in out.iterdir()}
 
 
-@pytest.mark.parametrize("epsilon", [[], ["--epsilon", "2"]])
-def test_a_training_over_natural_clients_has_a_report(
-    epsilon: list[str], images: str, tmp_path: Path
-) -> None:
-    """It had none: the number of clients, and an infinite epsilon, were in no config."""
-    arguments = ["train", "--data", images, "--method", "fedsgd", "--rounds", "2", *epsilon]
-    assert _run([*arguments, "--out", str(tmp_path / "model"), "--quiet"]) == 0
-    assert f"{CLIENTS}" in (tmp_path / "model" / "report.html").read_text("utf-8")
-    told = json.loads((tmp_path / "model" / "training.json").read_text("utf-8"))
-    assert told["config"]["clients"] == CLIENTS
-
-
 def test_a_comparison_whose_table_breaks_keeps_its_rows(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

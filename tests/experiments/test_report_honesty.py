@@ -14,8 +14,7 @@ import pytest
 
 from fedcal.errors import InputError
 from fedcal.experiments import simulate
-from fedcal.experiments.figures import COMPARISON_NAMES, NAMES
-from fedcal.experiments.figures.curves import facets
+from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.report import comparison_card, write_comparison_report, write_report
 from fedcal.experiments.report.comparison import cells_table
 from fedcal.experiments.show.tables import TextTable
@@ -80,26 +79,7 @@ def test_arrays_cannot_be_named_on_a_command_line(name: str, tmp_path: Path) -> 
     assert f"The data {name} was handed over in Python" in words_of(tmp_path)
 
 
-def test_files_and_shipped_data_can(tmp_path: Path) -> None:
-    np.savez(tmp_path / "rows.npz", **arrays())
-    simulate(tmp_path / "rows.npz", method="none", out=tmp_path / "file")
-    simulate("resnet110-cifar10", method="none", out=tmp_path / "shipped")
-    for name in ("file", "shipped"):
-        assert "handed over" not in words_of(tmp_path / name)
-
-
 # --- figures of an earlier run ------------------------------------------------------------------
-
-
-def test_figures_that_a_run_does_not_draw_go(tmp_path: Path) -> None:
-    simulate(arrays(), clients=10, out=tmp_path)
-    assert {p.name for p in tmp_path.iterdir()} >= set(NAMES)
-    (tmp_path / "mine.png").touch()
-    with pytest.warns(UserWarning, match=r"holds a run of fednewton, .*; mine\.png in it stays"):
-        simulate(arrays(), method="none", out=tmp_path, overwrite=True)
-    left = {p.name for p in tmp_path.iterdir()}
-    assert set(NAMES) - left == {"rounds.png", "rounds.svg"}
-    assert "mine.png" in left
 
 
 # --- a comparison -------------------------------------------------------------------------------
@@ -275,19 +255,3 @@ def test_the_number_of_fit_rows_is_told_to_be_public() -> None:
     assert "tell the exact number of fit rows" in statement
     assert "The number of fit rows of the simulated data, unless rows_per_client is given" in lost
     assert not any("fit rows" in text for text in said("fedbin"))
-
-
-def test_a_shared_cell_lies_in_every_group_of_a_figure_and_in_one_of_a_table() -> None:
-    cells = [cell("a", 1.0, 0.01, delta=d) for d in (1e-5, 1e-3)] + [cell("a", None, 0.005)]
-    assert [(f.title, len(f.cells)) for f in facets(cells)] == [("δ = 1e-05", 2), ("δ = 0.001", 2)]
-    for facet in facets(cells):  # one point for each budget
-        assert len({c["epsilon"] for c in facet.cells}) == len(facet.cells)
-    assert len(cells_table(cells).rows) == len(cells)
-
-
-def test_rounds_that_follow_from_the_method_split_nothing() -> None:
-    cells = [cell("a", 1.0, 0.01, rounds=4), cell("b", 1.0, 0.02, rounds=12)]
-    cells += [cell("a", None, 0.01, rounds=8, trust="secagg")]
-    assert [f.title for f in facets(cells)] == ["iid"]
-    only = [*cells, cell("c", None, 0.01, data="other", rounds=1)]
-    assert sum(len(f.cells) for f in facets(only)) == len(only)

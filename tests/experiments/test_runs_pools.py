@@ -14,7 +14,7 @@ import pytest
 
 from fedcal import datasets
 from fedcal.datasets import Dataset
-from fedcal.errors import FedcalError, InputError
+from fedcal.errors import FedcalError
 from fedcal.experiments.comparison.grid import read_grid
 from fedcal.experiments.comparison.resolve import resolve
 from fedcal.experiments.comparison.row import run_row, runs_of
@@ -216,15 +216,3 @@ def test_tasks_on_somebody_else_s_ray_are_cancelled(monkeypatch: pytest.MonkeyPa
         next(rows)
         rows.close()
     assert fake.said == ["cancelled"] * 3
-
-
-def test_ray_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(InputError, match="ray"), on_ray(1, None):
-        pass
-
-
-def test_an_address_that_is_none() -> None:
-    pytest.importorskip("ray")
-    with pytest.raises(InputError, match="ray_address must be HOST:PORT"), on_ray(1, "a/b:1"):
-        pass

@@ -84,12 +84,6 @@ def test_the_numbers_are_the_plan_s(unit: str, trust: str, preferred: str, row_s
     assert found["diameter"] == (2 if twice else 1)
 
 
-def test_the_least_answers_of_a_quorum() -> None:
-    for share, least in ((0.9, 18), (0.5, 10), (1.0, 20), (0.01, 1)):
-        found = record(plan_of(trust="distributed", quorum=share))
-        assert found["quorum"] == least
-
-
 # --- what is promised ---------------------------------------------------------------------------
 
 NEIGHBOURS = {
@@ -325,18 +319,6 @@ def test_who_adds_which_noise(trust: str, preferred: str) -> None:
     said = record(plan_of(preferred=preferred, trust=trust))["noise"]
     assert NOISES[trust, preferred] in said
     assert sum(words in said for words in NOISES.values()) == 1
-
-
-def test_unary_encoding_states_its_flip() -> None:
-    plan = plan_of(preferred="unary", trust="local")
-    found = record(plan)
-    assert (found["delta"], found["mechanism"], found["adjacency"]) == (0.0, "unary", "replace")
-    assert f"probability {1 / (1 + math.exp(0.5)):.4g}" in found["noise"]
-
-
-def test_a_draw_has_no_noise_std() -> None:
-    found = record(plan_of(preferred="exponential", trust="central"))
-    assert (found["noise_std"], found["delta"]) == (None, 0.0)
 
 
 @pytest.mark.parametrize("trust", TRUSTS)

@@ -123,14 +123,6 @@ def test_a_plan_is_the_same_for_the_same_seed_and_strict_json() -> None:
     assert text["not_enough"] is None
 
 
-def test_without_privacy_there_is_no_noise_and_epsilon_is_text() -> None:
-    found = planning.to_json(plan())
-    assert found["facts"]["epsilon"] == "inf"
-    assert found["methods"][0]["noise_std"] == [0.0]
-    assert "epsilon" not in found["options"]
-    to_json(found)
-
-
 @pytest.mark.slow
 def test_where_nothing_pays_it_says_what_would() -> None:
     advice = plan(clients=10, epsilon=0.1)
@@ -146,15 +138,6 @@ def test_where_nothing_pays_it_says_what_would() -> None:
     assert f"from about {clients[0]:,} clients on" in line
     assert planning.to_json(advice)["not_enough"]["clients"]["least"] == clients[0]
     assert plan(clients=clients[0], epsilon=0.1).chosen is not None
-
-
-@pytest.mark.slow
-def test_bbq_is_not_for_a_hundred_users_at_epsilon_one() -> None:
-    advice = plan(
-        clients=100, rows_per_client=50, classes=10, epsilon=1.0, methods=["fedbbq", "fedbin"]
-    )
-    assert advice.chosen is None
-    assert all(e.left > 1 for e in advice.estimates)
 
 
 def test_a_plan_for_grpc_recommends_few_rounds_and_says_how_long_they_take() -> None:

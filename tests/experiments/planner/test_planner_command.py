@@ -15,7 +15,7 @@ import pytest
 from fedcal import datasets
 from fedcal.errors import InputError
 from fedcal.experiments.cli import _run
-from fedcal.experiments.config import ENGINES, Config, job_of, load_config
+from fedcal.experiments.config import ENGINES, Config, load_config
 from fedcal.experiments.planner import advice, auto
 from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.simulation import simulate
@@ -51,13 +51,6 @@ def test_json_is_the_result_and_files_hold_it(
     assert (config.clients, config.epsilon, config.trust) == (60, 1.0, "central")
 
 
-def test_the_recommended_command_runs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert _run(["plan", *FACTS, "--json"]) == 0
-    words = json.loads(capsys.readouterr().out)["command"].split()
-    assert words[0] == "fedcal"
-    assert _run([*words[1:], "--data", "imdb-binary", "--quiet"]) == 0
-
-
 def test_people_see_a_table_and_a_recommendation(capsys: pytest.CaptureFixture[str]) -> None:
     assert _run(["plan", *FACTS]) == 0
     shown = capsys.readouterr().out
@@ -66,24 +59,6 @@ def test_people_see_a_table_and_a_recommendation(capsys: pytest.CaptureFixture[s
     assert "no row of anybody was looked at" in shown
     assert _run(["plan", *FACTS, "--quiet"]) == 0
     assert capsys.readouterr().out == ""
-
-
-def test_over_grpc_people_see_how_long_each_method_takes(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert _run(["plan", *FACTS, "--engine", "grpc"]) == 0
-    shown = capsys.readouterr().out
-    (headings,) = [line for line in shown.splitlines() if " wall time " in line]
-    assert headings.count("┃") - 1 == 8
-    assert {"ECE after, %", "error left", "runs made worse"} <= {
-        heading.strip() for heading in headings.split("┃")
-    }
-    assert "s over gRPC" in shown
-    assert "--engine grpc" in shown
-    assert _run(["plan", *FACTS, "--engine", "ray"]) == 0
-    shown = capsys.readouterr().out
-    assert "wall time" not in shown
-    assert "--engine ray" in shown
 
 
 def test_auto_over_grpc_takes_few_rounds() -> None:
@@ -175,12 +150,6 @@ def test_where_nothing_helps_auto_leaves_the_model_alone(tmp_path: Path) -> None
     assert found.privacy["releases"] == 0
     assert not list(tmp_path.iterdir())
     assert any("no budget was spent" in line for line in found.privacy["statement"])
-
-
-def test_auto_is_for_single_runs() -> None:
-    shards = deal(datasets.load("imdb-binary").split(0), "iid", 10, 0)
-    with pytest.raises(InputError, match="takes another's place"):
-        job_of(Config(method="auto"), shards)
 
 
 @pytest.mark.slow
