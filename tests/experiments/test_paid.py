@@ -145,17 +145,6 @@ def test_a_trained_model_outlives_a_report_that_breaks(
     assert not {"outcome.json", "checkpoint.json"} & {p.name for p in out.iterdir()}
 
 
-def test_a_training_over_natural_clients_has_a_report(images: str, tmp_path: Path) -> None:
-    """It had none: the number of clients, and an infinite epsilon, were in no config."""
-    for k, epsilon in enumerate(([], ["--epsilon", "2"])):
-        out = tmp_path / str(k)
-        arguments = ["train", "--data", images, "--method", "fedsgd", "--rounds", "2", *epsilon]
-        assert _run([*arguments, "--out", str(out), "--quiet"]) == 0
-        assert f"{CLIENTS}" in (out / "report.html").read_text("utf-8")
-        told = json.loads((out / "training.json").read_text("utf-8"))
-        assert told["config"]["clients"] == CLIENTS
-
-
 def test_a_comparison_whose_table_breaks_keeps_its_rows(
     data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -188,16 +188,6 @@ def test_a_csv_is_split_and_dealt_by_every_site(tmp_path: Path, aggregation: str
 
 
 @slow
-def test_a_hundred_clients_and_their_seconds() -> None:
-    job, data = Job("fedbin", Federation(100, 10, 3)), "resnet110-cifar10"
-    shards = deal(datasets.load(data), "dirichlet:0.1", 100, 0)
-    outcome = run_ray(job, shards, source=NamedData(data, "dirichlet:0.1"))
-    assert outcome.records == simulate(method="fedbin", rounds=3).rounds
-    assert len(outcome.round_seconds) == 3
-    assert sum(outcome.round_seconds) <= outcome.seconds
-
-
-@slow
 def test_a_ledger_is_charged_and_refuses_as_inline_does(tmp_path: Path) -> None:
     file = tmp_path / "ledger.db"
     options: dict[str, Any] = {"epsilon": 1.0, "clients": 4, "ledger": str(file), "rounds": 1}

@@ -12,8 +12,7 @@ from compared import cell
 from html_page import page_of
 
 from fedcal.experiments import simulate
-from fedcal.experiments.figures import COMPARISON_NAMES, NAMES
-from fedcal.experiments.figures.curves import facets
+from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.report import comparison_card, write_comparison_report
 from fedcal.experiments.report.comparison import cells_table
 from fedcal.experiments.statement.sentences import meaning
@@ -76,17 +75,6 @@ def test_only_arrays_cannot_be_named_on_a_command_line(tmp_path: Path) -> None:
 
 
 # --- figures of an earlier run ------------------------------------------------------------------
-
-
-def test_figures_that_a_run_does_not_draw_go(tmp_path: Path) -> None:
-    simulate(arrays(), clients=10, out=tmp_path)
-    assert {p.name for p in tmp_path.iterdir()} >= set(NAMES)
-    (tmp_path / "mine.png").touch()
-    with pytest.warns(UserWarning, match=r"holds a run of fednewton, .*; mine\.png in it stays"):
-        simulate(arrays(), method="none", out=tmp_path, overwrite=True)
-    left = {p.name for p in tmp_path.iterdir()}
-    assert set(NAMES) - left == {"rounds.png", "rounds.svg"}
-    assert "mine.png" in left
 
 
 # --- a comparison -------------------------------------------------------------------------------
@@ -186,19 +174,3 @@ def test_all_exact_files_and_the_number_of_fit_rows_are_named() -> None:
     assert lost in " ".join(told["not_protected"])
     told = privacy("fedbin")
     assert "fit rows" not in " ".join([*told["statement"], *told["not_protected"]])
-
-
-def test_a_shared_cell_lies_in_every_group_of_a_figure_and_in_one_of_a_table() -> None:
-    cells = [cell("a", 1.0, 0.01, delta=d) for d in (1e-5, 1e-3)] + [cell("a", None, 0.005)]
-    assert [(f.title, len(f.cells)) for f in facets(cells)] == [("δ = 1e-05", 2), ("δ = 0.001", 2)]
-    for facet in facets(cells):  # one point for each budget
-        assert len({c["epsilon"] for c in facet.cells}) == len(facet.cells)
-    assert len(cells_table(cells).rows) == len(cells)
-
-
-def test_rounds_that_follow_from_the_method_split_nothing() -> None:
-    cells = [cell("a", 1.0, 0.01, rounds=4), cell("b", 1.0, 0.02, rounds=12)]
-    cells += [cell("a", None, 0.01, rounds=8, trust="secagg")]
-    assert [f.title for f in facets(cells)] == ["iid"]
-    only = [*cells, cell("c", None, 0.01, data="other", rounds=1)]
-    assert sum(len(f.cells) for f in facets(only)) == len(only)

@@ -14,7 +14,7 @@ from budgets import BUDGETED
 from refusals import each_is_refused
 
 from fedcal import calibrators, datasets
-from fedcal.errors import BudgetExceeded, InputError, RoundFailed, TooLittle
+from fedcal.errors import RoundFailed, TooLittle
 from fedcal.experiments import SimulationResult, compare, simulate
 from fedcal.experiments.config import POOLED, Config
 from fedcal.metrics import summary
@@ -145,13 +145,6 @@ def test_bytes_are_counted_per_expected_client_and_progress_is_told() -> None:
     assert simulate(data, clients=3).calibrator.input == "probs"
 
 
-def test_masks_change_no_bit_and_a_seed_changes_them() -> None:
-    plain = simulate(rows(), **PRIVATE, dropout=0.3)
-    assert same_bits(plain, simulate(rows(), **PRIVATE, dropout=0.3, secure_aggregation="masks"))
-    assert not same_bits(plain, simulate(rows(), **PRIVATE | {"seed": 4}, dropout=0.3))
-    assert not same_bits(plain, simulate(rows(), **PRIVATE))
-
-
 def test_save_writes_what_out_writes(tmp_path: Path) -> None:
     result = simulate(rows(), **PRIVATE, out=tmp_path / "by-out")
     result.save(tmp_path / "by-save")
@@ -203,20 +196,6 @@ def test_a_delta_from_one_over_clients_on_is_warned_of() -> None:
             simulate(rows(), **PRIVATE, delta=delta)
         assert ["below 1/clients" in str(w.message) for w in caught] == [True] * warned
     simulate(rows(), clients=20, delta=0.5)  # without privacy a warning would be an error
-
-
-def test_a_ledger_is_charged_for_each_release(tmp_path: Path) -> None:
-    path = str(tmp_path / "l.db")
-    with pytest.raises(InputError, match="above the cap"):
-        simulate(rows(), **PRIVATE | {"epsilon": 5.0}, ledger=path, cap=3.0)
-    assert list(tmp_path.iterdir()) == []
-    simulate(rows(), **PRIVATE, ledger=path, cap=1.5)
-    with Ledger(path) as ledger:
-        (entry,) = ledger.entries()
-    assert (entry.epsilon, entry.delta, entry.unit) == (1.0, 1e-5, "user")
-    assert entry.charged == (1, 2, 3, 4)
-    with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent"):
-        simulate(rows(), **PRIVATE, ledger=path)
 
 
 def test_when_nobody_answers_nothing_is_charged_or_written(tmp_path: Path) -> None:

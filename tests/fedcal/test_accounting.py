@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import dp_accounting
 import mpmath
 import pytest
 from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from scipy.integrate import quad
 
 from fedcal.accounting import gaussian as module
 from fedcal.accounting import plan_cache, zcdp
@@ -68,17 +67,6 @@ def test_delta_equals_its_definition_in_sixty_digits(epsilon: float, multiplier:
     assert gaussian_delta(epsilon, multiplier) == pytest.approx(float(exact), rel=1e-9, abs=1e-307)
 
 
-@pytest.mark.parametrize(("epsilon", "mu"), [(0.5, 0.3), (1.0, 2.0), (3.0, 1.0)])
-def test_delta_is_the_integral_of_the_excess_density(epsilon: float, mu: float) -> None:
-    def excess(x: float) -> float:
-        p, q = math.exp(-((x - mu) ** 2) / 2), math.exp(-x * x / 2)
-        return max(p - math.exp(epsilon) * q, 0.0) / math.sqrt(2 * math.pi)
-
-    crossing = epsilon / mu + mu / 2
-    value, _ = quad(excess, crossing, crossing + 40, epsabs=1e-14, limit=200)
-    assert gaussian_delta(epsilon, 1 / mu) == pytest.approx(value, rel=1e-8)
-
-
 def test_rounds_compose_to_one_gaussian() -> None:
     assert gaussian_delta(1.0, 6.0, rounds=9) == pytest.approx(gaussian_delta(1.0, 2.0), rel=1e-12)
     assert gaussian_delta(1.0, 6.0, rounds=9) > 100 * gaussian_delta(1.0, 6.0)
@@ -90,12 +78,13 @@ def test_the_multiplier_is_a_second_librarys(epsilon: float, delta: float) -> No
     assert gaussian_multiplier(epsilon, delta) == pytest.approx(sigma, rel=1e-7)
 
 
-def test_the_default_plan_of_four_rounds() -> None:
-    assert gaussian_multiplier(1.0, 1e-5, 4) == pytest.approx(7.46126, abs=1e-5)
-
-
 @laws
 @given(epsilons, deltas, numbers_of_rounds)
+@example(0.01, 1e-12, 1000)
+@example(1e-6, 1e-9, 1)
+@example(1e5, 1e-5, 4)
+@example(1.0, 1e-300, 4)
+@example(1.0, 1 - 1e-9, 1)
 def test_the_multiplier_is_accepted_and_a_millionth_less_is_not(
     epsilon: float, delta: float, rounds: int
 ) -> None:
@@ -137,48 +126,18 @@ def test_delta_falls_with_epsilon_and_noise_and_grows_with_rounds(
     assert gaussian_delta(epsilon, multiplier, rounds + 1) >= delta
 
 
-@pytest.mark.parametrize("multiplier", [1.0, 5.0])
-@pytest.mark.parametrize("rounds", [1, 30])
-def test_the_rdp_accountant_is_a_close_upper_bound(multiplier: float, rounds: int) -> None:
-    accountant = RdpAccountant()
-    accountant.compose(dp_accounting.GaussianDpEvent(multiplier), rounds)
-    epsilon = gaussian_epsilon(1e-5, multiplier, rounds)
-    assert epsilon <= accountant.get_epsilon(1e-5) <= 1.2 * epsilon
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "delta", "rounds"),
-    [
-        (0.01, 1e-12, 1000),
-        (100.0, 1e-12, 1000),
-        (0.01, 0.5, 1),
-        (1e-6, 1e-9, 1),
-        (1e5, 1e-5, 4),
-        (1.0, 1e-300, 4),
-        (1.0, 1 - 1e-9, 1),
-    ],
-)
-def test_extreme_targets_are_met(epsilon: float, delta: float, rounds: int) -> None:
-    multiplier = gaussian_multiplier(epsilon, delta, rounds)
-    assert gaussian_delta(epsilon, multiplier, rounds) <= delta
-    assert gaussian_delta(epsilon, multiplier * (1 - 1e-6), rounds) > delta
-
-
 # --- pure epsilon with sampling -----------------------------------------------------------------
 
 
 @laws
 @given(st.floats(1e-6, 600), rates)
+@example(0.7, 1.0)
 def test_sampling_turns_the_release_epsilon_into_the_target(epsilon: float, rate: float) -> None:
     release = exponential_epsilon(epsilon, rate)
     assert release >= epsilon
     with mpmath.workdps(400):
         amplified = mpmath.log(1 + mpmath.mpf(rate) * mpmath.expm1(mpmath.mpf(release)))
         assert float(amplified) == pytest.approx(epsilon, rel=1e-12)
-
-
-def test_without_sampling_a_release_spends_its_target() -> None:
-    assert exponential_epsilon(0.7, 1.0) == 0.7
     assert exponential_epsilon(1e6, 0.5) == pytest.approx(1e6 + math.log(2), rel=1e-15)
 
 
@@ -193,7 +152,7 @@ def library_epsilon(delta: float, multiplier: float, rounds: int, rate: float) -
     return float(accountant.get_epsilon(delta))
 
 
-@pytest.mark.parametrize(("rounds", "rate"), [(4, 0.1), (12, 0.1), (30, 0.01)])
+@pytest.mark.parametrize(("rounds", "rate"), [(4, 0.1), (30, 0.01)])
 def test_the_sampled_multiplier_is_the_librarys_from_the_private_side(
     rounds: int, rate: float
 ) -> None:
@@ -205,10 +164,9 @@ def test_the_sampled_multiplier_is_the_librarys_from_the_private_side(
     assert poisson_gaussian_epsilon(1e-5, multiplier * 3 / 2, rounds, rate) < 0.67
 
 
-@pytest.mark.parametrize("multiplier", [1.0, 2.0])
-def test_one_sampled_round_in_closed_form_agrees_with_pld(multiplier: float) -> None:
-    exact = poisson_gaussian_epsilon(1e-5, multiplier, 1, 0.1)
-    assert library_epsilon(1e-5, multiplier, 1, 0.1) == pytest.approx(exact, rel=1e-3)
+def test_one_sampled_round_in_closed_form_agrees_with_pld() -> None:
+    exact = poisson_gaussian_epsilon(1e-5, 2.0, 1, 0.1)
+    assert library_epsilon(1e-5, 2.0, 1, 0.1) == pytest.approx(exact, rel=1e-3)
 
 
 @laws
@@ -238,31 +196,6 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one() -> None:
             grid = fraction * module._grid(exact, multiplier, rounds, 1.0)
             pld = module._pld_epsilon(delta, multiplier, rounds, 1.0, grid)
             assert exact <= pld <= exact * 1.01
-
-
-def test_the_grid_suits_the_answer_however_small() -> None:
-    # the quick upper bounds are 60 times too high here: a grid for those costs 10 % of epsilon
-    found = poisson_gaussian_epsilon(1e-6, 5.0, 1000, 0.01)
-    finer = module._pld_epsilon(1e-6, 5.0, 1000, 0.01, found / 20_000)
-    assert finer == pytest.approx(found, rel=1e-3)
-
-
-def test_the_sampled_rdp_accountant_is_an_upper_bound() -> None:
-    accountant = RdpAccountant()
-    sampled = dp_accounting.PoissonSampledDpEvent(0.1, dp_accounting.GaussianDpEvent(1.5))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        accountant.compose(sampled, 12)
-        bound = accountant.get_epsilon(1e-5)
-    assert 0.7 * bound < poisson_gaussian_epsilon(1e-5, 1.5, 12, 0.1) <= bound
-
-
-def test_sampling_less_costs_less_and_more_rounds_cost_more() -> None:
-    few, more, longer = (
-        poisson_gaussian_epsilon(1e-5, 1.5, rounds, rate)
-        for rounds, rate in ((4, 0.05), (4, 0.2), (8, 0.2))
-    )
-    assert few < more < longer < gaussian_epsilon(1e-5, 1.5, 8)
 
 
 @pytest.mark.parametrize(
@@ -334,55 +267,41 @@ def test_the_papers_noise_at_the_default_budget() -> None:
 # --- what may be asked --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("epsilon", [0.0, -1.0, math.nan, math.inf, None, "1"])
-def test_an_epsilon_that_means_nothing_is_refused(epsilon: float) -> None:
-    for call in (check_epsilon, lambda e: gaussian_multiplier(e, 1e-5)):
-        with pytest.raises(InputError, match=r"^epsilon must be [^\n]*$"):
-            call(epsilon)
-    with pytest.raises(InputError):
-        exponential_epsilon(epsilon, 0.5)
+NO_EPSILON = (0.0, -1.0, math.nan, math.inf, None, "1")
+NO_DELTA = (1.0, -1e-9, 2.0, math.nan, None)
+NO_RATE = (0.0, -0.1, 1.1, math.nan, math.inf)
+NO_ROUNDS = (0, -1, 1.5, True, "4")
+NO_MULTIPLIER = (0.0, -1.0, math.nan, math.inf)
+BAD: tuple[tuple[str, tuple[Any, ...], Callable[[Any], object]], ...] = (
+    ("epsilon must be", NO_EPSILON, check_epsilon),
+    ("epsilon must be", NO_EPSILON, lambda e: gaussian_multiplier(e, 1e-5)),
+    ("epsilon", NO_EPSILON, lambda e: exponential_epsilon(e, 0.5)),
+    ("delta must be", NO_DELTA, check_delta),
+    ("delta must be", NO_DELTA, lambda d: zcdp_rho(1.0, d)),
+    ("delta must be", NO_DELTA, lambda d: gaussian_epsilon(d, 1.0)),
+    ("the sampling rate must be", NO_RATE, check_rate),
+    ("the sampling rate must be", NO_RATE, lambda q: gaussian_multiplier(1.0, 1e-5, 4, q)),
+    ("rounds must be", NO_ROUNDS, check_rounds),
+    ("rounds must be", NO_ROUNDS, lambda r: gaussian_multiplier(1.0, 1e-5, r)),
+    ("", NO_MULTIPLIER, lambda m: gaussian_delta(1.0, m)),
+    ("", NO_MULTIPLIER, lambda m: poisson_gaussian_epsilon(1e-5, m, 4, 0.1)),
+)
 
 
-def test_infinite_epsilon_passes_only_where_it_is_asked_for() -> None:
+def test_what_means_nothing_is_refused_in_one_line() -> None:
+    for begins, values, call in BAD:
+        for value in values:
+            with pytest.raises(InputError, match=rf"^{begins}[^\n]*$"):
+                call(value)
     assert check_epsilon(math.inf, allow_infinite=True) == math.inf
-    assert check_epsilon(2, allow_infinite=True) == 2.0
     with pytest.raises(InputError):
         check_epsilon(math.nan, allow_infinite=True)
-
-
-@pytest.mark.parametrize("delta", [1.0, -1e-9, 2.0, math.nan, None])
-def test_a_delta_that_means_nothing_is_refused(delta: float) -> None:
-    for call in (check_delta, lambda d: zcdp_rho(1.0, d), lambda d: gaussian_epsilon(d, 1.0)):
-        with pytest.raises(InputError, match=r"^delta must be [^\n]*$"):
-            call(delta)
 
 
 def test_gaussian_noise_without_delta_names_the_way_out() -> None:
     for call in (gaussian_multiplier, zcdp_multiplier):
         with pytest.raises(InputError, match=r"^[^\n]*fedoneshot[^\n]*$"):
             call(1.0, 0.0, 4)
-
-
-@pytest.mark.parametrize("rate", [0.0, -0.1, 1.1, math.nan, math.inf])
-def test_a_rate_that_means_nothing_is_refused(rate: float) -> None:
-    for call in (check_rate, lambda q: gaussian_multiplier(1.0, 1e-5, 4, q)):
-        with pytest.raises(InputError, match=r"^the sampling rate must be [^\n]*$"):
-            call(rate)
-
-
-@pytest.mark.parametrize("rounds", [0, -1, 1.5, True, "4"])
-def test_rounds_that_mean_nothing_are_refused(rounds: int) -> None:
-    for call in (check_rounds, lambda r: gaussian_multiplier(1.0, 1e-5, r)):
-        with pytest.raises(InputError, match=r"^rounds must be [^\n]*$"):
-            call(rounds)
-
-
-@pytest.mark.parametrize("multiplier", [0.0, -1.0, math.nan, math.inf])
-def test_a_multiplier_that_means_nothing_is_refused(multiplier: float) -> None:
-    with pytest.raises(InputError):
-        gaussian_delta(1.0, multiplier)
-    with pytest.raises(InputError):
-        poisson_gaussian_epsilon(1e-5, multiplier, 4, 0.1)
 
 
 def test_a_delta_that_sampling_alone_would_meet_is_refused() -> None:
@@ -430,51 +349,32 @@ def poison(folder: Path, **change: object) -> None:
     forget()
 
 
-def test_a_second_call_evaluates_nothing(evaluations: list[float]) -> None:
+def test_a_plan_is_searched_once_and_later_processes_check_it(
+    folder: Path, evaluations: list[float]
+) -> None:
     first = gaussian_multiplier(*PLAN)
     assert 3 < len(evaluations) < 15
     evaluations.clear()
     assert gaussian_multiplier(*PLAN) == first
     assert not evaluations
-
-
-def test_a_later_process_evaluates_once(folder: Path, evaluations: list[float]) -> None:
-    first = gaussian_multiplier(*PLAN)
     assert json.loads(entry(folder).read_text())["multiplier"] == first
     forget()
-    evaluations.clear()
     assert gaussian_multiplier(*PLAN) == first
     assert evaluations == [first]
-
-
-def test_a_wrong_entry_is_computed_anew(folder: Path) -> None:
-    first = gaussian_multiplier(*PLAN)
-    for factor in (0.999, 2 / 3, 1e-9, -1.0, 0.0, 1.01, 3 / 2, 1e9):
-        poison(folder, multiplier=first * factor)
-        assert gaussian_multiplier(*PLAN) == first, factor
-        assert json.loads(entry(folder).read_text())["multiplier"] == first  # and repaired
-
-
-def test_an_entry_that_is_no_number_is_computed_anew(folder: Path) -> None:
-    first = gaussian_multiplier(*PLAN)
-    for multiplier in (math.nan, math.inf, None, "7", True, [7.0]):
-        poison(folder, multiplier=multiplier)
-        assert gaussian_multiplier(*PLAN) == first, multiplier
-
-
-def test_an_entry_of_another_plan_or_library_is_not_used(
-    folder: Path, evaluations: list[float]
-) -> None:
-    gaussian_multiplier(*PLAN)
     for change in ({"epsilon": 2.0}, {"rounds": 5}, {"dp_accounting": "0.1"}):
-        poison(folder, **change)
+        poison(folder, **change)  # the entry of another plan, or library
         evaluations.clear()
         gaussian_multiplier(*PLAN)
         assert len(evaluations) > 1
 
 
-def test_a_corrupt_entry_is_ignored(folder: Path) -> None:
+def test_a_wrong_entry_is_computed_anew(folder: Path) -> None:
     first = gaussian_multiplier(*PLAN)
+    wrong = (*(first * factor for factor in (0.999, 2 / 3, -1.0, 0.0, 1.01, 1e9)), math.nan, "7")
+    for multiplier in (*wrong, math.inf, None, True, [7.0]):
+        poison(folder, multiplier=multiplier)
+        assert gaussian_multiplier(*PLAN) == first, multiplier
+        assert json.loads(entry(folder).read_text())["multiplier"] == first  # and repaired
     for text in ("", "{", "[]", "\x00\xff", "[" * 4000, "7"):
         entry(folder).write_text(text, encoding="latin-1")
         forget()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,14 +47,11 @@ def test_identity_is_softmax() -> None:
 
 
 def scores_on_test(calibrator: Calibrator, data: Dataset) -> tuple[float, float]:
-    assert data.test_logits is not None
-    assert data.test_labels is not None
     proba = calibrator.predict_proba(data.test_logits)
     return ece(proba, data.test_labels), classwise_ece(proba, data.test_labels)
 
 
 def test_the_shipped_network_has_the_published_numbers(resnet: Dataset) -> None:
-    assert resnet.labels is not None
     before = scores_on_test(Identity(10), resnet)
     np.testing.assert_allclose(before, (0.0475, 0.00983), rtol=0, atol=2e-4)
     assert before[1] == pytest.approx(0.00983, abs=5e-5)  # float16 files
@@ -93,15 +89,6 @@ def test_the_fit_is_the_optimum(classes: int, n: int, hardness: float) -> None:
     assert log_t == pytest.approx(float(twin.x), abs=1e-6)
 
 
-def test_the_shipped_networks_fit_is_the_optimum(resnet: Dataset) -> None:
-    assert resnet.labels is not None
-    t = TemperatureScaling().fit(resnet.logits, resnet.labels).temperature
-    z = shifted(resnet.logits)
-    mean, var = tempered_moments(z, 1 / t)
-    step = (mean - label_entries(z, resnet.labels)).sum() * t / var.sum()
-    assert abs(step) < 1e-6
-
-
 @pytest.mark.parametrize(("classes", "n"), [(2, 1), (10, 10), (10, 5000)])
 def test_rows_without_errors_stay_at_the_lowest_temperature(classes: int, n: int) -> None:
     labels = np.arange(n) % classes
@@ -119,11 +106,6 @@ def test_rows_without_hits_stay_at_the_highest_temperature(n: int) -> None:
     assert t == pytest.approx(20, rel=1e-5)
 
 
-def test_logits_that_say_nothing_have_a_temperature_all_the_same() -> None:
-    t = TemperatureScaling().fit(np.ones((10, 3)), np.arange(10) % 3).temperature
-    assert 1 / 20 <= t <= 20
-
-
 def test_a_class_that_is_masked_out_does_not_matter() -> None:
     """Masks are often the lowest float32."""
     logits, labels = rows(3)
@@ -132,30 +114,6 @@ def test_a_class_that_is_masked_out_does_not_matter() -> None:
         masked = np.concatenate([logits, np.full((len(logits), 1), mask)], axis=1)
         got = TemperatureScaling().fit(masked, labels).temperature
         assert got == pytest.approx(want, rel=1e-9)
-
-
-def test_a_constant_added_to_a_row_does_not_matter() -> None:
-    logits, labels = rows(10)
-    want = TemperatureScaling().fit(logits, labels).temperature
-    moved = logits + np.arange(len(logits))[:, None]
-    assert TemperatureScaling().fit(moved, labels).temperature == pytest.approx(want, rel=1e-9)
-
-
-def test_a_known_temperature_is_found() -> None:
-    """Labels drawn from softmax(z / 2.5)."""
-    rng = np.random.default_rng(1)
-    logits = rng.normal(scale=4, size=(100_000, 4))
-    gumbel = rng.gumbel(size=logits.shape)
-    labels = (logits / 2.5 + gumbel).argmax(axis=1)
-    assert TemperatureScaling().fit(logits, labels).temperature == pytest.approx(2.5, rel=0.02)
-
-
-@pytest.mark.parametrize("classes", [2, 100])
-def test_temperature_never_changes_a_prediction(classes: int) -> None:
-    logits = rows(classes, 2000)[0]
-    for temperature in (1 / 20, 0.5, 1.0, 2.395, 20.0):
-        proba = TemperatureScaling(temperature, classes).predict_proba(logits)
-        np.testing.assert_array_equal(proba.argmax(axis=1), logits.argmax(axis=1))
 
 
 @pytest.mark.parametrize("temperature", [1 / 20, 20.0])
@@ -308,22 +266,18 @@ def test_two_classes_share_one_mirrored_table() -> None:
 @pytest.mark.parametrize("kind", [HistogramBinning, BBQ])
 @pytest.mark.parametrize("mixed", ["all", "changed"])
 @pytest.mark.parametrize("classes", [2, 10])
-def test_weight_one_is_the_base_bit_for_bit(kind: Any, mixed: Any, classes: int) -> None:
+def test_weight_one_is_the_base_bit_for_bit_and_weight_zero_the_model(
+    kind: Any, mixed: Any, classes: int
+) -> None:
     logits, labels = rows(classes)
     base = kind().fit(logits, labels)
     weighted = WeightedBinning(base, np.ones(len(base.table)), mixed)
     np.testing.assert_array_equal(weighted.predict_proba(logits), base.predict_proba(logits))
     pooled = WeightedBinning(kind(), rows=mixed).fit(logits, labels)
     np.testing.assert_array_equal(pooled.predict_proba(logits), base.predict_proba(logits))
-
-
-@pytest.mark.parametrize("kind", [HistogramBinning, BBQ])
-@pytest.mark.parametrize("classes", [2, 10])
-def test_weight_zero_is_the_model(kind: Any, classes: int) -> None:
-    logits, labels = rows(classes)
-    base = kind().fit(logits, labels)
-    weighted = WeightedBinning(base, np.zeros(len(base.table)))
-    np.testing.assert_allclose(weighted.predict_proba(logits), softmax(logits), rtol=1e-14)
+    if mixed == "all":
+        model = WeightedBinning(base, np.zeros(len(base.table)))
+        np.testing.assert_allclose(model.predict_proba(logits), softmax(logits), rtol=1e-14)
 
 
 def test_classes_are_mixed_one_by_one_and_then_normalised() -> None:
@@ -350,19 +304,14 @@ def test_changed_mixes_only_rows_whose_prediction_changes(classes: int) -> None:
     assert (mixed[~changed] != plain[~changed]).any(axis=1).mean() > 0.9
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        (np.ones(2), "3 tables need as many weights"),
-        (np.ones((3, 1)), "3 tables need as many weights"),
-        (np.array([0.5, 0.5, 1.1]), r"must lie in \[0, 1\]"),
-        (np.array([0.5, 0.5, -0.1]), r"must lie in \[0, 1\]"),
-        (np.array([0.5, 0.5, np.nan]), r"must lie in \[0, 1\]"),
-    ],
-)
-def test_weights_that_do_not_fit_are_refused(weights: np.ndarray, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        WeightedBinning(HistogramBinning(np.ones((3, 4)), 3), weights)
+def test_weights_that_do_not_fit_are_refused() -> None:
+    binning = HistogramBinning(np.ones((3, 4)), 3)
+    for weights in (np.ones(2), np.ones((3, 1))):
+        with pytest.raises(InputError, match="3 tables need as many weights"):
+            WeightedBinning(binning, weights)
+    for bad in (1.1, -0.1, math.nan):
+        with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
+            WeightedBinning(binning, np.array([0.5, 0.5, bad]))
 
 
 def test_the_weight_of_noise_is_small_and_that_of_signal_is_one() -> None:
@@ -374,9 +323,3 @@ def test_the_weight_of_noise_is_small_and_that_of_signal_is_one() -> None:
     expected = math.sqrt(2 / math.pi) * std * bins
     got = noise_weight(np.array([expected / 4, expected * 2]), np.full(2, std), bins)
     np.testing.assert_allclose(got, [0.25, 1.0], rtol=1e-15)
-
-
-def test_an_unfitted_calibrator_is_not_saved(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="not fitted"):
-        BBQ().save(tmp_path / "c.npz")
-    assert not list(tmp_path.iterdir())

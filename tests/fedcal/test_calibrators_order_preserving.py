@@ -16,8 +16,6 @@ from fedcal.calibrators.order_preserving import (
     softplus,
     sorted_log_probs,
 )
-from fedcal.datasets import load
-from fedcal.metrics import ece
 from fedcal.numerics import LARGEST_LOGIT, label_entries, softmax
 
 every_classes = pytest.mark.parametrize("classes", [2, 1000])
@@ -77,23 +75,6 @@ def test_it_is_what_the_paper_defines_whatever_w_c_is(classes: int) -> None:
 
 
 @every_classes
-def test_nothing_depends_on_the_last_rank(classes: int) -> None:
-    z, w = rows(classes), parameters(classes)
-    other = w.copy()
-    other[[classes - 1, 2 * classes - 1]] += 5.0
-    a, b = (OrderPreservingVector(x, classes).predict_proba(z) for x in (w, other))
-    np.testing.assert_array_equal(a, b)
-
-
-@every_classes
-def test_a_constant_added_to_a_row_does_not_matter(classes: int) -> None:
-    calibrator = OrderPreservingVector(parameters(classes), classes)
-    z = np.round(rows(classes) * 1024) / 1024  # so that the sums are exact
-    moved = z + np.arange(-30, 30)[:, None] * 64.0
-    np.testing.assert_array_equal(calibrator.predict_proba(moved), calibrator.predict_proba(z))
-
-
-@every_classes
 def test_classes_are_alike(classes: int) -> None:
     """a and b belong to ranks: renaming classes renames the probabilities."""
     calibrator, z = OrderPreservingVector(parameters(classes), classes), rows(classes)
@@ -111,14 +92,6 @@ def test_a_class_that_is_masked_out_takes_no_digits_from_the_others(lowest: floa
     np.testing.assert_array_equal(calibrator.predict_proba(z), calibrator.predict_proba(near))
     start = OrderPreservingVector(None, 4)
     np.testing.assert_allclose(start.predict_proba(z), softmax(z), rtol=2e-15, atol=0)
-
-
-def test_log_probs_are_sorted_and_ties_keep_their_order() -> None:
-    z = np.array([[1.0, 3.0, 1.0, 3.0], [-1e100, 0.0, 1e100, 0.0]])
-    y, order = sorted_log_probs(z)
-    np.testing.assert_array_equal(order, [[1, 3, 0, 2], [2, 1, 3, 0]])
-    np.testing.assert_allclose(np.exp(y), np.take_along_axis(softmax(z), order, 1), rtol=1e-15)
-    assert (np.diff(y, axis=1) <= 0).all()
 
 
 def test_softplus_and_its_derivative_hold_everywhere() -> None:
@@ -259,14 +232,6 @@ def test_many_rows_keep_their_ranking(classes: int) -> None:
         assert never_inverted(z, proba), scale
 
 
-def test_the_check_of_rankings_sees_an_inversion() -> None:
-    z = np.array([[1.0, 2.0, 2.0]])
-    assert never_inverted(z, np.array([[0.2, 0.4, 0.4]]))
-    assert never_inverted(z, np.array([[0.3, 0.3, 0.3]]))
-    assert not never_inverted(z, np.array([[0.5, 0.4, 0.4]]))
-    assert not never_inverted(z, np.array([[0.2, 0.4, 0.3]]))
-
-
 @every_classes
 def test_where_all_scores_tie_the_prediction_stays(classes: int) -> None:
     """softplus(-1e4) is 0 in floats: numpy's argmax of equal numbers would be class 0."""
@@ -295,14 +260,3 @@ def test_scores_fall_though_a_step_is_too_small_to_be_seen() -> None:
     f = scores_from_slopes(y, np.array([0.0, -30.0, -50.0, 0.0]))
     assert f[0, 0] == 0
     assert (np.diff(f, axis=1) <= 0).all()
-
-
-def test_the_shipped_networks_predictions_stay_and_it_is_calibrated() -> None:
-    data = load("resnet110-cifar10")
-    assert data.labels is not None
-    assert data.test_logits is not None
-    assert data.test_labels is not None
-    calibrator = OrderPreservingVector().fit(data.logits, data.labels)
-    proba = calibrator.predict_proba(data.test_logits)
-    np.testing.assert_array_equal(proba.argmax(axis=1), data.test_logits.argmax(axis=1))
-    assert ece(proba, data.test_labels) < 0.015  # the model alone 0.0475, temperature 0.0113

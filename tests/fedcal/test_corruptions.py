@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from fedcal.corruptions import CORRUPTIONS, SEVERITIES, TABLES, corrupt
 from fedcal.corruptions._digital import jpeg_compression
 from fedcal.corruptions._draws import Draws
 from fedcal.corruptions._resample import averaged_line, disk, gaussian, sampled, trailed
-from fedcal.corruptions._weather import plasma
 from fedcal.errors import InputError
 
 DRAWN = {
@@ -85,26 +83,11 @@ def test_severity_5_of_digits_is_further_from_the_image_than_1(name: str) -> Non
     assert ends[0] < ends[1]
 
 
-@pytest.mark.parametrize("name", ["gaussian_noise", "contrast", "brightness"])
-@pytest.mark.parametrize("table", TABLES)
-def test_simple_corruptions_grow_with_every_severity(name: str, table: str) -> None:
-    images = pictures(6, (28, 28))
-    far = [distance(images, corrupt(images, name, s, 0, table=table)) for s in SEVERITIES]
-    assert all(a < b for a, b in pairwise(far))
-
-
 def test_size_chooses_the_constants() -> None:
     for side, table in ((32, "cifar10-c"), (112, "imagenet-c")):
         images = pictures(1, (side, side))
         plain = corrupt(images, "contrast", 3, 0)
         assert np.array_equal(plain, corrupt(images, "contrast", 3, 0, table=table))
-
-
-@pytest.mark.parametrize("name", CORRUPTIONS)
-def test_images_longer_than_a_byte_counts(name: str) -> None:
-    images = pictures(1, (260, 130))
-    out = corrupt(images, name, 5, 0)
-    assert not np.array_equal(out[:, 200:], images[:, 200:])
 
 
 # --- what each one does -----------------------------------------------------------------------
@@ -172,18 +155,6 @@ def test_zoom_keeps_the_centre_and_smears_the_rim() -> None:
     out = corrupt(x, "zoom_blur", 5, 0)
     assert out[0, 16, 16] > 0.7
     assert out[0, 2, 2] < 0.2
-
-
-def test_plasma_is_in_its_range_and_smoother_with_more_decay() -> None:
-    rough, smooth = (plasma(Draws(0, "test", np.arange(5)), 30, 50, decay) for decay in (1.3, 3.0))
-    for field in (rough, smooth):
-        assert field.shape == (5, 30, 50)
-        assert field.min() >= 0
-        assert field.max() <= 1
-    whole = plasma(Draws(0, "test", np.arange(5)), 64, 64, 2.0)
-    assert np.allclose(whole.min(axis=(1, 2)), 0)
-    assert np.allclose(whole.max(axis=(1, 2)), 1)
-    assert np.abs(np.diff(smooth)).mean() < np.abs(np.diff(rough)).mean() / 2
 
 
 def test_fog_dims_to_the_former_largest_value() -> None:
@@ -275,30 +246,24 @@ def test_colour_jpeg_is_near_libjpeg_s() -> None:
 # --- bad input --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("images", "options", "message"),
-    [
-        (pictures(), {"name": "fogg"}, "unknown corruption 'fogg'; did you mean 'fog'"),
-        (pictures(), {"severity": 0}, r"severity must be a whole number in \[1, 5\], got 0"),
-        (pictures(), {"severity": 2.5}, "severity must be a whole number"),
-        (pictures(), {"seed": -1}, "seed must be a whole number"),
-        (pictures(), {"table": "mine"}, "unknown table 'mine'"),
-        (pictures(), {"numbers": [1, 2]}, r"numbers must be \(6,\) whole numbers"),
-        (pictures(), {"numbers": [-1] * 6}, "whole numbers >= 0"),
+def test_bad_input_gets_one_line_and_no_images_are_no_error() -> None:
+    small = pictures()
+    for images, options, message in (
+        (small, {"name": "fogg"}, "unknown corruption 'fogg'; did you mean 'fog'"),
+        (small, {"severity": 0}, r"severity must be a whole number in \[1, 5\], got 0"),
+        (small, {"severity": 2.5}, "severity must be a whole number"),
+        (small, {"seed": -1}, "seed must be a whole number"),
+        (small, {"table": "mine"}, "unknown table 'mine'"),
+        (small, {"numbers": [1, 2]}, r"numbers must be \(6,\) whole numbers"),
+        (small, {"numbers": [-1] * 6}, "whole numbers >= 0"),
         (np.zeros((28, 28), np.uint8), {}, r"shape \(n, h, w\) or"),
         (np.zeros((2, 3, 28), np.uint8), {}, "too small: at least 4 x 4"),
         (np.zeros((2, 0, 28), np.uint8), {}, r"got \(2, 0, 28\)"),
         (np.zeros((2, 8, 8), int), {}, "uint8 or float in"),
         (np.full((2, 8, 8), 255.0), {}, r"image 0 has values outside \[0, 1\]"),
         (np.full((2, 8, 8), np.nan), {}, r"image 0 has values outside \[0, 1\]"),
-    ],
-)
-def test_bad_input_gets_one_line(images: object, options: dict[str, object], message: str) -> None:
-    given = {"name": "fog", "severity": 5, "seed": 0, **options}
-    with pytest.raises(InputError, match=message) as caught:
-        corrupt(images, **given)  # type: ignore[arg-type]
-    assert "\n" not in str(caught.value)
-
-
-def test_no_images_are_no_error() -> None:
+    ):
+        with pytest.raises(InputError, match=message) as caught:
+            corrupt(images, **{"name": "fog", "severity": 5, "seed": 0, **options})
+        assert "\n" not in str(caught.value)
     assert corrupt(np.zeros((0, 8, 8), np.uint8), "fog", 1, 0).shape == (0, 8, 8)

@@ -62,8 +62,6 @@ def test_shipped_scores_are_as_good_as_their_source(name: str, part: str) -> Non
     data = load(name)
     probs, labels = data.probs, data.labels
     if part != "fit":
-        assert data.test_probs is not None
-        assert data.test_labels is not None
         probs, labels = data.test_probs, data.test_labels
     if part == "all":
         probs, labels = np.vstack([data.probs, probs]), np.concatenate([data.labels, labels])
@@ -72,7 +70,6 @@ def test_shipped_scores_are_as_good_as_their_source(name: str, part: str) -> Non
 
 def test_resnet_classwise_ece_is_the_source_s() -> None:
     data = load("resnet110-cifar10")
-    assert data.test_probs is not None
     gaps = [binned_gap(data.test_probs[:, j], data.test_labels == j) for j in range(10)]
     assert np.mean(gaps) == pytest.approx(0.00982904, abs=5e-5)
 
@@ -150,8 +147,6 @@ def test_shipped_features_go_to_training() -> None:
 
 def test_forecasts_have_natural_clients() -> None:
     data = load("game-forecasts")
-    assert data.client is not None
-    assert data.client_names is not None
     assert list(data.client_names) == sorted(data.client_names)
     rows = np.bincount(data.client)
     assert len(rows) == 29
@@ -162,8 +157,6 @@ def test_forecasts_have_natural_clients() -> None:
 
 def test_forecasts_are_grouped_by_league() -> None:
     data = load("game-forecasts")
-    assert data.group is not None
-    assert data.client is not None
     names = np.array(data.client_names)[data.client]
     leagues = np.array(data.group_names)[data.group]
     assert all(name.startswith(f"{k} ") for name, k in set(zip(names, leagues, strict=True)))
@@ -171,8 +164,6 @@ def test_forecasts_are_grouped_by_league() -> None:
 
 def test_the_language_model_is_sure_where_it_is_wrong() -> None:
     data = load("mmlu-llama")
-    assert data.client is not None
-    assert data.client_names is not None
     hit, sure = data.probs.argmax(axis=1) == data.labels, data.probs.max(axis=1)
     assert sure.mean() == pytest.approx(0.406042, abs=1e-4)  # of the source; accuracy .405405
     gap = np.bincount(data.client, sure - hit) / np.bincount(data.client)
@@ -183,8 +174,6 @@ def test_the_language_model_is_sure_where_it_is_wrong() -> None:
 
 def test_the_blind_model_overestimates_what_women_earn() -> None:
     data = load("adult-income")
-    assert data.group is not None
-    assert data.group_names is not None
     assert abs(data.probs[:, 1].mean() - data.labels.mean()) < 0.005
     women = np.array([name.startswith("Female") for name in data.group_names])[data.group]
     assert women.sum() == 5421
@@ -193,22 +182,16 @@ def test_the_blind_model_overestimates_what_women_earn() -> None:
 
 def test_mnist_has_the_clients_it_was_trained_with() -> None:
     data = load("mnist-cnn")
-    assert data.client is not None
-    assert data.client_names is not None
     assert {int(name) for name in data.client_names} <= set(range(100))
     assert (np.diff(data.client) >= 0).all()  # client by client
     classes = [len(np.unique(data.labels[data.client == k])) for k in range(len(data.client_names))]
     assert np.median(classes) < 5  # label skew of beta = 0.1
-    assert data.test_labels is not None
     assert len(data.test_labels) == len(data.labels)  # both are tenths of the same clients
 
 
 def test_hospitals_are_clients_in_both_parts_and_each_patient_is_a_subject() -> None:
     data = load("heart-disease")
     assert data.client_names == ("cleveland", "hungary", "longbeach", "switzerland")
-    assert data.client is not None
-    assert data.test_client is not None
-    assert data.subject is not None
     assert np.bincount(data.client).tolist() == [76, 147, 100, 61]
     assert np.bincount(data.test_client).tolist() == [76, 147, 100, 62]
     assert len(np.unique(data.subject)) == len(data.subject)
@@ -229,8 +212,6 @@ def small(rows: int = 101, clients: bool = True) -> Dataset:
 def test_split_is_deterministic_disjoint_and_complete() -> None:
     data = small()
     one, again, other = data.split(3), data.split(3), data.split(4)
-    assert one.test_scores is not None
-    assert other.test_scores is not None
     assert (len(one.scores), len(one.test_scores)) == (51, 50)
     np.testing.assert_array_equal(one.test_scores, again.test_scores)
     assert not np.array_equal(one.test_scores, other.test_scores)
@@ -249,27 +230,18 @@ def test_test_rows_have_clients_too() -> None:
     data = small()
     assert data.test_client is None
     one = data.split(3)
-    np.testing.assert_array_equal(one.test_client, one.test_scores[:, 0].astype(int) % 5)  # type: ignore[index]
+    np.testing.assert_array_equal(one.test_client, one.test_scores[:, 0].astype(int) % 5)
     assert small(clients=False).split(3).test_client is None
     part = {"logits": [[0.0, 2.0]] * 3, "labels": [0, 1, 1], "client": ["b", "a", "c"]}
     test = {"test_logits": [[0.0, 2.0]] * 2, "test_labels": [0, 1]}
     given = from_arrays(**part, **test, test_client=["c", "b"])
     np.testing.assert_array_equal(given.test_client, [2, 1])
-    for wrong, message in (
-        ({**part, **test, "test_client": ["c", "d"]}, "test_client: 'd' at row 1 owns no row"),
-        ({**part, **test, "test_client": ["c"]}, "test_client: 1 entries for 2 rows"),
-        ({**part, "test_client": ["c", "b"]}, "test_client without a test part"),
-        ({**part, **test, "client": None, "test_client": [0, 1]}, "test_client without client"),
-    ):
-        with pytest.raises(InputError, match=message):
-            from_arrays(**wrong)
 
 
 def test_split_of_sorted_rows_keeps_both_classes_and_every_client() -> None:
     reviews = load("imdb-binary").split(0)  # rows are sorted by label in the source
     assert abs(reviews.labels.mean() - 0.5) < 0.02  # six standard deviations
     forecasts = load("game-forecasts").split(0)
-    assert forecasts.client is not None
     assert len(np.unique(forecasts.client)) == len(forecasts.client_names or ()) == 29
 
 
@@ -313,120 +285,76 @@ def with_entry(array: np.ndarray, place: tuple[int, int], value: float) -> np.nd
     return changed
 
 
-BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "no scores": ({"labels": Y}, "scores are missing"),
-    "both kinds": ({"logits": Z, "probs": P, "labels": Y}, "both logits and probs"),
-    "no labels": ({"logits": Z, "labels": None}, "labels are missing"),
-    "1-d": ({"logits": Z[:, 0], "labels": Y}, r"logits: must have shape .* got \(4,\)"),
-    "ragged": ({"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0]}, "logits: cannot be read"),
-    "missing": (
-        {"logits": np.array([[None, 1]]), "labels": [0]},
-        "logits: a missing value at row 0",
+TEST = {"test_logits": Z, "test_labels": Y}
+BAD: list[tuple[dict[str, Any], str]] = [
+    ({}, "scores are missing"),
+    ({"logits": Z, "probs": P}, "both logits and probs"),
+    ({"logits": Z, "labels": None}, "labels are missing"),
+    ({"logits": Z[:, 0]}, r"logits: must have shape .* got \(4,\)"),
+    ({"logits": [[1.0, 2.0], [1.0]], "labels": [0, 0]}, "logits: cannot be read"),
+    ({"logits": np.array([[None, 1]]), "labels": [0]}, "logits: a missing value at row 0"),
+    ({"logits": [[{}, 1]], "labels": [0]}, "must hold numbers, got type object, such as"),
+    ({"logits": [["a", "b"]], "labels": [0]}, "must hold numbers"),
+    ({"logits": [[1j, 2]], "labels": [0]}, "must hold numbers"),
+    ({"logits": np.empty((0, 3)), "labels": []}, "logits: no rows"),
+    ({"logits": Z[:, :1]}, "at least 2 classes"),
+    ({"logits": with_entry(Z, (2, 1), np.nan)}, "logits: nan at row 2, column 1"),
+    ({"logits": with_entry(Z, (3, 0), -np.inf)}, "logits: -inf at row 3, column 0"),
+    ({"logits": with_entry(Z, (1, 0), -1e200)}, r"-1e\+200 at row 1, column 0"),
+    ({"probs": with_entry(P, (1, 1), np.nan)}, "probs: nan at row 1"),
+    ({"probs": Z}, r"probs: 2 at row 0, column 2; .*\[0, 1\]"),
+    ({"probs": with_entry(P, (2, 0), -0.1)}, "probs: -0.1 at row 2"),
+    ({"probs": with_entry(P, (3, 2), 0.1)}, "probs: row 3 sums to 0.9"),
+    ({"logits": Z, "labels": np.eye(4)}, r"labels: must have shape \(rows,\)"),
+    ({"logits": Z, "labels": Y[:3]}, "labels: 3 entries for 4 rows of logits"),
+    ({"logits": Z, "labels": list("abba")}, r"labels: 2 names \('a', 'b'\) for 3 col"),
+    ({"logits": Z, "labels": [0, 1, 1.5, 0]}, "labels: 1.5 at row 2"),
+    ({"logits": Z, "labels": [0, np.nan, 1, 0]}, "labels: nan at row 1"),
+    ({"logits": Z, "labels": [0, 1, 2, 3]}, r"labels: 3 at row 3; .* \[0, 2\]"),
+    ({"logits": Z, "labels": [-1, 1, 2, 0]}, "labels: -1 at row 0"),
+    ({"logits": Z, "labels": np.array([0, 1, 2, 2**64 - 1], np.uint64)}, r"1\.84467e\+19 at row 3"),
+    ({"logits": Z, "labels": [0, 1e300, 1, 2]}, r"labels: 1e\+300 at row 1"),
+    *(
+        case
+        for k in ("client", "subject")
+        for case in (
+            ({"logits": Z, k: [1, 2]}, f"{k}: 2 entries for 4"),
+            ({"logits": Z, k: [1j] * 4}, f"{k}: must hold"),
+            ({"logits": Z, k: [None] * 4}, f"{k}: a missing"),
+            ({"logits": Z, k: [0, 0.5, 1, 1]}, f"{k}: 0.5 at row 1"),
+            ({"logits": Z, k: [b"\xff"] * 4}, f"{k}: .* UTF-8"),
+            ({"logits": Z, k: [0, 1, 2, 1e30]}, f"{k}: numbers beyond"),
+        )
     ),
-    "objects": (
-        {"logits": [[{}, 1]], "labels": [0]},
-        "must hold numbers, got type object, such as",
+    (
+        {"logits": Z, "test_probs": P, "test_labels": Y},
+        "beside logits: give test_logits",
     ),
-    "text": ({"logits": [["a", "b"]], "labels": [0]}, "must hold numbers"),
-    "complex": ({"logits": [[1j, 2]], "labels": [0]}, "must hold numbers"),
-    "no rows": ({"logits": np.empty((0, 3)), "labels": []}, "logits: no rows"),
-    "1 class": ({"logits": Z[:, :1], "labels": Y}, "at least 2 classes"),
-    "nan": (
-        {"logits": with_entry(Z, (2, 1), np.nan), "labels": Y},
-        "logits: nan at row 2, column 1",
-    ),
-    "inf": (
-        {"logits": with_entry(Z, (3, 0), -np.inf), "labels": Y},
-        "logits: -inf at row 3, column 0",
-    ),
-    "wide": (
-        {"logits": with_entry(Z, (1, 0), -1e200), "labels": Y},
-        r"-1e\+200 at row 1, column 0",
-    ),
-    "nan prob": ({"probs": with_entry(P, (1, 1), np.nan), "labels": Y}, "probs: nan at row 1"),
-    "logits as probs": ({"probs": Z, "labels": Y}, r"probs: 2 at row 0, column 2; .*\[0, 1\]"),
-    "negative prob": ({"probs": with_entry(P, (2, 0), -0.1), "labels": Y}, "probs: -0.1 at row 2"),
-    "row sum": ({"probs": with_entry(P, (3, 2), 0.1), "labels": Y}, "probs: row 3 sums to 0.9"),
-    "label shape": ({"logits": Z, "labels": np.eye(4)}, r"labels: must have shape \(rows,\)"),
-    "label count": ({"logits": Z, "labels": Y[:3]}, "labels: 3 entries for 4 rows of logits"),
-    "label type": (
-        {"logits": Z, "labels": list("abba")},
-        r"labels: 2 names \('a', 'b'\) for 3 col",
-    ),
-    "label fraction": ({"logits": Z, "labels": [0, 1, 1.5, 0]}, "labels: 1.5 at row 2"),
-    "label nan": ({"logits": Z, "labels": [0, np.nan, 1, 0]}, "labels: nan at row 1"),
-    "label high": ({"logits": Z, "labels": [0, 1, 2, 3]}, r"labels: 3 at row 3; .* \[0, 2\]"),
-    "label low": ({"logits": Z, "labels": [-1, 1, 2, 0]}, "labels: -1 at row 0"),
-    "label wraps": (
-        {"logits": Z, "labels": np.array([0, 1, 2, 2**64 - 1], np.uint64)},
-        r"labels: 1\.84467e\+19 at row 3",
-    ),
-    "label huge": ({"logits": Z, "labels": [0, 1e300, 1, 2]}, r"labels: 1e\+300 at row 1"),
-    "client count": ({"logits": Z, "labels": Y, "client": [1, 2]}, "client: 2 entries for 4"),
-    "client type": ({"logits": Z, "labels": Y, "client": [1j] * 4}, "client: must hold"),
-    "client objects": ({"logits": Z, "labels": Y, "client": [None] * 4}, "client: a missing"),
-    "client fraction": (
-        {"logits": Z, "labels": Y, "client": [0, 0.5, 1, 1]},
-        "client: 0.5 at row 1",
-    ),
-    "subject count": ({"logits": Z, "labels": Y, "subject": [1]}, "subject: 1 entries for 4"),
-    "subject type": ({"logits": Z, "labels": Y, "subject": [1j] * 4}, "subject: must hold"),
-    "subject fraction": (
-        {"logits": Z, "labels": Y, "subject": [0, 0.5, 1, 1]},
-        "subject: 0.5 at row 1",
-    ),
-    "client bytes": ({"logits": Z, "labels": Y, "client": [b"\xff"] * 4}, "client: .* UTF-8"),
-    "client huge": (
-        {"logits": Z, "labels": Y, "client": [0, 1, 2, 1e30]},
-        "client: numbers beyond",
-    ),
-    "test kind": (
-        {"logits": Z, "labels": Y, "test_probs": P, "test_labels": Y},
-        "test_probs beside logits: give test_logits",
-    ),
-    "test both": (
-        {"logits": Z, "labels": Y, "test_probs": P, "test_logits": Z, "test_labels": Y},
-        "both test_logits and test_probs",
-    ),
-    "test classes": (
-        {"logits": Z, "labels": Y, "test_logits": Z[:, :2], "test_labels": Y},
-        "test_logits: 2 classes, logits has 3",
-    ),
-    "test labels missing": (
-        {"probs": P, "labels": Y, "test_probs": P},
-        "test_probs without test_labels",
-    ),
-    "test scores missing": (
-        {"probs": P, "labels": Y, "test_labels": Y},
-        "test_labels without test_probs",
-    ),
-    "test nan": (
-        {"logits": Z, "labels": Y, "test_logits": Z * np.nan, "test_labels": Y},
-        "test_logits: nan at row 0, column 0",
-    ),
-    "test label": (
-        {"logits": Z, "labels": Y, "test_logits": Z, "test_labels": Y + 1},
-        "test_labels: 3 at row 1",
-    ),
-}
+    ({"logits": Z, **TEST, "test_probs": P}, "both test_logits and test_probs"),
+    ({"logits": Z, **TEST, "test_logits": Z[:, :2]}, "test_logits: 2 classes, logits has 3"),
+    ({"probs": P, "test_probs": P}, "test_probs without test_labels"),
+    ({"probs": P, "test_labels": Y}, "test_labels without test_probs"),
+    ({"logits": Z, **TEST, "test_logits": Z * np.nan}, "test_logits: nan at row 0, column 0"),
+    ({"logits": Z, **TEST, "test_labels": Y + 1}, "test_labels: 3 at row 1"),
+    ({"logits": Z, "client": Y, **TEST, "test_client": [2, 3, 0, 0]}, "'3' at row 1 owns no row"),
+    ({"logits": Z, "client": Y, **TEST, "test_client": [0]}, "test_client: 1 entries for 4 rows"),
+    ({"logits": Z, "client": Y, "test_client": Y}, "test_client without a test part"),
+    ({"logits": Z, **TEST, "test_client": Y}, "test_client without client"),
+]
 
 
-@pytest.mark.parametrize("case", BAD)
-def test_bad_arrays_are_refused_in_one_line(case: str) -> None:
-    arguments, message = BAD[case]
-    with pytest.raises(InputError, match=message) as caught:
-        from_arrays(**arguments)
-    assert "\n" not in str(caught.value)
+def test_bad_arrays_are_refused_in_one_line() -> None:
+    for arguments, message in BAD:
+        with pytest.raises(InputError, match=message) as caught:
+            from_arrays(**{"labels": Y, **arguments})
+        assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("labels", [Y[:, None], Y.astype(np.float32), Y.astype(np.uint8), list(Y)])
-def test_labels_of_any_numeric_type_and_column_shape(labels: Any) -> None:
-    data = from_arrays(logits=Z, labels=labels)
-    assert data.labels.dtype == np.int64
-    np.testing.assert_array_equal(data.labels, Y)
-
-
-def test_small_integer_labels_with_many_classes() -> None:
+def test_labels_of_any_numeric_type_and_column_shape() -> None:
+    for labels in (Y[:, None], Y.astype(np.float32), Y.astype(np.uint8), list(Y)):
+        data = from_arrays(logits=Z, labels=labels)
+        assert data.labels.dtype == np.int64
+        np.testing.assert_array_equal(data.labels, Y)
     data = from_arrays(logits=np.zeros((2, 300)), labels=np.array([255, 0], np.uint8))
     np.testing.assert_array_equal(data.labels, [255, 0])
 
@@ -443,7 +371,6 @@ def test_small_integer_labels_with_many_classes() -> None:
 )
 def test_clients_are_numbered_in_sorted_order(client: Any, numbers: Any, names: Any) -> None:
     data = from_arrays(logits=Z, labels=Y, client=client)
-    assert data.client is not None
     assert data.client.dtype == np.int64
     np.testing.assert_array_equal(data.client, numbers)
     assert data.client_names == names
@@ -507,68 +434,47 @@ def npy(shape: object, descr: object = "<f8", data: bytes = b"", version: int = 
     return b"\x93NUMPY" + bytes([version, 0]) + struct.pack("<H", len(header)) + header + data
 
 
-def write_zip(path: Path, members: dict[str, bytes], packing: int = zipfile.ZIP_STORED) -> Path:
-    with zipfile.ZipFile(path, "w", packing) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return path
+HOSTILE: list[tuple[dict[str, bytes], str]] = [
+    ({"logits.npy": npy((10**15, 10))}, "declares more than 4 GiB .*'logits'"),
+    ({"logits.npy": npy((10**4000, 10))}, "declares more than 4 GiB"),
+    ({"labels.npy": npy((2**30,), "|u1")}, "declares more than 4 GiB"),
+    ({"client.npy": npy((10,), "<U200000000")}, "declares more than 4 GiB"),
+    ({"logits.npy": npy((-3, 10))}, "negative shape"),
+    ({"logits.npy": npy("abc")}, "no .npy array"),
+    ({"logits.npy": npy((4, 3), data=b"\0" * 8)}, "'logits' is truncated, damaged"),
+    ({"logits.npy": npy((1, 2), data=b"\0" * 24)}, "'logits' is truncated, damaged"),
+    ({"logits.npy": b"hello, this is text"}, "no .npy array"),
+    ({"logits.npy": b""}, "no .npy array"),
+    ({"logits.npy": npy((4, 3)).replace(b"'<f8'", b"f(8) ")}, "no .npy array"),  # code
+    ({"logits.npy": npy((1, 2), data=b"\0" * 16, version=3)}, "version"),
+    ({"logits.npy": npy((1,), [("a", "<f8")], b"\0" * 8)}, "only numbers and strings"),
+    ({"labels.npy": npy((1,), "<M8[s]", b"\0" * 8)}, "only numbers and strings"),
+    ({"logits.npy": npy((1, 2), "<c16", b"\0" * 32)}, "only numbers and strings"),
+    ({"logits.txt": b"1 2"}, "'logits.txt' is not an array"),
+    ({"../logits.npy": npy((1, 2), data=b"\0" * 16)}, "is not an array"),
+    ({"weights.npy": npy((1, 2), data=b"\0" * 16)}, "unknown key 'weights'; allowed"),
+    ({"log_odds.npy": npy((1,), data=b"\0" * 8)}, "unknown key 'log_odds'"),
+    ({f"a{k}.npy": b"" for k in range(65)}, "has 65 members"),
+    ({}, "scores are missing"),
+]
 
 
-HOSTILE: dict[str, tuple[dict[str, bytes], str]] = {
-    "absurd shape": ({"logits.npy": npy((10**15, 10))}, "declares more than 4 GiB .*'logits'"),
-    "absurd digits": ({"logits.npy": npy((10**4000, 10))}, "declares more than 4 GiB"),
-    "absurd small type": ({"labels.npy": npy((2**30,), "|u1")}, "declares more than 4 GiB"),
-    "absurd text": ({"client.npy": npy((10,), "<U200000000")}, "declares more than 4 GiB"),
-    "negative shape": ({"logits.npy": npy((-3, 10))}, "negative shape"),
-    "shape no tuple": ({"logits.npy": npy("abc")}, "no .npy array"),
-    "too little data": (
-        {"logits.npy": npy((4, 3), data=b"\0" * 8)},
-        "'logits' is truncated, damaged",
-    ),
-    "too much data": (
-        {"logits.npy": npy((1, 2), data=b"\0" * 24)},
-        "'logits' is truncated, damaged",
-    ),
-    "no magic": ({"logits.npy": b"hello, this is text"}, "no .npy array"),
-    "empty member": ({"logits.npy": b""}, "no .npy array"),
-    "code in header": ({"logits.npy": npy((4, 3)).replace(b"'<f8'", b"f(8) ")}, "no .npy array"),
-    "version 3": ({"logits.npy": npy((1, 2), data=b"\0" * 16, version=3)}, "version"),
-    "records": ({"logits.npy": npy((1,), [("a", "<f8")], b"\0" * 8)}, "only numbers and strings"),
-    "dates": ({"labels.npy": npy((1,), "<M8[s]", b"\0" * 8)}, "only numbers and strings"),
-    "complex": ({"logits.npy": npy((1, 2), "<c16", b"\0" * 32)}, "only numbers and strings"),
-    "not an array": ({"logits.txt": b"1 2"}, "'logits.txt' is not an array"),
-    "path in name": ({"../logits.npy": npy((1, 2), data=b"\0" * 16)}, "is not an array"),
-    "unknown key": (
-        {"weights.npy": npy((1, 2), data=b"\0" * 16)},
-        "unknown key 'weights'; allowed",
-    ),
-    "private key": ({"log_odds.npy": npy((1,), data=b"\0" * 8)}, "unknown key 'log_odds'"),
-    "many members": ({f"a{k}.npy": b"" for k in range(65)}, "has 65 members"),
-    "no members": ({}, "scores are missing"),
-}
-
-
-@pytest.mark.parametrize("case", HOSTILE)
-def test_hostile_npz_is_refused_in_one_line(case: str, tmp_path: Path) -> None:
-    members, message = HOSTILE[case]
-    path = write_zip(tmp_path / "x.npz", members)
-    with pytest.raises(InputError, match=message) as caught:
-        load(path)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith(repr(str(path)))
+def test_hostile_npz_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    for members, message in HOSTILE:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+        with pytest.raises(InputError, match=message) as caught:
+            load(path)
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).startswith(repr(str(path)))
 
 
 def test_npz_with_a_pickle_is_not_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "x.npz"
     np.savez(path, logits=Z, labels=np.array([{}, 1, 2, 3], object))
     with pytest.raises(InputError, match=r"member 'labels' holds objects \(pickles\)"):
-        load(path)
-
-
-def test_npz_with_wrong_types_names_the_array(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    np.savez(path, logits=Z, labels=np.array(["a", "b", "c", "d"]))
-    with pytest.raises(InputError, match=r"labels: 4 names .* for 3 columns"):
         load(path)
 
 
@@ -624,17 +530,6 @@ def test_flipped_bytes_never_escape_as_another_error(tmp_path: Path) -> None:
     assert refused > len(content)
 
 
-def test_damaged_data_fail_their_checksum(tmp_path: Path) -> None:
-    path = tmp_path / "x.npz"
-    np.savez(path, logits=Z, labels=Y)
-    content = bytearray(path.read_bytes())
-    place = content.index(np.float64(7.0).tobytes())
-    content[place + 6] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(InputError, match="'logits' is truncated, damaged"):
-        load(path)
-
-
 # --- csv -----------------------------------------------------------------------------------
 
 
@@ -684,36 +579,24 @@ def test_csv_clients_that_are_written_differently_are_different(tmp_path: Path) 
 def test_subjects_are_numbers_and_stay_with_their_rows(tmp_path: Path) -> None:
     names = ["eve", "bob", "eve", "ann"]
     data = from_arrays(logits=Z, labels=Y, subject=names)
-    assert data.subject is not None
     assert data.subject.dtype == np.int64
     assert data.subject.tolist() == [2, 1, 2, 0]
     assert from_arrays(logits=Z, labels=Y).subject is None
     np.savez(tmp_path / "x.npz", logits=Z, labels=Y, subject=np.array(names))
-    assert load(tmp_path / "x.npz").subject.tolist() == [2, 1, 2, 0]  # type: ignore[union-attr]
+    assert load(tmp_path / "x.npz").subject.tolist() == [2, 1, 2, 0]
     rows = ["1,.5,7,a", "0,.5,07,a", "1,.5,7,b"]
     table = load(write_csv(tmp_path / "x.csv", "label,score,subject,client", *rows))
-    assert table.subject.tolist() == [1, 0, 1]  # type: ignore[union-attr]
-    assert table.client.tolist() == [0, 0, 1]  # type: ignore[union-attr]
+    assert table.subject.tolist() == [1, 0, 1]
+    assert table.client.tolist() == [0, 0, 1]
 
 
 def test_a_split_keeps_subjects_of_the_fit_part() -> None:
     data = replace(small(), subject=np.arange(101))
     fit = data.split(3)
-    assert fit.subject is not None
     np.testing.assert_array_equal(fit.subject % 5, fit.client)
     assert len(fit.subject) == len(fit.labels) == 51
     plain = small().split(3)
     np.testing.assert_array_equal(plain.scores, fit.scores)
-
-
-def test_csv_without_a_subject_in_a_row_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 3: the subject is empty"):
-        load(write_csv(tmp_path / "x.csv", "label,score,subject", "0,1,a", "1,0, "))
-
-
-def test_csv_without_a_client_in_a_row_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="line 3: the client is empty"):
-        load(write_csv(tmp_path / "x.csv", "label,score,client", "0,1,a", "1,0, "))
 
 
 def test_csv_score_is_the_probability_of_class_1(tmp_path: Path) -> None:
@@ -736,70 +619,64 @@ def test_labels_that_are_names_belong_to_the_columns_of_those_names(tmp_path: Pa
     data = load(path)
     np.testing.assert_array_equal(data.scores, [[0.25, 0.75], [0, 1]])
     assert data.labels.tolist() == [0, 1]
-    assert data.test_labels is not None
     assert data.test_labels.tolist() == [0]
     numbered = write_csv(tmp_path / "y.csv", "label,prob_dog,prob_cat", "1,.25,.75")
     assert load(numbered).labels.tolist() == [1]
 
 
-def test_a_folder_of_files_names_one_of_them(tmp_path: Path) -> None:
-    write_csv(tmp_path / "scores.csv", "label,score", "0,.5")
-    with pytest.raises(InputError, match=r"is a folder; give .* such as 'scores\.csv'"):
-        load(tmp_path)
-
-
-BAD_CSV: dict[str, tuple[list[str], str]] = {
-    "short line": (["label,logit_0,logit_1", "0,1,2", "0,1"], "line 3: 2 cells for 3 columns"),
-    "long line": (["label,logit_0,logit_1", "0,1,2,3"], "line 2: 4 cells for 3 columns"),
-    "after blanks": (["label,score", "", "", "0,x"], "line 4: column 'score' holds no number: 'x'"),
-    "text": (["label,logit_0,logit_1", "0,1,two"], "line 2: column 'logit_1' holds no number"),
-    "empty cell": (["label,logit_0,logit_1", "0,,2"], "line 2: column 'logit_0' holds no number"),
-    "label text": (["label,score", "0,.5", "cat,.5"], "line 3: column 'label' holds no number"),
-    "one name": (["label,score", "cat,.5"], r"labels: 1 names \('cat'\) for 2 columns"),
-    "unknown name": (
+BAD_CSV: list[tuple[list[str], str]] = [
+    (["label,logit_0,logit_1", "0,1,2", "0,1"], "line 3: 2 cells for 3 columns"),
+    (["label,logit_0,logit_1", "0,1,2,3"], "line 2: 4 cells for 3 columns"),
+    (["label,score", "", "", "0,x"], "line 4: column 'score' holds no number: 'x'"),
+    (["label,logit_0,logit_1", "0,1,two"], "line 2: column 'logit_1' holds no number"),
+    (["label,logit_0,logit_1", "0,,2"], "line 2: column 'logit_0' holds no number"),
+    (["label,score", "0,.5", "cat,.5"], "line 3: column 'label' holds no number"),
+    (["label,score", "cat,.5"], r"labels: 1 names \('cat'\) for 2 columns"),
+    (
         ["label,prob_a,prob_b", "a,1,0", "b,0,1", "c,0,1"],
         "'c' is none of the classes",
     ),
-    "empty label": (["label,score", "a,1", ",0"], "line 3: column 'label' holds no number: ''"),
-    "semicolons": (["label;score", "0;0,5"], r"line 1: the columns are separated by semicolons"),
-    "tabs": (["label\tscore", "0\t.5"], r"separated by tabs; separate them by commas"),
-    "decimal comma": (["label,score", '0,"0,5"'], "no number: '0,5'; decimals need a point"),
-    "decimal commas": (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
-    "names": (["y,p", "0,1"], "line 1: unknown column 'y'; allowed: label"),
-    "number and name": (["label,prob_0,prob_b", "0,1,0"], "unknown column 'prob_b'"),
-    "nan": (["label,logit_0,logit_1", "0,nan,2"], "logits: nan at row 0, column 0"),
-    "no label": (["logit_0,logit_1", "1,2"], "line 1: column 'label' is missing"),
-    "no scores": (["label,client", "1,2"], "line 1: no score columns"),
-    "gap": (["label,logit_0,logit_2", "0,1,2"], "line 1: column 'logit_1' is missing"),
-    "gap at 0": (["label,prob_1,prob_2", "0,.5,.5"], "line 1: column 'prob_0' is missing"),
-    "twice": (["label,logit_0,logit_0", "0,1,2"], "line 1: column 'logit_0' is there twice"),
-    "label twice": (["label,label,score", "0,0,.5"], "line 1: column 'label' is there twice"),
-    "unknown": (["label,score,weight", "0,.5,1"], "line 1: unknown column 'weight'; allowed"),
-    "leading zero": (["label,logit_00,logit_1", "0,1,1"], "line 1: unknown column 'logit_00'"),
-    "two kinds": (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
-    "score and prob": (["label,score,prob_0", "0,1,1"], "prob and score columns together"),
-    "one class": (["label,logit_0", "0,1"], "at least 2 classes"),
-    "score range": (
+    (["label,score", "a,1", ",0"], "line 3: column 'label' holds no number: ''"),
+    (["label;score", "0;0,5"], r"line 1: the columns are separated by semicolons"),
+    (["label\tscore", "0\t.5"], r"separated by tabs; separate them by commas"),
+    (["label,score", '0,"0,5"'], "no number: '0,5'; decimals need a point"),
+    (["label,score", "0,0,5"], "3 cells for 2 columns; a decimal comma"),
+    (["y,p", "0,1"], "line 1: unknown column 'y'; allowed: label"),
+    (["label,prob_0,prob_b", "0,1,0"], "unknown column 'prob_b'"),
+    (["label,logit_0,logit_1", "0,nan,2"], "logits: nan at row 0, column 0"),
+    (["logit_0,logit_1", "1,2"], "line 1: column 'label' is missing"),
+    (["label,client", "1,2"], "line 1: no score columns"),
+    (["label,logit_0,logit_2", "0,1,2"], "line 1: column 'logit_1' is missing"),
+    (["label,prob_1,prob_2", "0,.5,.5"], "line 1: column 'prob_0' is missing"),
+    (["label,logit_0,logit_0", "0,1,2"], "line 1: column 'logit_0' is there twice"),
+    (["label,label,score", "0,0,.5"], "line 1: column 'label' is there twice"),
+    (["label,score,weight", "0,.5,1"], "line 1: unknown column 'weight'; allowed"),
+    (["label,logit_00,logit_1", "0,1,1"], "line 1: unknown column 'logit_00'"),
+    (["label,logit_0,logit_1,prob_0", "0,1,1,1"], "logit and prob columns together"),
+    (["label,score,prob_0", "0,1,1"], "prob and score columns together"),
+    (["label,logit_0", "0,1"], "at least 2 classes"),
+    (
         ["label,score", "0,.5", "1,1.5"],
         r"line 3: score must lie in \[0, 1\], got 1.5",
     ),
-    "score nan": (["label,score", "0,nan"], r"line 2: score must lie in \[0, 1\], got nan"),
-    "label range": (["label,score", "2,.5"], "labels: 2 at row 0"),
-    "no rows": (["label,score"], "has no rows"),
-    "open quote": (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
-    "nul": (["label,score", "0,\0"], "line 2: holds a NUL"),
-}
+    (["label,score", "0,nan"], r"line 2: score must lie in \[0, 1\], got nan"),
+    (["label,score", "2,.5"], "labels: 2 at row 0"),
+    (["label,score"], "has no rows"),
+    (["label,client,score", '0,"x,1', "1,y,1"], "line 3: unexpected end"),
+    (["label,score", "0,\0"], "line 2: holds a NUL"),
+    (["label,score,subject", "0,1,a", "1,0, "], "line 3: the subject is empty"),
+    (["label,score,client", "0,1,a", "1,0, "], "line 3: the client is empty"),
+]
 
 
-@pytest.mark.parametrize("case", BAD_CSV)
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
-def test_bad_csv_is_refused_in_one_line(case: str, suffix: str, tmp_path: Path) -> None:
-    lines, message = BAD_CSV[case]
-    path = write_csv(tmp_path / f"x{suffix}", *lines)
-    with pytest.raises(InputError, match=message) as caught:
-        load(path)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith(repr(str(path)))
+def test_bad_csv_is_refused_in_one_line(suffix: str, tmp_path: Path) -> None:
+    for lines, message in BAD_CSV:
+        path = write_csv(tmp_path / f"x{suffix}", *lines)
+        with pytest.raises(InputError, match=message) as caught:
+            load(path)
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).startswith(repr(str(path)))
 
 
 @pytest.mark.parametrize(
@@ -848,41 +725,25 @@ def test_an_unknown_name_is_told_what_is_near(name: str, meant: str | None) -> N
     assert "\n" not in said
 
 
-@pytest.mark.parametrize("name", ["missing.npz", "missing.csv", "missing.csv.gz", "x.parquet"])
-def test_missing_file(name: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no such file"):
-        load(tmp_path / name)
-
-
-def test_other_things_at_a_path(tmp_path: Path) -> None:
+def test_paths_and_names_that_are_no_data_get_one_line(tmp_path: Path) -> None:
+    for name in ("missing.npz", "missing.csv", "missing.csv.gz", "x.parquet"):
+        with pytest.raises(InputError, match="no such file"):
+            load(tmp_path / name)
     (tmp_path / "scores.txt").write_text("1")
-    with pytest.raises(InputError, match=r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"):
-        load(tmp_path / "scores.txt")
     (tmp_path / "folder.npz").mkdir()
-    with pytest.raises(InputError, match="is not a file"):
-        load(tmp_path / "folder.npz")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match=r"nor a folder of datasets\.save_to_disk"):
-        load(tmp_path / "empty")
-
-
-@pytest.mark.parametrize("name", ["a\nb", "a\0b", "x" * 5000, "x" * 5000 + ".npz", ""])
-def test_strange_names_get_one_line(name: str) -> None:
-    with pytest.raises(InputError) as caught:
-        load(name)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 600
-
-
-def test_public_names() -> None:
-    shipped = ["catalogue", "is_shipped", "load", "shifted"]
-    shipped += ["FeatureSet", "feature_sets", "read_feature_set"]
-    assert {*datasets.__all__} == {
-        "Dataset",
-        "IDS",
-        "KEYS",
-        "from_arrays",
-        "from_frame",
-        "from_huggingface",
-        *shipped,
-    }
+    (tmp_path / "some").mkdir()
+    write_csv(tmp_path / "some" / "scores.csv", "label,score", "0,.5")
+    for name, message in (
+        ("scores.txt", r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"),
+        ("folder.npz", "is not a file"),
+        ("empty", r"nor a folder of datasets\.save_to_disk"),
+        ("some", r"is a folder; give .* such as 'scores\.csv'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            load(tmp_path / name)
+    for name in ("a\nb", "a\0b", "x" * 5000, "x" * 5000 + ".npz", ""):
+        with pytest.raises(InputError) as caught:
+            load(name)
+        assert "\n" not in str(caught.value)
+        assert len(str(caught.value)) < 600

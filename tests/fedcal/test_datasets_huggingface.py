@@ -38,14 +38,14 @@ def stream(path: Path, columns: dict[str, Any], **options: Any) -> None:
         writer.write_table(table, max_chunksize=3)
 
 
-def saved(folder: Path, *parts: dict[str, Any], state: Any = None) -> Path:
+def saved(folder: Path, *parts: dict[str, Any]) -> Path:
     """What `Dataset.save_to_disk` writes, in as many files as there are parts."""
     folder.mkdir(parents=True)
     files = [f"data-{k:05d}-of-{len(parts):05d}.arrow" for k in range(len(parts))]
     for file, columns in zip(files, parts, strict=True):
         stream(folder / file, columns)
     plain = {"_data_files": [{"filename": file} for file in files], "_split": None}
-    (folder / "state.json").write_text(json.dumps(plain if state is None else state))
+    (folder / "state.json").write_text(json.dumps(plain))
     return folder
 
 
@@ -92,10 +92,6 @@ def test_the_splits_of_a_saved_dict_are_the_parts(fit: str, tmp_path: Path) -> N
     assert (len(alone.scores), alone.test_scores) == (3, None)
 
 
-def test_a_saved_dict_without_a_test_part(tmp_path: Path) -> None:
-    assert load(saved_dict(tmp_path / "d", train=COLUMNS)).test_scores is None
-
-
 def test_rows_without_labels(tmp_path: Path) -> None:
     folder = saved(tmp_path / "x", {"logits": Z.tolist()})
     assert not load(folder, labels_required=False).labelled
@@ -103,57 +99,50 @@ def test_rows_without_labels(tmp_path: Path) -> None:
         load(folder)
 
 
-@pytest.mark.parametrize(
-    ("splits", "words"),
-    [
+def test_splits_that_are_refused(tmp_path: Path) -> None:
+    folder = saved_dict(tmp_path / "d", train=COLUMNS)
+    assert load(folder).test_scores is None
+    for splits, words in (
         (("train", "validation", "test"), "split: train and validation together; keep the one"),
         (("test",), "split: no fit part; one of train, fit"),
         (("train", "unsupervised"), "unknown split 'unsupervised'; allowed: test, train"),
         (("train", "../train"), r"unknown split '\.\./train'"),
         ((), "split: no fit part"),
-    ],
-)
-def test_splits_that_are_refused(splits: tuple[str, ...], words: str, tmp_path: Path) -> None:
-    folder = saved_dict(tmp_path / "d", train=COLUMNS)
-    (folder / "dataset_dict.json").write_text(json.dumps({"splits": splits}))
-    with pytest.raises(InputError, match=words) as caught:
-        load(folder)
-    assert "\n" not in str(caught.value)
+    ):
+        (folder / "dataset_dict.json").write_text(json.dumps({"splits": splits}))
+        with pytest.raises(InputError, match=words) as caught:
+            load(folder)
+        assert "\n" not in str(caught.value)
 
 
-STATES: dict[str, tuple[Any, str]] = {
-    "no files": ({"_data_files": []}, "state.json names no .arrow files"),
-    "nothing": ({}, "state.json names no .arrow files"),
-    "a list": ([], "state.json is not JSON with names and values"),
-    "numbers": ({"_data_files": 7}, "state.json names no .arrow files"),
-    "numbers as files": ({"_data_files": [{"filename": 7}]}, "names no .arrow files"),
-    "above": ({"_data_files": [{"filename": "../x.arrow"}]}, "names no .arrow files in its folder"),
-    "elsewhere": ({"_data_files": [{"filename": "/x.arrow"}]}, "names no .arrow files in its"),
-    "another file": ({"_data_files": [{"filename": "state.json"}]}, "names no .arrow files"),
-    "missing": ({"_data_files": [{"filename": "y.arrow"}]}, "cannot be read: No such file"),
-    "old": (
+STATES: list[Any] = [
+    ({"_data_files": []}, "state.json names no .arrow files"),
+    ({}, "state.json names no .arrow files"),
+    ([], "state.json is not JSON with names and values"),
+    ({"_data_files": 7}, "state.json names no .arrow files"),
+    ({"_data_files": [{"filename": 7}]}, "names no .arrow files"),
+    ({"_data_files": [{"filename": "../x.arrow"}]}, "names no .arrow files in its folder"),
+    ({"_data_files": [{"filename": "/x.arrow"}]}, "names no .arrow files in its"),
+    ({"_data_files": [{"filename": "state.json"}]}, "names no .arrow files"),
+    ({"_data_files": [{"filename": "y.arrow"}]}, "cannot be read: No such file"),
+    (
         {"_data_files": [{"filename": "y.arrow"}], "_indices_data_files": [{"filename": "i"}]},
         "was saved by an old version of datasets",
     ),
-}
+]
 
 
-@pytest.mark.parametrize(("state", "words"), STATES.values(), ids=STATES.keys())
-def test_descriptions_that_are_refused(state: Any, words: str, tmp_path: Path) -> None:
+def test_descriptions_that_are_refused(tmp_path: Path) -> None:
     stream(tmp_path / "x.arrow", COLUMNS)
-    folder = saved(tmp_path / "mine", COLUMNS, state=state)
-    with pytest.raises(InputError, match=words) as caught:
-        load(folder)
-    assert "\n" not in str(caught.value)
-    assert str(caught.value).startswith(repr(str(folder)))
-
-
-@pytest.mark.parametrize("text", ["", "{", "[" * 10**5, "\xff", " " * (2**20 + 1)])
-def test_descriptions_that_are_no_json(text: str, tmp_path: Path) -> None:
     folder = saved(tmp_path / "mine", COLUMNS)
-    (folder / "state.json").write_text(text, "latin-1")
-    with pytest.raises(InputError, match=r"state.json( is not JSON|: more than 1 MiB)"):
-        load(folder)
+    no_json = r"state.json( is not JSON|: more than 1 MiB)"
+    texts = [(text, no_json) for text in ("", "{", "[" * 10**5, "\xff", " " * (2**20 + 1))]
+    for text, words in (*((json.dumps(state), words) for state, words in STATES), *texts):
+        (folder / "state.json").write_text(text, "latin-1")
+        with pytest.raises(InputError, match=words) as caught:
+            load(folder)
+        assert "\n" not in str(caught.value)
+        assert str(caught.value).startswith(repr(str(folder)))
 
 
 def test_files_that_differ_are_refused(tmp_path: Path) -> None:

@@ -137,15 +137,6 @@ def test_where_nothing_pays_it_says_what_would() -> None:
     assert plan(clients=clients[0], epsilon=0.1).chosen is not None
 
 
-@pytest.mark.slow
-def test_bbq_is_not_for_a_hundred_users_at_epsilon_one() -> None:
-    advice = plan(
-        clients=100, rows_per_client=50, classes=10, epsilon=1.0, methods=["fedbbq", "fedbin"]
-    )
-    assert advice.chosen is None
-    assert all(e.left > 1 for e in advice.estimates)
-
-
 def test_a_plan_for_grpc_recommends_few_rounds_and_says_how_long_they_take() -> None:
     """Without privacy FedOneShot asks once for what FedNewton finds in eight rounds."""
     facts: dict[str, Any] = {"methods": ["fednewton", "fedoneshot"], "clients": 4}

@@ -15,7 +15,7 @@ import pytest
 from fedcal import datasets
 from fedcal.errors import InputError
 from fedcal.experiments.cli import _run
-from fedcal.experiments.config import ENGINES, Config, job_of, load_config
+from fedcal.experiments.config import ENGINES, Config, load_config
 from fedcal.experiments.planner import advice, auto
 from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.simulation import simulate
@@ -157,12 +157,6 @@ def test_where_nothing_helps_auto_leaves_the_model_alone(tmp_path: Path) -> None
     assert found.privacy["releases"] == 0
     assert not list(tmp_path.iterdir())
     assert any("no budget was spent" in line for line in found.privacy["statement"])
-
-
-def test_auto_is_for_single_runs() -> None:
-    shards = deal(datasets.load("imdb-binary").split(0), "iid", 10, 0)
-    with pytest.raises(InputError, match="takes another's place"):
-        job_of(Config(method="auto"), shards)
 
 
 @pytest.mark.slow

@@ -25,12 +25,6 @@ def test_errors_against_a_known_truth() -> None:
         assert max(itself.ece, itself.classwise_ece) < 1e-12
 
 
-def test_a_seed_makes_the_same_world_and_another_one_another() -> None:
-    first, again, other = (made_up(3, seed)[0].logits for seed in (0, 0, 1))
-    assert (first == again).all()
-    assert not (first == other).all()
-
-
 @pytest.mark.parametrize("classes", [2, 10, 60])
 def test_labels_of_fresh_rows_agree_with_the_truth(classes: int) -> None:
     """What is measured on many fresh labelled rows is what the known truth says."""
