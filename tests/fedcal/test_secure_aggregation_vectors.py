@@ -18,43 +18,11 @@ from fedcal.errors import InputError
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
-from fedcal.secure_aggregation.masking import stream
 from fedcal.secure_aggregation.messages import Contribution
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.secure_aggregation.shares import opened
 
-ZERO, ONE = bytes(32), bytes(31) + b"\1"
-
 # RFC 8439, appendix A.1, test vectors 1 to 4: (key, block, key stream); all with nonce 0
-BLOCKS = [
-    (
-        *(ZERO, 0),
-        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
-        "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586",
-    ),
-    (
-        *(ZERO, 1),
-        "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
-        "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f",
-    ),
-    (
-        *(ONE, 1),
-        "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"
-        "8eca00bbb4a73bdad192b5c42f73f2fd4e273644c8b36125a64addeb006c13a0",
-    ),
-    (
-        *(b"\0\xff" + bytes(30), 2),
-        "72d54dfbf12ec44b362692df94137f328fea8da73990265ec1bbbea1ae9af0ca"
-        "13b25aa26cb4a648cb9b9d1be65b2c0924a66c54d545ec1b7374f4872e99f096",
-    ),
-]
-
-
-@pytest.mark.parametrize(("key", "block", "text"), BLOCKS, ids=range(1, 5))
-def test_a_mask_is_the_key_stream_of_rfc_8439(key: bytes, block: int, text: str) -> None:
-    words = stream(key, 8 * block + 8)[8 * block :]
-    assert words.astype("<u8").tobytes().hex() == text
-    assert plain.chacha20_block(key, block, bytes(12)).hex() == text
 
 
 def test_sealing_is_the_aead_of_rfc_8439(monkeypatch: pytest.MonkeyPatch) -> None:
