@@ -64,10 +64,10 @@ def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(
     mechanism: Any, system: bool
 ) -> None:
     """Of each block its own scale."""
-    scales = (3.7, 20.0)
-    noise = noise_of(mechanism, (DRAWS, 2 * DRAWS), scales).draw(source_of(system))
+    scales = (3.7, 20.0, 0.5, 150.0)
+    noise = noise_of(mechanism, (DRAWS,) * 4, scales).draw(source_of(system))
     assert noise.dtype == np.int64
-    for part, scale in zip(np.split(noise, [DRAWS]), scales, strict=True):
+    for part, scale in zip(np.split(noise, 4), scales, strict=True):
         assert has_law(part, mechanism, scale)
         assert not has_law(part, mechanism, scale * 2 / 3)
         assert not has_law(part, mechanism, scale * 3 / 2)

@@ -86,17 +86,6 @@ def test_noise_is_what_calibrated_probabilities_show() -> None:
     assert found["ece"] == pytest.approx(np.mean(again), rel=0.25)
 
 
-def test_pairing_makes_differences_sharper() -> None:
-    true, sharp, labels = sample(np.random.default_rng(5), 2000, 5, 1.2)
-    found = metric_intervals(sharp, true, labels)
-
-    def width(part: str) -> float:
-        low, high = found[part]["nll"]
-        return float(high - low)
-
-    assert width("difference") < 0.5 * min(width("before"), width("after"))
-
-
 def test_a_difference_is_after_less_before() -> None:
     """From always wrong to always right, at .9: every replicate is the same."""
     labels = np.arange(400) % 2

@@ -58,20 +58,6 @@ def test_the_multiplier_is_the_smallest_that_meets_the_target(rounds: int, epsil
     assert 0.1 < one.multiplier / plan_of(1).multiplier < 0.5
 
 
-def test_noise_of_the_papers_histograms() -> None:
-    """Lemma B.7: std of P is C+ sqrt(2 c) sigma, of N it is C- sqrt(2 c) sigma."""
-    c, bins = 10, 128
-    norms = (2.0,) * c + (10.0,) * c
-    per_class = plan_of(1, Bound((bins,) * (2 * c), norms, "per_block"))
-    sigma = accounting.gaussian_multiplier(1.0, 1e-5)
-    std = per_class.noise_std
-    assert std is not None
-    np.testing.assert_allclose(std[:c], 2 * math.sqrt(2 * c) * sigma, rtol=1e-14)
-    np.testing.assert_allclose(std[c:], 10 * math.sqrt(2 * c) * sigma, rtol=1e-14)
-    joint = plan_of(1, Bound((bins,) * (2 * c), norms)).noise_std
-    np.testing.assert_allclose(std, np.array(joint) * math.sqrt(2 * c), rtol=1e-14)
-
-
 def test_the_papers_figure_is_looser() -> None:
     for rounds in (1, 4, 12):
         plan = plan_of(rounds)
@@ -504,15 +490,6 @@ def test_everybody_answers_and_the_coin_is_its_own_under_every_trust(trust: str)
     assert without.own_rate == (0.25 if trust == "distributed" else 1.0)
     assert without.quorum == (18 if trust == "distributed" else 1)
     assert plan.multiplier == without.multiplier  # nothing is gained, and nothing lost
-
-
-def test_plans_with_and_without_a_committee_are_told_apart() -> None:
-    keys = [
-        plan_of(trust="distributed", **{**SITES, **change}).key
-        for change in ({}, {"colluding": 1}, {"threshold": 5}, {"committee": 4, "threshold": 4})
-    ]
-    keys.append(plan_of(clients=20, quorum=0.6, trust="distributed").key)
-    assert len(set(keys)) == len(keys)
 
 
 @pytest.mark.parametrize(("clients", "parts", "least"), [(10, 4, 2), (11, 3, 3), (30, 3, 9)])

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+from asks import Asks
 from refusals import each_is_refused
 
 from fedcal.bounding import Bound
@@ -213,22 +214,8 @@ def test_sizes_that_are_too_large_or_do_not_fit_are_refused() -> None:
 # --- the registry ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Whole(Query):
-    kind, examples = "whole", ({},)
-
-    def lengths(self) -> tuple[int, ...]:
-        return (1,)
-
-    def params(self) -> dict[str, Any]:
-        return {}
-
-    def bound(self, part: Any, clips: Any = (), order: Any = 2) -> Bound:
-        return Bound((1,), (1.0,))
-
-
 def test_what_a_member_lacks_is_listed_at_import() -> None:
-    assert registry(Whole, key="kind") == {"whole": Whole}
+    assert registry(Asks, key="kind") == {"statistic": Asks}
 
     class NoExamples(Query):
         kind = "half"
@@ -237,15 +224,15 @@ def test_what_a_member_lacks_is_listed_at_import() -> None:
             return (1,)
 
     with pytest.raises(TypeError, match="NoExamples lacks bound, examples, params"):
-        registry(Whole, NoExamples, key="kind")
+        registry(Asks, NoExamples, key="kind")
 
     class NoName:
         name: ClassVar[str]
 
     with pytest.raises(TypeError, match="NoName lacks name"):
         registry(NoName)
-    with pytest.raises(TypeError, match="are both called 'whole'"):
-        registry(Whole, Whole, key="kind")
+    with pytest.raises(TypeError, match="are both called 'statistic'"):
+        registry(Asks, Asks, key="kind")
 
 
 def test_a_query_without_a_statistic_stops_the_import() -> None:

@@ -484,27 +484,6 @@ def test_under_local_a_round_that_is_open_is_not_asked_again() -> None:
     assert release(curator, 2).round == 2
 
 
-def test_two_runs_with_noise_of_the_operating_system_differ() -> None:
-    plan = plan_of(1, noise_source="system", sampling_rate=0.5)
-    values = [release(Curator(plan)).values.tolist() for _ in range(2)]
-    assert values[0] != values[1]
-    samples = [Curator(plan).open(1, ASK).clients.tolist() for _ in range(20)]
-    assert len({tuple(s) for s in samples}) > 1
-    plan = plan_of(1, noise_source="system", sampling_rate=0.5, trust="distributed")
-    assert len(Curator(plan).open(1, ASK).clients) == 10  # who counts is not the server's
-
-
-def test_unary_answers_are_released_as_counts() -> None:
-    curator = Curator(plan_of(1, Bound((4,), (2.0,)), "unary", epsilon=2.0, trust="local"))
-    asked = curator.open(1, Asks((4,)))
-    ones = np.array([5, 0, 3, 1], np.uint64)
-    curator.charge(asked, 8)
-    released = curator.close(asked, ones)
-    flip = 1 / (1 + math.exp(2.0))
-    np.testing.assert_allclose(released.values, (ones - 8 * flip) / (0.5 - flip))
-    np.testing.assert_allclose(released.std, math.sqrt(8 * flip * (1 - flip)) / (0.5 - flip))
-
-
 # --- the exponential mechanism on blocks ------------------------------------------------------
 
 

@@ -215,14 +215,6 @@ def test_low_bits_of_three_sums_that_no_test_over_the_reals_sees() -> None:
         assert intersection(found, (low,), PRIME, POWER) == (low,)
 
 
-def test_low_bits_of_pairwise_sums_where_two_are_enough() -> None:
-    committee, sites = Committee.of_first(3, 2), range(4)
-    u, v, w = frozenset([0, 1]), frozenset([0, 2]), frozenset([1, 2])
-    shown = {0: [u], 1: [v], 2: [w]}
-    assert learnt(committee, shown, sites, FIELD) == ()
-    assert learnt(committee, shown, sites) == ((2**63, 0, 2**63, 0), (0, 2**63, 2**63, 0))
-
-
 @pytest.mark.parametrize(
     ("size", "threshold", "colluding", "n", "m", "hidden"),
     [
