@@ -270,12 +270,6 @@ def test_amplification_is_claimed_where_it_holds(trust: str, unit: str, mechanis
     assert (spent[0] != spent[1]) == (trust != "local" and unit == "user")
 
 
-def test_under_distributed_everybody_is_asked_and_tosses_a_coin() -> None:
-    plan = plan_of(1, sampling_rate=0.1, trust="distributed")
-    assert plan.sample(1).tolist() == list(range(100))
-    assert len(plan_of(1, sampling_rate=0.1, trust="local").sample(1)) < 40
-
-
 def test_the_operating_system_samples_at_the_rate_and_never_alike() -> None:
     plan = plan_of(1, clients=20_000, sampling_rate=0.1, delta=1e-6, noise_source="system")
     samples = [plan.sample(1) for _ in range(2)]

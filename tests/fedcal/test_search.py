@@ -14,7 +14,6 @@ from scipy import optimize
 
 from fedcal.errors import InputError
 from fedcal.search import (
-    RATIO,
     Bisection,
     GoldenSection,
     PosteriorBisection,
@@ -87,20 +86,6 @@ def noisy(root: float, scale: float, seed: int) -> Callable[[float], float]:
     return lambda t: float(line(root)(t) + rng.laplace(0, scale))
 
 
-@pytest.mark.parametrize("best", [0.6, 1.1, 1.9, 2.7])
-def test_golden_section_finds_the_minimum_that_scipy_finds(best: float) -> None:
-    def f(t: float) -> float:
-        return (math.log(t / best)) ** 2 + 0.1 * t
-
-    want = optimize.minimize_scalar(f, bounds=(LOW, HIGH), method="bounded").x
-    search = GoldenSection(LOW, HIGH, 25)
-    run(search, f)
-    assert answer(search) == pytest.approx(want, abs=2e-5)
-    rough = GoldenSection(LOW, HIGH, 5)
-    run(rough, f)
-    assert abs(answer(rough) - want) <= (HIGH - LOW) * RATIO**5 / 2 + 1e-6
-
-
 def test_a_value_that_is_minimised_may_be_negative() -> None:
     f = line(1.0)
     falling, sized = GoldenSection(LOW, HIGH, 8), GoldenSection(LOW, HIGH, 8)
@@ -138,15 +123,6 @@ def test_posterior_bisection_without_noise_closes_in_on_the_root(root: float, sl
         errors.append(abs(answer(search) - root))
     assert errors[-1] < 0.02
     assert errors[1] < 0.15
-
-
-def test_posterior_bisection_of_a_bent_objective_ends_at_its_root() -> None:
-    def bent(t: float) -> float:  # as accuracy minus confidence: flat on the left
-        return 300.0 * (t - 2.2) if t > 2.2 else 150.0 * math.tanh(t - 2.2)
-
-    search = PosteriorBisection(LOW, HIGH, 12, (50.0, 2500.0))
-    run(search, bent)
-    assert answer(search) == pytest.approx(2.2, abs=0.02)
 
 
 def errors_of(make: Callable[[], Search], scale: float, root: float) -> float:

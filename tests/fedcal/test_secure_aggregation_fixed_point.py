@@ -79,20 +79,10 @@ def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients: int, headro
     assert ring.limit == (2**63 - 1 - headroom) // clients
     assert clients * ring.limit + headroom <= 2**63 - 1
     assert clients * (ring.limit + 1) + headroom > 2**63 - 1
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_sum_at_the_limit_keeps_its_sign(sign: int) -> None:
-    ring = Ring(4, 1.0, headroom=3)
-    assert ring.limit == 2**61 - 1
-    at_limit = math.nextafter(2.0**61, 0.0)  # the largest float that is allowed
-    rows = ring.encode(np.full((4, 2), sign * at_limit))
-    total = ring.add(rows.sum(axis=0, dtype=np.uint64), np.full(2, sign * 3))
-    assert signed(total) == [sign * (4 * int(at_limit) + 3)] * 2
-    worst = np.full((4, 1), sign * ring.limit).view(np.uint64)
-    assert signed(ring.add(worst.sum(axis=0, dtype=np.uint64), np.array([sign * 3]))) == [
-        sign * (2**63 - 1)
-    ]
+    for sign in (1, -1):  # the worst sum keeps its sign
+        worst = np.array([sign * clients * ring.limit]).view(np.uint64)
+        noisy = signed(ring.add(worst, np.array([sign * headroom])))
+        assert noisy == [sign * (clients * ring.limit + headroom)]
 
 
 @pytest.mark.parametrize("grid", [GRID, 1.0, 2.0**30])
@@ -124,14 +114,6 @@ def test_truncates_toward_zero_so_no_norm_grows() -> None:
     assert (np.abs(x) - np.abs(back) < ring.grid).all()
     assert (back * x >= 0).all()
     assert (np.abs(back) < np.abs(x)).any()
-
-
-def test_tiny_values_and_signed_zero() -> None:
-    x = np.array([0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, -(2.0**-1022), 2.0**-25, -(2.0**-25)])
-    for grid in (2.0**-960, GRID, 1.0, 2.0**960):
-        assert signed(Ring(1, grid).encode(x[:6])) == [0] * 6
-    assert signed(Ring(1, GRID).encode(x)) == [0] * 8
-    assert not np.signbit(Ring(1, GRID).decode(Ring(1, GRID).encode(x))).any()
 
 
 @pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan, 1e308, -3e38, 2.0**63, 2.0**39])

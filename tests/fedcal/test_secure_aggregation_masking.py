@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 from refusals import each_is_refused
-from scipy.stats import chi2, norm
 
 from fedcal.errors import RoundFailed
 from fedcal.secure_aggregation import (
@@ -167,23 +166,6 @@ def test_masks_are_frozen() -> None:
     words = masks(range(200), range(200), 1, 2, 3)
     digest = hashlib.sha256(words.astype("<u8").tobytes()).hexdigest()
     assert digest == "bc861a4d329f6294df12bb675dd5f2651e30d362815244ea7f36dfeae27fa7ef"
-
-
-def test_a_masked_constant_looks_uniform() -> None:
-    cohort = cohort_of(4)
-    length = 20_000
-    plain = np.full(length, 12345, np.uint64)
-    masked = plain + mask(cohort[0], cohort, RUN, ROUND, length)
-    # Bits: 64 counts, each Binomial(length, 1/2); bounds hold together except with 1e-6.
-    bits = np.unpackbits(masked.view(np.uint8)).reshape(length, 64).sum(axis=0)
-    z = (bits - length / 2) / np.sqrt(length / 4)
-    assert np.abs(z).max() < norm.isf(1e-6 / 128)
-    # Bytes: chi-square with 255 degrees of freedom, rejected at 1e-6 on either side.
-    for constant, accepted in ((masked, True), (plain, False)):
-        counts = np.bincount(constant.view(np.uint8), minlength=256)
-        expected = 8 * length / 256
-        statistic = float(((counts - expected) ** 2 / expected).sum())
-        assert (chi2.ppf(1e-6, 255) < statistic < chi2.isf(1e-6, 255)) == accepted
 
 
 def close(

@@ -359,18 +359,6 @@ def test_what_is_refused() -> None:
     each_is_refused([(np.ones((2, 3)), "square")], evaluate_confusion)
 
 
-def test_monotone_counts_are_nearer_to_the_truth() -> None:
-    probabilities = truth(2, 5)
-    errors = []
-    for h in releases(probabilities, 5_000, toeplitz(20), 30):
-        fitted = monotone_counts(h)
-        assert fitted.min() >= 0
-        exact = np.cumsum(5_000 * probabilities, axis=1)
-        errors.append([np.square(np.cumsum(c, axis=1) - exact).mean() for c in (h.counts, fitted)])
-    raw, fitted_error = np.mean(errors, axis=0)
-    assert fitted_error < 0.8 * raw
-
-
 def test_curves_of_noisy_counts_run_one_way_and_are_the_metrics_at_their_threshold() -> None:
     probabilities = truth(1, 1, 0.8)
     for h in releases(probabilities, 20_000, toeplitz(20), 5):
