@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -199,26 +198,3 @@ def test_what_is_refused(score: Callable[..., object], monkeypatch: pytest.Monke
 
 
 # -- a second library ---------------------------------------------------------------------------
-
-
-def test_torchmetrics_agrees_away_from_edges() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # theirs, at import
-        theirs = pytest.importorskip("torchmetrics.functional.classification")
-        torch = pytest.importorskip("torch")
-        probs, labels = draw_rows(np.random.default_rng(10), 2000, 6, 2.0)
-        scaled = probs * 15
-        assert np.abs(scaled - np.round(scaled)).min() > 1e-6
-        p, y = torch.tensor(probs), torch.tensor(labels)
-        top, worst = (
-            float(theirs.multiclass_calibration_error(p, y, 6, n_bins=15, norm=norm))
-            for norm in ("l1", "max")
-        )
-        each = [
-            float(theirs.binary_calibration_error(p[:, j], (y == j).long(), n_bins=15))
-            for j in range(6)
-        ]
-    # They add up in single precision.
-    assert ece(probs, labels) == pytest.approx(top, abs=1e-5)
-    assert mce(probs, labels) == pytest.approx(worst, abs=1e-5)
-    assert classwise_ece(probs, labels) == pytest.approx(np.mean(each), abs=1e-5)

@@ -1,3 +1,5 @@
+"""Plans: how much noise, for whom, on which grid; and what cannot be planned."""
+
 from __future__ import annotations
 
 import math
@@ -20,15 +22,11 @@ from fedcal.trust import NOISY
 from fedcal.units import UNITS
 
 PAIR = Bound((1, 1), (10.0, 30.0))
-
-
+SCORES = Bound((9,), (3.0,), "per_value")
 ONES = Bound((8,), (2.0,))
 BIG = Bound((10_000,), (1.0,))
 FAR = Bound((1, 1), (1e-3, 1e6), "per_block")
 MANY: dict[str, Any] = {"clients": 10**6, "trust": "distributed", "delta": 1e-9}
-SCORES = Bound((9,), (3.0,), "per_value")
-
-
 SITES = {"clients": 20, "committee": 5, "threshold": 4, "colluding": 2, "quorum": 0.6}
 """m = 12 answers at least, of which 10 may be honest."""
 
@@ -386,8 +384,8 @@ def test_what_does_not_go_together_is_refused() -> None:
         ((1, PAIR, "gaussian", {**SITES, "clients": 5, "quorum": 0.2}), "of 1 .* has 0 to hide"),
     ]
     each_is_refused(table, lambda row: plan_of(*row[:3], **row[3]))
-    assert plan_of(1, BIG, **MANY).delta == 1e-9  # seeded doubles reach further
-    assert plan_of(1, FAR).private
+    assert plan_of(1, BIG, **MANY).delta == 1e-9
+    assert plan_of(1, FAR).private  # seeded doubles reach further
     assert not plan_of(delta=0.0, epsilon=math.inf).private
 
 
@@ -438,7 +436,7 @@ def test_an_absurd_epsilon_is_planned_or_refused_in_one_line(
         assert preferred == "exponential" or plan.noise is not None
         return
     assert "\n" not in said
-    assert preferred != "exponential"
+    assert preferred != "exponential"  # which draws by any
     assert not 1e-12 <= epsilon <= 700.0
 
 

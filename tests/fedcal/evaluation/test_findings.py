@@ -132,22 +132,6 @@ def test_two_views_stand_side_by_side() -> None:
     assert list(named(shown, "Decision curve").references) == ["treat all", "treat none"]
 
 
-def test_curves_are_those_of_the_rows() -> None:
-    h = histogram(200_000)
-    found = findings({("model", "", ""): h}, "positive")
-    shown = parts(found, {("model", "", ""): h})
-    for (x, y), (low, high) in zip(
-        named(shown, "Reliability").series["model"],
-        named(shown, "Reliability").bands["model"],
-        strict=True,
-    ):
-        assert y == pytest.approx(x, abs=0.03)
-        assert low <= y <= high
-    roc = np.array(named(shown, "ROC").series["model"])
-    area = -np.trapezoid(roc[:, 1], roc[:, 0])
-    assert area == pytest.approx(found.metrics["model"]["roc_auc"].value, abs=1e-4)
-
-
 @pytest.mark.parametrize(
     ("score", "titles"),
     [("confidence", {"Reliability"}), ("classes", {"ROC", "Precision and recall", "Reliability"})],
