@@ -6,6 +6,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from refusals import each_is_refused
 
 from fedcal.errors import InputError
 from fedcal.partition import dirichlet, iid, label_shards, natural, quantity
@@ -33,18 +34,12 @@ def balanced(classes: int, rows: int) -> np.ndarray:
 
 
 @splits
-@pytest.mark.parametrize(("rows", "clients"), [(50, 1), (50, 7), (50, 49), (2, 300), (0, 5)])
-def test_every_row_has_one_owner(split: Split, rows: int, clients: int) -> None:
-    labels = balanced(10, rows)
-    owner = split(labels, clients, generator())
-    assert owner.shape == labels.shape
-    assert owner.dtype == np.int64
-    assert np.bincount(owner, minlength=clients).sum() == len(labels)
-    assert len(np.bincount(owner, minlength=clients)) == clients  # so no owner is above K - 1
-
-
-@splits
-def test_a_seed_repeats_a_partition_and_another_does_not(split: Split) -> None:
+def test_every_row_has_one_owner_by_the_seed(split: Split) -> None:
+    for rows, clients in ((50, 1), (50, 7), (50, 49), (2, 300), (0, 5)):
+        labels = balanced(10, rows)
+        owner = split(labels, clients, generator())
+        assert (owner.shape, owner.dtype) == (labels.shape, np.int64)
+        assert len(np.bincount(owner, minlength=clients)) == clients  # so no owner is above K - 1
     labels = balanced(10, 50)
     first = split(labels, 8, generator(1))
     np.testing.assert_array_equal(first, split(labels, 8, generator(1)))
@@ -65,17 +60,29 @@ def test_iid_does_not_look_at_labels_or_at_the_order_of_rows() -> None:
     assert np.abs(counts - 100).max() < 6 * 9
 
 
+def test_rows_of_a_class_are_shuffled_before_the_split() -> None:
+    alike = np.zeros(1000, np.int64)
+    for owner in (dirichlet(alike, 2, 5.0, generator()), label_shards(alike, 2, 1, generator())):
+        assert (np.diff(owner) != 0).sum() > 100
+
+
 @pytest.mark.parametrize("beta", [0.05, 0.5, 1.0, 10.0])
-def test_dirichlet_skew_is_that_of_beta(beta: float) -> None:
-    classes, clients, rows = 800, 10, 400
-    labels = np.repeat(np.arange(classes), rows)
-    owner = dirichlet(labels, clients, beta, generator(3))
-    share = np.bincount(labels * clients + owner, minlength=classes * clients) / rows
-    squares = (share.reshape(classes, clients) ** 2).sum(axis=1)
+@pytest.mark.parametrize("split", [dirichlet, quantity])
+def test_skew_is_that_of_beta(split: Callable[..., np.ndarray], beta: float) -> None:
+    """Of each class by itself, or of all rows."""
+    draws, clients, rows, rng = 600, 10, 400, generator(3)
+    if split is dirichlet:
+        labels = np.repeat(np.arange(draws), rows)
+        owner = labels * clients + dirichlet(labels, clients, beta, rng)
+    else:
+        dealt = [quantity(np.zeros(rows, np.int64), clients, beta, rng) for _ in range(draws)]
+        owner = np.concatenate([k * clients + one for k, one in enumerate(dealt)])
+    share = np.bincount(owner, minlength=draws * clients) / rows
+    squares = (share.reshape(draws, clients) ** 2).sum(axis=1)
 
     def agrees(b: float) -> bool:
         """E[sum p^2] = (b + 1) / (K b + 1), within 5 standard errors (and the rounding)."""
-        tolerance = 5 * squares.std() / math.sqrt(classes) + 1 / rows
+        tolerance = 5 * squares.std() / math.sqrt(draws) + 1 / rows
         return bool(abs(squares.mean() - (b + 1) / (clients * b + 1)) < tolerance)
 
     assert agrees(beta)
@@ -92,31 +99,13 @@ def test_each_class_is_split_by_its_own_draw_and_no_client_is_favoured() -> None
     assert (counts.max(axis=1) > 50).mean() > 0.9  # small beta: one client has most of a class
 
 
-def test_rows_of_a_class_are_shuffled_before_the_split() -> None:
-    owner = dirichlet(np.zeros(1000, np.int64), 2, 5.0, generator())
-    assert (np.diff(owner) != 0).sum() > 100
-
-
-@splits
-@pytest.mark.parametrize("clients", [0, -3, 2.0, True])
-def test_bad_clients_are_refused(split: Split, clients: int) -> None:
-    with pytest.raises(InputError, match="clients must be a whole number >= 1"):
-        split(balanced(2, 5), clients, generator())
-
-
-@pytest.mark.parametrize("split", [dirichlet, quantity])
-@pytest.mark.parametrize("beta", [0, -1.0, math.nan, math.inf, "1"])
-def test_a_bad_beta_is_refused(beta: float, split: Callable[..., np.ndarray]) -> None:
-    with pytest.raises(InputError, match="beta must be a"):
-        split(balanced(2, 5), 3, beta, generator())
-
-
 @pytest.mark.parametrize("beta", [1e-10, 1e-300])
 def test_a_tiny_beta_gives_each_class_to_one_client(beta: float) -> None:
     labels = balanced(10, 100)
     owner = dirichlet(labels, 50, beta, generator())
     assert all(len(set(owner[labels == j])) == 1 for j in range(10))
     assert len(set(owner)) > 5
+    assert len(set(quantity(labels, 50, beta, generator()))) == 1
 
 
 def test_a_beta_that_cannot_be_drawn_from_is_refused() -> None:
@@ -126,36 +115,7 @@ def test_a_beta_that_cannot_be_drawn_from_is_refused() -> None:
         dirichlet(balanced(2, 5), 50, 1e-300, rng)
 
 
-@pytest.mark.parametrize("beta", [1e307, 1e308])
-def test_a_beta_whose_sum_overflows_is_refused(beta: float) -> None:
-    for split in (dirichlet, quantity):
-        with pytest.raises(InputError, match="too small or too large"):
-            split(balanced(2, 50), 50, beta, generator())
-
-
 # --- quantity skew ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("beta", [0.05, 0.5, 5.0])
-def test_quantity_skew_is_that_of_beta(beta: float) -> None:
-    clients, rows, draws = 10, 2000, 600
-    labels, rng = np.zeros(rows, np.int64), generator(5)
-    share = np.stack(
-        [
-            np.bincount(quantity(labels, clients, beta, rng), minlength=clients) / rows
-            for _ in range(draws)
-        ]
-    )
-    squares = (share**2).sum(axis=1)
-
-    def agrees(b: float) -> bool:
-        """E[sum p^2] = (b + 1) / (K b + 1), within 5 standard errors (and the rounding)."""
-        tolerance = 5 * squares.std() / math.sqrt(draws) + 1 / rows
-        return bool(abs(squares.mean() - (b + 1) / (clients * b + 1)) < tolerance)
-
-    assert agrees(beta)
-    assert not agrees(beta / 2)
-    assert not agrees(beta * 2)
 
 
 def test_quantity_skew_leaves_labels_iid_within_a_shard() -> None:
@@ -165,10 +125,6 @@ def test_quantity_skew_leaves_labels_iid_within_a_shard() -> None:
     sizes = counts.sum(axis=1, keepdims=True)
     assert sizes.max() > 2 * sizes.min()
     assert (np.abs(counts - sizes / 4) <= 6 * np.sqrt(sizes * 0.25 * 0.75)).all()
-
-
-def test_a_tiny_beta_gives_all_rows_to_one_client() -> None:
-    assert len(set(quantity(balanced(10, 100), 50, 1e-10, generator()))) == 1
 
 
 # --- shards of sorted labels --------------------------------------------------------------------
@@ -201,22 +157,6 @@ def test_shards_differ_by_at_most_one_row(rows: int, clients: int, shards: int) 
     assert sizes.max() <= shards * -(-rows // (clients * shards))
 
 
-def test_rows_of_a_label_are_shuffled_before_they_are_cut() -> None:
-    owner = label_shards(np.zeros(1000, np.int64), 2, 1, generator())
-    assert (np.diff(owner) != 0).sum() > 100
-
-
-def test_more_shards_than_rows_are_refused() -> None:
-    with pytest.raises(InputError, match="are 12 shards, but there are 10 rows"):
-        label_shards(balanced(2, 5), 6, 2, generator())
-
-
-@pytest.mark.parametrize("shards", [0, -1, 1.5, True])
-def test_bad_shards_are_refused(shards: int) -> None:
-    with pytest.raises(InputError, match="shards per client must be a whole number >= 1"):
-        label_shards(balanced(2, 5), 3, shards, generator())
-
-
 # --- natural clients ----------------------------------------------------------------------------
 
 
@@ -226,7 +166,23 @@ def test_natural_clients_are_those_of_the_data() -> None:
     assert owner.dtype == np.int64
 
 
-@pytest.mark.parametrize("client", [np.zeros((3, 1), int), np.array([0.0, 1.0]), np.array(["a"])])
-def test_natural_clients_must_be_integers(client: np.ndarray) -> None:
-    with pytest.raises(InputError, match="one integer per row"):
-        natural(client)
+def test_what_is_refused() -> None:
+    labels, rng = balanced(2, 5), generator()
+    for split in SPLITS.values():
+        each_is_refused(
+            [(clients, "clients must be a whole number >= 1") for clients in (0, -3, 2.0, True)],
+            lambda clients, split=split: split(labels, clients, rng),
+        )
+    for skewed in (dirichlet, quantity):
+        each_is_refused(
+            [(beta, "beta must be a") for beta in (0, -1.0, math.nan, math.inf, "1")]
+            + [(beta, "too small or too large") for beta in (1e307, 1e308)],
+            lambda beta, skewed=skewed: skewed(balanced(2, 50), 50, beta, rng),
+        )
+    each_is_refused(
+        [(shards, "shards per client must be a whole number >= 1") for shards in (0, -1, 1.5, True)]
+        + [(4, "are 12 shards, but there are 10 rows")],
+        lambda shards: label_shards(labels, 3, shards, rng),
+    )
+    owners = (np.zeros((3, 1), int), np.array([0.0, 1.0]), np.array(["a"]))
+    each_is_refused([(owner, "one integer per row") for owner in owners], natural)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import each_is_refused
 
 from fedcal.datasets import Dataset, from_arrays
 from fedcal.errors import InputError
@@ -63,36 +64,21 @@ PARTITIONERS = {  # spec -> sizes, where they are promised
     f"flwr:DistributionPartitioner:distribution_array={DISTRIBUTION}"
     ":num_unique_labels_per_partition=2:preassigned_num_samples_per_label=2": None,
 }
-partitioners = pytest.mark.parametrize("spec", PARTITIONERS)
 
 
 @needs_it
-@partitioners
-def test_every_row_has_one_owner(spec: str) -> None:
-    owner = owners(spec)
-    assert (owner.shape, owner.dtype) == ((ROWS,), np.int64)
-    sizes = np.bincount(owner)
-    assert sizes.sum() == ROWS
-    if PARTITIONERS[spec] is not None:
-        assert sizes.tolist() == PARTITIONERS[spec]
-
-
-@needs_it
-@partitioners
-def test_a_seed_repeats_a_partition_and_another_does_not(spec: str) -> None:
-    first = owners(spec, seed=1)
-    np.testing.assert_array_equal(first, owners(spec, seed=1))
-    if "NaturalId" not in spec:
-        assert (first != owners(spec, seed=2)).mean() > 0.2
-
-
-@needs_it
-@partitioners
-def test_nobody_s_random_state_is_touched_and_nothing_is_printed(
+@pytest.mark.parametrize("spec", PARTITIONERS)
+def test_every_row_has_one_owner_by_the_seed_and_nothing_else_changes(
     spec: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
-    owners(spec)
+    owner = owners(spec, seed=1)
+    assert (owner.shape, owner.dtype) == ((ROWS,), np.int64)
+    if PARTITIONERS[spec] is not None:
+        assert np.bincount(owner).tolist() == PARTITIONERS[spec]
+    np.testing.assert_array_equal(owner, owners(spec, seed=1))
+    if "NaturalId" not in spec:
+        assert (owner != owners(spec, seed=2)).mean() > 0.2
     assert random.getstate() == before[0]
     np.testing.assert_array_equal(np.random.get_state()[1], before[1][1])  # noqa: NPY002
     assert capfd.readouterr() == ("", "")
@@ -108,9 +94,8 @@ def test_every_partitioner_of_theirs_is_tried_or_refused() -> None:
         "VerticalEvenPartitioner": "divides columns, not rows",
         "VerticalSizePartitioner": "divides columns, not rows",
     }
-    for name, words in refused.items():
-        with pytest.raises(InputError, match=f"{name} {words}"):
-            parse(f"flwr:{name}")
+    table = [(name, f"{name} {words}") for name, words in refused.items()]
+    each_is_refused(table, lambda name: parse(f"flwr:{name}"))
     tried = {spec.split(":")[1] for spec in PARTITIONERS}
     assert tried | set(refused) == set(theirs.__all__)
 
@@ -134,27 +119,24 @@ def test_natural_owners_are_the_data_s_clients() -> None:
     owner = owners("flwr:GroupedNaturalIdPartitioner:group_size=2:sort_unique_ids=true", data=data)
     assert data.client is not None
     np.testing.assert_array_equal(owner, data.client // 2)
+    nobody = from_arrays(logits=np.zeros((4, 2)), labels=[0, 1, 0, 1], name="mine")
+    by_client = "flwr:ContinuousPartitioner:strictness=1:partition_by=client"
+    each_is_refused(
+        [(spec, "mine names no clients") for spec in ("flwr:NaturalIdPartitioner", by_client)],
+        lambda spec: owners(spec, data=nobody),
+    )
 
 
 @needs_it
-def test_continuous_owners_follow_confidence() -> None:
+def test_continuous_owners_follow_confidence_and_pathological_ones_have_few_labels() -> None:
     data = four_classes()
     owner = owners("flwr:ContinuousPartitioner:strictness=1", 4, data=data)
     ranks = np.argsort(np.argsort(data.probs.max(axis=1)))
     np.testing.assert_array_equal(owner, ranks // 100)
-
-
-@needs_it
-def test_pathological_clients_have_the_promised_labels() -> None:
-    data = four_classes()
     spec = "flwr:PathologicalPartitioner:num_classes_per_partition=2"
     owner = owners(spec + ":class_assignment_mode=deterministic", data=data)
     assert {len(set(data.labels[owner == k])) for k in range(8)} == {2}
-
-
-@needs_it
-def test_labels_that_do_not_occur_are_no_trouble() -> None:
-    data = four_classes(labels=np.repeat([0, 3], ROWS // 2))
+    data = four_classes(labels=np.repeat([0, 3], ROWS // 2))  # two labels do not occur
     owner = owners("flwr:InnerDirichletPartitioner:alpha=100", 4, data=data)
     assert np.bincount(owner).tolist() == [100] * 4
 
@@ -176,24 +158,21 @@ def test_dealing_takes_the_number_of_clients_from_either_side() -> None:
     data = four_classes()
     assert deal(data, "flwr:IidPartitioner", 5, 0).rows.tolist() == [80] * 5
     assert deal(data, "flwr:IidPartitioner", None, 0).clients == 100
-    assert deal(data, "flwr:IidPartitioner:num_partitions=3", None, 0).clients == 3
-    assert deal(data, "flwr:NaturalIdPartitioner", None, 0).clients == 8
-    for spec, made in (
-        ("flwr:NaturalIdPartitioner", 8),
-        ("flwr:IidPartitioner:num_partitions=3", 3),
-        ("flwr:SizePartitioner:partition_sizes=[100,300]", 2),
-    ):
-        with pytest.raises(InputError, match=f"makes {made} partitions, but clients = 5"):
-            deal(data, spec, 5, 0)
-
-
-@needs_it
-def test_dealing_keeps_rows_and_labels_together() -> None:
-    data = four_classes()
-    shards = deal(data, "flwr:DirichletPartitioner:alpha=1:min_partition_size=0", 8, 0)
-    row = np.rint(shards.logits[:, 0] * ROWS).astype(int)
-    assert sorted(row) == list(range(ROWS))
-    np.testing.assert_array_equal(shards.labels, data.labels[row])
+    made = {
+        "flwr:NaturalIdPartitioner": 8,
+        "flwr:IidPartitioner:num_partitions=3": 3,
+        "flwr:SizePartitioner:partition_sizes=[100,300]": 2,
+    }
+    each_is_refused(
+        [(spec, f"makes {number} partitions, but clients = 5") for spec, number in made.items()],
+        lambda spec: deal(data, spec, 5, 0),
+    )
+    for spec, number in made.items():
+        shards = deal(data, spec, None, 0)
+        assert shards.clients == number
+        row = np.rint(shards.logits[:, 0] * ROWS).astype(int)
+        assert sorted(row) == list(range(ROWS))
+        np.testing.assert_array_equal(shards.labels, data.labels[row])
 
 
 # --- what is refused ----------------------------------------------------------------------------
@@ -254,25 +233,11 @@ REFUSED_WITH_DATA = {
 
 
 @needs_it
-@pytest.mark.parametrize(("spec", "words"), [*REFUSED.items(), *REFUSED_WITH_DATA.items()])
-def test_what_is_refused_is_refused_in_one_line(spec: str, words: str) -> None:
-    if spec in REFUSED_WITH_DATA:
+def test_what_is_refused_is_refused_in_one_line() -> None:
+    for spec in REFUSED_WITH_DATA:
         parse(spec)  # is fine: it takes the data to know
-    with pytest.raises(InputError, match=re.escape(words)) as caught:
-        owners(spec)
-    assert "\n" not in str(caught.value)
-    assert len(str(caught.value)) < 700
-
-
-@needs_it
-def test_natural_ids_need_natural_clients() -> None:
-    data = from_arrays(logits=np.zeros((4, 2)), labels=[0, 1, 0, 1], name="mine")
-    for spec in (
-        "flwr:NaturalIdPartitioner",
-        "flwr:ContinuousPartitioner:strictness=1:partition_by=client",
-    ):
-        with pytest.raises(InputError, match="mine names no clients of its own"):
-            owners(spec, data=data)
+    table = {**REFUSED, **REFUSED_WITH_DATA}.items()
+    each_is_refused([(spec, re.escape(words)) for spec, words in table], owners, most=700)
 
 
 @needs_it
@@ -287,16 +252,15 @@ def test_a_row_with_two_owners_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         owners("flwr:IidPartitioner")
 
 
-@pytest.mark.parametrize("spec", ["flwr:IidPartitioner", f"{DIRICHLET}:alpha=1"])
 def test_without_flwr_datasets_one_line_says_what_to_install(
-    spec: str, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "flwr_datasets"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "flwr_datasets", None)
-    with pytest.raises(InputError) as caught:
-        parse(spec)
-    assert str(caught.value) == (
+    said = (
         "partition 'flwr' needs the package flwr-datasets, which is not installed: "
         "pip install 'fedcal[datasets]'"
     )
+    table = [(spec, f"^{re.escape(said)}$") for spec in ("flwr:IidPartitioner", DIRICHLET)]
+    each_is_refused(table, parse)

@@ -6,7 +6,7 @@ import logging
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcal.printable import Printable, printable
@@ -22,6 +22,7 @@ def test_what_a_terminal_obeys_is_an_escape() -> None:
         assert printable(text) == text
 
 
+@settings(max_examples=40)
 @given(st.text())
 def test_no_control_character_is_left(text: str) -> None:
     left = printable(text)

@@ -2,12 +2,14 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from refusals import each_is_refused
 
 from fedcal.errors import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
@@ -77,35 +79,23 @@ def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients: int, headro
     assert ring.limit == (2**63 - 1 - headroom) // clients
     assert clients * ring.limit + headroom <= 2**63 - 1
     assert clients * (ring.limit + 1) + headroom > 2**63 - 1
-
-
-@pytest.mark.parametrize("sign", [1, -1])
-def test_sum_at_the_limit_keeps_its_sign(sign: int) -> None:
-    ring = Ring(4, 1.0, headroom=3)
-    assert ring.limit == 2**61 - 1
-    at_limit = math.nextafter(2.0**61, 0.0)  # the largest float that is allowed
-    rows = ring.encode(np.full((4, 2), sign * at_limit))
-    total = ring.add(rows.sum(axis=0, dtype=np.uint64), np.full(2, sign * 3))
-    assert signed(total) == [sign * (4 * int(at_limit) + 3)] * 2
-    worst = np.full((4, 1), sign * ring.limit).view(np.uint64)
-    assert signed(ring.add(worst.sum(axis=0, dtype=np.uint64), np.array([sign * 3]))) == [
-        sign * (2**63 - 1)
-    ]
+    for sign in (1, -1):  # the worst sum keeps its sign
+        worst = np.array([sign * clients * ring.limit]).view(np.uint64)
+        noisy = signed(ring.add(worst, np.array([sign * headroom])))
+        assert noisy == [sign * (clients * ring.limit + headroom)]
 
 
 @pytest.mark.parametrize("grid", [GRID, 1.0, 2.0**30])
-@pytest.mark.parametrize(("clients", "headroom"), [(1, 0), (2, 0), (3, 5), (100, 0), (1000, 2**40)])
+@pytest.mark.parametrize(("clients", "headroom"), [(1, 0), (3, 5), (1000, 2**40), (2**60, 0)])
 def test_neighbours_of_the_bound(grid: float, clients: int, headroom: int) -> None:
+    """The floats next to limit * grid and to a whole step more, decided in exact arithmetic."""
     ring = Ring(clients, grid, headroom)
-    # The floats next to limit * grid on both sides, decided in exact arithmetic.
-    v = float(ring.limit) * grid
-    candidates = [v]
-    for _ in range(3):
-        candidates += [math.nextafter(candidates[-1], math.inf)]
-        candidates = [math.nextafter(candidates[0], 0.0), *candidates]
     outcomes = set()
-    for candidate in candidates:
-        for x in (candidate, -candidate):
+    for start in (float(ring.limit) * grid, float(ring.limit + 1) * grid):
+        up = [start]
+        for _ in range(3):
+            up = [math.nextafter(up[0], 0.0), *up, math.nextafter(up[-1], math.inf)]
+        for x in [sign * v for v in up for sign in (1, -1)]:
             fits = abs(exact(x, grid)) <= ring.limit
             outcomes.add(fits)
             if fits:
@@ -114,15 +104,6 @@ def test_neighbours_of_the_bound(grid: float, clients: int, headroom: int) -> No
                 with pytest.raises(ContributionRefused):
                     ring.encode(np.array([0.0, x]))
     assert outcomes == {True, False}
-
-
-def test_a_fraction_above_the_limit_is_cut_and_a_whole_step_is_refused() -> None:
-    ring = Ring(2**60, 1.0)  # limit 7
-    assert ring.limit == 7
-    assert signed(ring.encode(np.array([7.999, -7.999, math.nextafter(8.0, 0.0)]))) == [7, -7, 7]
-    for x in (8.0, -8.0):
-        with pytest.raises(ContributionRefused):
-            ring.encode(np.array([x]))
 
 
 def test_truncates_toward_zero_so_no_norm_grows() -> None:
@@ -135,21 +116,12 @@ def test_truncates_toward_zero_so_no_norm_grows() -> None:
     assert (np.abs(back) < np.abs(x)).any()
 
 
-def test_tiny_values_and_signed_zero() -> None:
-    x = np.array([0.0, -0.0, 5e-324, -5e-324, 2.0**-1022, -(2.0**-1022), 2.0**-25, -(2.0**-25)])
-    for grid in (2.0**-960, GRID, 1.0, 2.0**960):
-        assert signed(Ring(1, grid).encode(x[:6])) == [0] * 6
-    assert signed(Ring(1, GRID).encode(x)) == [0] * 8
-    assert not np.signbit(Ring(1, GRID).decode(Ring(1, GRID).encode(x))).any()
-
-
-@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan, 1e308, -1e308, 2.0**63, 2.0**39])
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan, 1e308, -3e38, 2.0**63, 2.0**39])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_refusal_is_one_line_with_place_and_range(bad: float, dtype: type) -> None:
-    if dtype is np.float32 and 1e300 < abs(bad) < math.inf:
-        bad = math.copysign(3e38, bad)
     x = np.zeros((3, 4), dtype)
-    x[1, 2] = bad
+    with np.errstate(over="ignore"):
+        x[1, 2] = bad
     with pytest.raises(ContributionRefused) as caught:
         Ring(1, GRID).encode(x)
     message = str(caught.value)
@@ -159,61 +131,28 @@ def test_refusal_is_one_line_with_place_and_range(bad: float, dtype: type) -> No
     assert str(2**63 - 1) in message
     if math.isfinite(bad) and abs(bad) != 2.0**39:
         assert repr(bad) not in message
-
-
-def test_nan_is_found_beside_infinities_and_in_strided_arrays() -> None:
-    x = np.zeros((4, 6))
-    x[0, 0], x[3, 4] = math.inf, math.nan
-    with pytest.raises(ContributionRefused, match=r"\(3, 4\) is not a number"):
-        Ring(1, GRID).encode(x)
-    with pytest.raises(ContributionRefused, match=r"\(4, 3\) is not a number"):
-        Ring(1, GRID).encode(x.T)
+    x[0, 0], x[1, 2] = math.inf, math.nan
+    for strided, place in ((x, r"\(1, 2\)"), (x.T, r"\(2, 1\)")):
+        with pytest.raises(ContributionRefused, match=place + " is not a number"):
+            Ring(1, GRID).encode(strided)
 
 
 def test_shapes_and_layouts() -> None:
     ring = Ring(3, GRID)
     for shape in [(), (0,), (0, 5), (1,), (2, 3, 4)]:
         encoded = ring.encode(np.full(shape, 1.5))
-        assert encoded.shape == shape
-        assert encoded.dtype == np.uint64
+        assert (encoded.shape, encoded.dtype) == (shape, np.uint64)
         assert ring.decode(encoded).shape == shape
-        assert ring.add(encoded, encoded).shape == shape
         assert ring.decode(ring.add(encoded, encoded)).tolist() == np.full(shape, 3.0).tolist()
     x = np.arange(12.0).reshape(3, 4)
-    assert (ring.decode(ring.encode(x.T)) == x.T).all()
-    assert (ring.decode(ring.encode(x[:, ::-2])) == x[:, ::-2]).all()
-    assert (ring.decode(ring.encode(x.astype(">f8"))) == x).all()
-    assert (ring.decode(ring.encode([1, 2, True])) == [1, 2, 1]).all()
-
-
-def test_encode_leaves_its_input_alone_and_repeats_for_blocks() -> None:
-    x = np.random.default_rng(1).normal(size=(7, 300))
-    before = x.copy()
-    ring = Ring(7, GRID)
-    whole = ring.encode(x)
+    before, whole = x.copy(), ring.encode(x)
     assert (x == before).all()
     assert not np.shares_memory(whole, x)
     assert (np.stack([ring.encode(row) for row in x]) == whole).all()
-
-
-def test_integers_are_exact_or_refused() -> None:
-    ring = Ring(1, 1.0)
-    assert signed(ring.encode(np.array([2**53, -(2**53)]))) == [2**53, -(2**53)]
-    for big in (np.array([2**62]), np.array([2**64 - 1], np.uint64), np.array([-(2**63)])):
-        with pytest.raises(ContributionRefused, match="2\\*\\*53"):
-            ring.encode(big)
-
-
-@pytest.mark.parametrize("x", [np.array([1j]), np.array(["1"]), np.array([None])])
-def test_encode_refuses_other_dtypes(x: np.ndarray) -> None:
-    with pytest.raises(InputError, match="dtype"):
-        Ring(1, GRID).encode(x)
-
-
-@pytest.mark.skipif(np.dtype(np.longdouble).itemsize == 8, reason="longdouble is float64 here")
-def test_encode_refuses_floats_that_float64_would_round() -> None:
-    with pytest.raises(InputError, match="dtype"):
-        Ring(1, GRID).encode(np.array([1.0], np.longdouble))
+    for other in (x.T, x[:, ::-2], x.astype(">f8")):
+        assert (ring.decode(ring.encode(other)) == other).all()
+    assert (ring.decode(ring.encode([1, 2, True])) == [1, 2, 1]).all()
+    assert signed(Ring(1, 1.0).encode(np.array([2**53, -(2**53)]))) == [2**53, -(2**53)]
 
 
 def test_decode_reads_signed_integers() -> None:
@@ -239,29 +178,6 @@ def test_add_takes_signed_noise_and_never_broadcasts() -> None:
             ring.add(total, wrong)
 
 
-@pytest.mark.parametrize(
-    "grid",
-    [0.0, -1.0, 3.0, 0.1, math.nan, math.inf, 5e-324, 2.0**-961, 2.0**961, "fine", None, 1.0 + 1j],
-)
-def test_grid_must_be_a_power_of_two(grid: object) -> None:
-    with pytest.raises(InputError, match=r"^ring: grid is .* powers of two"):
-        Ring(1, grid)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("exponent", [-960, -24, -1, 0, 1, 960])
-def test_powers_of_two_are_grids(exponent: int) -> None:
-    ring = Ring(1, 2.0**exponent)
-    assert signed(ring.encode(np.array([3 * 2.0**exponent, -2.5 * 2.0**exponent]))) == [3, -2]
-
-
-@pytest.mark.parametrize(
-    ("clients", "headroom"), [(0, 0), (-1, 0), (1.5, 0), (1, -1), (1, 0.5), (1, 2**63 - 1)]
-)
-def test_clients_and_headroom_are_validated(clients: int, headroom: int) -> None:
-    with pytest.raises(InputError, match=r"^ring: .*(allowed|at most)"):
-        Ring(clients, 1.0, headroom)
-
-
 def test_numpy_integers_do_not_overflow_the_limit() -> None:
     ring = Ring(np.int64(1), np.float32(0.5), np.int32(0))  # type: ignore[arg-type]
     assert ring.limit == 2**63 - 1
@@ -269,6 +185,22 @@ def test_numpy_integers_do_not_overflow_the_limit() -> None:
     assert type(ring.limit) is int
     with pytest.raises(ContributionRefused):
         ring.encode(np.array([2.0**62]))
+
+
+def test_what_is_no_ring_and_no_contribution_is_refused() -> None:
+    grids: list[Any] = [0.0, -1.0, 3.0, 0.1, math.nan, math.inf, 5e-324, 2.0**-961, 2.0**961]
+    table: list[tuple[tuple[Any, ...], str]] = [
+        *(((1, g), "^ring: grid is .* powers of two") for g in (*grids, "fine", None, 1.0 + 1j)),
+        *(((clients, 1.0), "^ring: .*(allowed|at most)") for clients in (0, -1, 1.5)),
+        *(((1, 1.0, room), "^ring: .*(allowed|at most)") for room in (-1, 0.5, 2**63 - 1)),
+    ]
+    each_is_refused(table, lambda fields: Ring(*fields))
+    table = [(np.array([x]), "dtype") for x in (1j, "1", None)]
+    if np.dtype(np.longdouble).itemsize > 8:  # which float64 would round
+        table.append((np.array([1.0], np.longdouble), "dtype"))
+    big = (np.array([2**62]), np.array([2**64 - 1], np.uint64), np.array([-(2**63)]))
+    table += [(x, r"2\*\*53") for x in big]
+    each_is_refused(table, Ring(1, 1.0).encode)
 
 
 @steady

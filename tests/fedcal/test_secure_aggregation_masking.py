@@ -1,15 +1,14 @@
 from __future__ import annotations
 
 import hashlib
-import inspect
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
-from scipy.stats import chi2, norm
+from refusals import each_is_refused
 
-import fedcal.secure_aggregation as package
-from fedcal.errors import InputError, RoundFailed
+from fedcal.errors import RoundFailed
 from fedcal.secure_aggregation import (
     COMPLETE_UP_TO,
     SPARSE_DEGREE,
@@ -78,13 +77,10 @@ def test_a_mask_is_the_signed_sum_of_the_neighbours_streams(n: int) -> None:
         assert mask(ids[k], cohort, RUN, ROUND, 4).tolist() == want
 
 
-def test_a_cohort_of_one_has_a_zero_mask() -> None:
-    assert mask(77, [77], RUN, ROUND, 6).tolist() == [0] * 6
-    assert neighbours([77], RUN, ROUND).shape == (1, 0)
-
-
 def test_empty_cohort_block_and_length() -> None:
     assert neighbours([], RUN, ROUND).shape == (0, 0)
+    assert neighbours([77], RUN, ROUND).shape == (1, 0)
+    assert mask(77, [77], RUN, ROUND, 6).tolist() == [0] * 6
     assert masks([], [], RUN, ROUND, 3).shape == (0, 3)
     assert masks([], [1, 2], RUN, ROUND, 3).shape == (0, 3)
     assert masks([2, 1], [1, 2], RUN, ROUND, 0).shape == (2, 0)
@@ -111,25 +107,6 @@ def test_pair_seed_encoding_is_the_written_one() -> None:
     assert pair_seed(7, np.int64(4), np.int32(-1), 2) == pair_seed(7, 4, -1, 2)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    ("arguments", "name"),
-    [
-        ((0, 1, 1, 0), "itself"),
-        ((0, 1, 2**127, 0), "client id"),
-        ((0, -(2**127) - 1, 1, 0), "client id"),
-        ((2**255, 1, 2, 0), "run seed"),
-        ((0, 1, 2, -1), "round"),
-        ((0, 1, 2, 2**64), "round"),
-        ((0.5, 1, 2, 0), "run seed"),
-        ((0, 1, 2.5, 0), "client id"),
-    ],
-)
-def test_pair_seed_refuses(arguments: tuple[int, int, int, int], name: str) -> None:
-    with pytest.raises(InputError, match=name) as caught:
-        pair_seed(*arguments)
-    assert "\n" not in str(caught.value)
-
-
 def test_stream_is_chacha20() -> None:
     # RFC 8439, appendix A.1, test vector 1: key, nonce and counter zero.
     start = bytes.fromhex("76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7")
@@ -139,23 +116,14 @@ def test_stream_is_chacha20() -> None:
     # Test vector 2 is the next block (counter 1).
     following = int.from_bytes(bytes.fromhex("9f07e7be5551387a"), "little")
     assert stream(bytes(32), 9)[8] == following
-
-
-def test_stream_lengths_are_prefixes_and_seeds_are_checked() -> None:
-    seed = bytes(range(32))
-    longest = stream(seed, 100)
+    longest = stream(bytes(range(32)), 100)
     for length in (0, 1, 7, 8, 9, 99):
-        assert (stream(seed, length) == longest[:length]).all()
-        assert stream(seed, length).shape == (length,)
-    for wrong in (bytes(31), bytes(33), b"", "0" * 32):
-        with pytest.raises(InputError, match="32 bytes"):
-            stream(wrong, 1)  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="length is -1"):
-        stream(seed, -1)
+        np.testing.assert_array_equal(stream(bytes(range(32)), length), longest[:length])
 
 
-@pytest.mark.parametrize("n", [1, 2, 3, 65, COMPLETE_UP_TO, COMPLETE_UP_TO + 1, 200, 1000])
+@pytest.mark.parametrize("n", [1, 2, 3, 65, COMPLETE_UP_TO, COMPLETE_UP_TO + 1, 200, 600])
 def test_graph_is_regular_symmetric_connected(n: int) -> None:
+    """Connected also where half of the clients are lost."""
     cohort = cohort_of(n)
     graph = neighbours(cohort, RUN, ROUND)
     degree = n - 1 if n <= COMPLETE_UP_TO else SPARSE_DEGREE
@@ -166,24 +134,11 @@ def test_graph_is_regular_symmetric_connected(n: int) -> None:
     assert (adjacent == adjacent.T).all()
     assert not adjacent.diagonal().any()
     assert (np.diff(graph, axis=1) > 0).all()
-    reached = np.arange(n) == 0
-    for _ in range(n):
-        reached = reached | adjacent[reached].any(axis=0)
-    assert reached.all()
-
-
-def test_sparse_graph_survives_losses() -> None:
-    # Half of 600 clients lost at random: what is left is connected.
-    n = 600
-    cohort = cohort_of(n)
-    graph = neighbours(cohort, RUN, ROUND)
-    alive = np.random.default_rng(4).random(n) < 0.5
-    reached = np.arange(n) == np.flatnonzero(alive)[0]
-    for _ in range(n):
-        near = np.zeros(n, bool)
-        near[graph[reached].ravel()] = True
-        reached = reached | (near & alive)
-    assert (reached == alive).all()
+    for alive in (np.ones(n, bool), np.random.default_rng(4).random(n) < 0.5):
+        reached = np.arange(n) == alive.argmax()
+        for _ in range(n):
+            reached = reached | (adjacent[reached].any(axis=0) & alive)
+        assert (reached == alive).all() or not alive.any()
 
 
 def test_graph_depends_on_the_set_the_run_and_the_round_alone() -> None:
@@ -198,12 +153,12 @@ def test_graph_depends_on_the_set_the_run_and_the_round_alone() -> None:
 
 def test_rounds_and_run_seeds_give_other_masks() -> None:
     cohort = cohort_of(5)
-    versions = [
-        masks(cohort, cohort, run, number, 3) for run, number in [(1, 1), (1, 2), (2, 1), (2, 2)]
-    ]
+    versions = [masks(cohort, cohort, run, r, 3) for run, r in itertools.product((1, 2), (1, 2))]
     for a, b in itertools.combinations(versions, 2):
         assert (a != b).all()
     assert (masks(cohort, cohort, 1, 1, 3) == versions[0]).all()
+    a, b, _ = masks(cohort[:3], cohort[:3], RUN, ROUND, 20_000).view(np.int64) / 2.0**63
+    assert abs(float(np.corrcoef(a, b)[0, 1])) < 6 / np.sqrt(20_000)
 
 
 def test_masks_are_frozen() -> None:
@@ -211,31 +166,6 @@ def test_masks_are_frozen() -> None:
     words = masks(range(200), range(200), 1, 2, 3)
     digest = hashlib.sha256(words.astype("<u8").tobytes()).hexdigest()
     assert digest == "bc861a4d329f6294df12bb675dd5f2651e30d362815244ea7f36dfeae27fa7ef"
-
-
-def test_a_masked_constant_looks_uniform() -> None:
-    cohort = cohort_of(4)
-    length = 20_000
-    plain = np.full(length, 12345, np.uint64)
-    masked = plain + mask(cohort[0], cohort, RUN, ROUND, length)
-    # Bits: 64 counts, each Binomial(length, 1/2); bounds hold together except with 1e-6.
-    bits = np.unpackbits(masked.view(np.uint8)).reshape(length, 64).sum(axis=0)
-    z = (bits - length / 2) / np.sqrt(length / 4)
-    assert np.abs(z).max() < norm.isf(1e-6 / 128)
-    # Bytes: chi-square with 255 degrees of freedom, rejected at 1e-6 on either side.
-    for constant, accepted in ((masked, True), (plain, False)):
-        counts = np.bincount(constant.view(np.uint8), minlength=256)
-        expected = 8 * length / 256
-        statistic = float(((counts - expected) ** 2 / expected).sum())
-        assert (chi2.ppf(1e-6, 255) < statistic < chi2.isf(1e-6, 255)) == accepted
-
-
-def test_masks_of_two_clients_are_uncorrelated() -> None:
-    cohort = cohort_of(3)
-    a, b, _ = masks(cohort, cohort, RUN, ROUND, 20_000).view(np.int64) / 2.0**63
-    assert abs(float(np.corrcoef(a, b)[0, 1])) < 6 / np.sqrt(20_000)
-    two = masks([4, 9], [4, 9], RUN, ROUND, 100)  # while a pair alone cancels
-    assert not (two[0] + two[1]).any()
 
 
 def close(
@@ -253,16 +183,13 @@ def close(
     return masked, out, total(x[alive])
 
 
-@pytest.mark.parametrize(
-    ("n", "dropped"),
-    [(2, 1), (3, 0), (3, 1), (3, 2), (20, 7), (128, 127), (129, 1), (129, 128), (300, 40)],
-)
+@pytest.mark.parametrize(("n", "dropped"), [(2, 1), (20, 7), (129, 1), (129, 128), (300, 40)])
 def test_dropouts(n: int, dropped: int) -> None:
     cohort, x = cohort_of(n), vectors(n, 4)
     lost = [cohort[k] for k in np.random.default_rng(n).permutation(n)[:dropped]]
     masked, out, plain = close(cohort, lost, x, 4)
     assert (out == plain).all()
-    assert (masked != plain).any() == (dropped > 0)
+    assert (masked != plain).any()
 
 
 def test_every_dropout_pattern_of_four() -> None:
@@ -308,40 +235,31 @@ def test_unmask_checks_its_input_and_leaves_it_alone() -> None:
     assert given.tolist() == [0, 1, 2]
     assert not np.shares_memory(out, given)
     assert (unmask(given, {}, 3) == given).all()
-    for wrong in (given.astype(np.int64), given[:2], given.reshape(1, 3)):
-        with pytest.raises(InputError, match="expected uint64"):
-            unmask(wrong, {}, 3)
-    with pytest.raises(InputError, match="32 bytes"):
-        unmask(given, {1: {2: b"short"}}, 3)
-    with pytest.raises(InputError, match="client 2 is both"):
-        unmask(given, {1: {2: bytes(32)}, 2: {3: bytes(32)}}, 3)
+    wrong = (given.astype(np.int64), given[:2], given.reshape(1, 3))
+    each_is_refused([(x, "expected uint64") for x in wrong], lambda x: unmask(x, {}, 3))
+    table: list[tuple[Any, str]] = [
+        ({1: {2: b"short"}}, "32 bytes"),
+        ({1: {2: bytes(32)}, 2: {3: bytes(32)}}, "client 2 is both"),
+    ]
+    each_is_refused(table, lambda answers: unmask(given, answers, 3))
 
 
 def test_membership_is_checked() -> None:
-    with pytest.raises(InputError, match="client 9 is not in the cohort of 2"):
-        mask(9, [1, 2], RUN, ROUND, 1)
-    with pytest.raises(InputError, match="client 9 is not in"):
-        reveal(9, [1], [1, 2], RUN, ROUND)
-    with pytest.raises(InputError, match="client 9 is not in"):
-        reveal(1, [9], [1, 2], RUN, ROUND)
-    with pytest.raises(InputError, match="client 9 is not in"):
-        owed([9], [1, 2], RUN, ROUND)
-    with pytest.raises(InputError, match="both survivor and dropped"):
-        reveal(1, [1, 2], [1, 2], RUN, ROUND)
-    with pytest.raises(InputError, match="twice in the cohort"):
-        neighbours([1, 2, 1], RUN, ROUND)
-    with pytest.raises(InputError, match="twice in the block"):
-        masks([1, 1], [1, 2], RUN, ROUND, 1)
-    with pytest.raises(InputError, match="not an integer"):
-        neighbours([1, 2.5], RUN, ROUND)  # type: ignore[list-item]
-    with pytest.raises(InputError, match="length is -1"):
-        mask(1, [1], RUN, ROUND, -1)
-
-
-def test_all_is_what_is_exported() -> None:
-    names = {
-        name
-        for name, value in vars(package).items()
-        if not name.startswith("_") and not inspect.ismodule(value) and name != "annotations"
-    }
-    assert sorted(names) == sorted(package.__all__)
+    table: list[tuple[tuple[Any, ...], str]] = [
+        ((mask, 9, [1, 2], RUN, ROUND, 1), "client 9 is not in the cohort of 2"),
+        ((reveal, 9, [1], [1, 2], RUN, ROUND), "client 9 is not in"),
+        ((reveal, 1, [9], [1, 2], RUN, ROUND), "client 9 is not in"),
+        ((owed, [9], [1, 2], RUN, ROUND), "client 9 is not in"),
+        ((reveal, 1, [1, 2], [1, 2], RUN, ROUND), "both survivor and dropped"),
+        ((neighbours, [1, 2, 1], RUN, ROUND), "twice in the cohort"),
+        ((masks, [1, 1], [1, 2], RUN, ROUND, 1), "twice in the block"),
+        ((neighbours, [1, 2.5], RUN, ROUND), "not an integer"),
+        ((mask, 1, [1], RUN, ROUND, -1), "length is -1"),
+        *(((stream, seed, 1), "32 bytes") for seed in (bytes(31), bytes(33), b"", "0" * 32)),
+        ((stream, bytes(32), -1), "length is -1"),
+        ((pair_seed, 0, 1, 1, 0), "itself"),
+        *(((pair_seed, 0, far, 1, 0), "client id") for far in (2**127, -(2**127) - 1, 2.5)),
+        *(((pair_seed, run, 1, 2, 0), "run seed") for run in (2**255, 0.5)),
+        *(((pair_seed, 0, 1, 2, number), "round") for number in (-1, 2**64)),
+    ]
+    each_is_refused(table, lambda call: call[0](*call[1:]))

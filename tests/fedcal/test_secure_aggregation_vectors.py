@@ -18,43 +18,11 @@ from fedcal.errors import InputError
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified
-from fedcal.secure_aggregation.masking import stream
 from fedcal.secure_aggregation.messages import Contribution
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.secure_aggregation.shares import opened
 
-ZERO, ONE = bytes(32), bytes(31) + b"\1"
-
 # RFC 8439, appendix A.1, test vectors 1 to 4: (key, block, key stream); all with nonce 0
-BLOCKS = [
-    (
-        *(ZERO, 0),
-        "76b8e0ada0f13d90405d6ae55386bd28bdd219b8a08ded1aa836efcc8b770dc7"
-        "da41597c5157488d7724e03fb8d84a376a43b8f41518a11cc387b669b2ee6586",
-    ),
-    (
-        *(ZERO, 1),
-        "9f07e7be5551387a98ba977c732d080dcb0f29a048e3656912c6533e32ee7aed"
-        "29b721769ce64e43d57133b074d839d531ed1f28510afb45ace10a1f4b794d6f",
-    ),
-    (
-        *(ONE, 1),
-        "3aeb5224ecf849929b9d828db1ced4dd832025e8018b8160b82284f3c949aa5a"
-        "8eca00bbb4a73bdad192b5c42f73f2fd4e273644c8b36125a64addeb006c13a0",
-    ),
-    (
-        *(b"\0\xff" + bytes(30), 2),
-        "72d54dfbf12ec44b362692df94137f328fea8da73990265ec1bbbea1ae9af0ca"
-        "13b25aa26cb4a648cb9b9d1be65b2c0924a66c54d545ec1b7374f4872e99f096",
-    ),
-]
-
-
-@pytest.mark.parametrize(("key", "block", "text"), BLOCKS, ids=range(1, 5))
-def test_a_mask_is_the_key_stream_of_rfc_8439(key: bytes, block: int, text: str) -> None:
-    words = stream(key, 8 * block + 8)[8 * block :]
-    assert words.astype("<u8").tobytes().hex() == text
-    assert plain.chacha20_block(key, block, bytes(12)).hex() == text
 
 
 def test_sealing_is_the_aead_of_rfc_8439(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,7 +57,7 @@ ALICES = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98e
 BOBS = bytes.fromhex("de9edb7d7b7dc1b4d35b61c2ece435373f8343c85b78674dadfc7e146f882b4f")
 AGREED = bytes.fromhex("4a5d9d5ba4ce2de1728e3bf480350f25e07e21c947d19e3376f09b3c1e161742")
 
-# RFC 5869, appendix A, cases 1 to 3: (secret, salt, info, what comes out)
+# RFC 5869, appendix A, cases 1 and 2: (secret, salt, info, what comes out)
 DERIVED = [
     (
         *(b"\x0b" * 22, bytes(range(13)), bytes(range(0xF0, 0xFA))),
@@ -99,10 +67,6 @@ DERIVED = [
         *(bytes(range(0x50)), bytes(range(0x60, 0xB0)), bytes(range(0xB0, 0x100))),
         "b11e398dc80327a1c8e7f78c596a49344f012eda2d4efad8a050cc4c19afa97c59045a99cac7827271cb41c65e"
         "590e09da3275600c2f09b8367793a9aca3db71cc30c58179ec3e87c14c01d5c1f3434f1d87",
-    ),
-    (
-        *(b"\x0b" * 22, b"", b""),
-        "8da4e775a563c18f715f802a063c5a31b8a11f5c5ee1879ec3454e5f3c738d2d9d201395faa4b61a96c8",
     ),
 ]
 
@@ -138,7 +102,7 @@ def test_a_key_that_agrees_on_zero_with_everybody_is_refused(point: int) -> None
         shared_key(ALICE, public, bytes(32), 0, 1)
 
 
-# RFC 8032, section 7.1, tests 1 to 3: (secret, public, message, signature)
+# RFC 8032, section 7.1, tests 1 and 2: (secret, public, message, signature)
 SIGNED = [
     (
         "9d61b19deffd5a60ba844af492ec2cc44449c5697b326919703bac031cae7f60",
@@ -154,17 +118,10 @@ SIGNED = [
         "92a009a9f0d4cab8720e820b5f642540a2b27b5416503f8fb3762223ebdb69da085ac1e43e15996e458f3613d0"
         "f11d8c387b2eaeb4302aeeb00d291612bb0c00",
     ),
-    (
-        "c5aa8df43f9f837bedb7442f31dcb7b166d38535076f094b85ce3a2e0b4458f7",
-        "fc51cd8e6218a1a38da47ed00230f0580816ed13ba3303ac5deb911548908025",
-        "af82",
-        "6291d657deec24024827e69c3abe01a30ce548a284743a445e3680d7db5ac3ac18ff9b538d16f290ae67f76098"
-        "4dc6594a7c15e9716ed28dc027beceea1ec40a",
-    ),
 ]
 
 
-@pytest.mark.parametrize(("secret", "public", "message", "signature"), SIGNED, ids=range(1, 4))
+@pytest.mark.parametrize(("secret", "public", "message", "signature"), SIGNED, ids=(1, 2))
 def test_signatures_are_those_of_rfc_8032(
     secret: str, public: str, message: str, signature: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

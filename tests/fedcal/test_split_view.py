@@ -201,28 +201,6 @@ def test_any_threshold_of_members_opens_one_sum_and_fewer_nothing(
 # --- split views, without a confirmation ----------------------------------------------------------
 
 
-def test_low_bits_of_three_sums_that_no_test_over_the_reals_sees() -> None:
-    """Members of (3, 2) are shown {0,1,2,3}, {0,1,4} and {2,3,4}."""
-    committee, sites = Committee.of_first(3, 2), range(5)
-    u, v, w = frozenset([0, 1, 2, 3]), frozenset([0, 1, 4]), frozenset([2, 3, 4])
-    shown = {0: [u], 1: [v], 2: [w]}
-    assert learnt(committee, shown, sites, FIELD) == ()
-    found = learnt(committee, shown, sites)
-    assert not one_sum_at_most(found, (u, v, w), sites)
-    top = 2**63
-    for each in (u, v, w):  # half of the modulus times a sum: its lowest bit
-        low = tuple(top * one for one in indicator(each, sites))
-        assert intersection(found, (low,), PRIME, POWER) == (low,)
-
-
-def test_low_bits_of_pairwise_sums_where_two_are_enough() -> None:
-    committee, sites = Committee.of_first(3, 2), range(4)
-    u, v, w = frozenset([0, 1]), frozenset([0, 2]), frozenset([1, 2])
-    shown = {0: [u], 1: [v], 2: [w]}
-    assert learnt(committee, shown, sites, FIELD) == ()
-    assert learnt(committee, shown, sites) == ((2**63, 0, 2**63, 0), (0, 2**63, 2**63, 0))
-
-
 @pytest.mark.parametrize(
     ("size", "threshold", "colluding", "n", "m", "hidden"),
     [
@@ -274,21 +252,3 @@ def test_a_confirmed_round_reveals_one_sum(size: int, threshold: int, n: int, m:
                 assert learnt(committee, everybody, sites) == (indicator(u, sites),)
                 opened += 1
         assert opened
-
-
-@pytest.mark.parametrize(("size", "threshold"), [(3, 2), (3, 3), (4, 3), (5, 4), (7, 5)])
-def test_one_colluding_member_more_breaks_it(size: int, threshold: int) -> None:
-    """Two sets are confirmed, or no piece is left that hides anything."""
-    committee, n = Committee.of_first(size, threshold), size + 2
-    colluding = committee.colluding + 1
-    honest = committee.members[: size - colluding]
-    sites = [i for i in range(n) if i not in committee.members or i in honest]
-    u, v = frozenset(range(n)), frozenset(range(n - 1))
-    half = len(honest) // 2
-    signed = {m: [u if k < half else v] for k, m in enumerate(honest)}
-    sets = confirmed(committee, signed, colluding)
-    opened = {m: [one for one in theirs if one in sets] for m, theirs in signed.items()}
-    found = learnt(committee, opened, sites)
-    assert not one_sum_at_most(found, (u, v), sites)
-    alone = indicator(frozenset([n - 1]), sites)  # the difference of both: one contribution
-    assert intersection(found, (alone,), PRIME, POWER) == (alone,)

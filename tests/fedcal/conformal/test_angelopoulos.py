@@ -77,15 +77,11 @@ def test_what_a_draw_spends() -> None:
     assert replaced <= epsilon + 1e-12
     # a user with three rows, at epsilon / 3
     three = [np.array(rows) for rows in product(range(4), repeat=4) if sum(rows) == 3]
-    spent = [
-        np.abs(
-            _log_probabilities(counts + rows, q, epsilon / 3)
-            - _log_probabilities(counts, q, epsilon / 3)
-        ).max()
-        for counts in map(np.array, product(range(0, 20, 4), repeat=4))
-        for rows in three
-    ]
-    assert max(spent) <= epsilon / 2 + 1e-12
+    for counts in map(np.array, product(range(0, 20, 4), repeat=4)):
+        here = _log_probabilities(counts, q, epsilon / 3)
+        for rows in three:
+            there = _log_probabilities(counts + rows, q, epsilon / 3)
+            assert np.abs(there - here).max() <= epsilon / 2 + 1e-12
 
 
 def test_draws_follow_the_probabilities() -> None:
@@ -116,8 +112,10 @@ def _coverage(law: str, n: int, epsilon: float, printed: bool = False) -> tuple[
     return float(covered.mean()), float(covered.std() / math.sqrt(len(covered)))
 
 
-@pytest.mark.parametrize("law", ["uniform", "two masses", "edges"])
-@pytest.mark.parametrize(("n", "epsilon"), [(50, 1.0), (300, 1.0), (1000, 1.0), (5000, 8.0)])
+@pytest.mark.parametrize(
+    ("law", "n", "epsilon"),
+    [("uniform", 50, 1.0), ("two masses", 300, 1.0), ("edges", 1000, 1.0), ("edges", 1000, 8.0)],
+)
 def test_it_covers(law: str, n: int, epsilon: float) -> None:
     mean, error = _coverage(law, n, epsilon)
     assert mean >= 0.9 - 3.5 * error

@@ -20,7 +20,7 @@ def test_the_most_misses_keep_the_goal_and_hardly_more(
     flip, goal = unary_flip(epsilon), Goal(0.1, promise)  # type: ignore[arg-type]
     most = most_misses(clients, cells, flip, goal)
     rng = np.random.default_rng(7)
-    runs = 200_000
+    runs = 100_000
     if promise == "marginal":  # of n exchangeable clients any number is as likely
         missed, wanted = rng.integers(0, clients + 1, runs), 0.9
     else:

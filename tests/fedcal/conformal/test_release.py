@@ -12,8 +12,9 @@ from fedcal.conformal.release import FAILS, Goal, SetRelease
 from fedcal.encodings import decoder_of
 
 
-@pytest.mark.parametrize("draws", [1.0, 3.5, 100.0])
-@pytest.mark.parametrize(("encoding", "height"), [("flat", 1), ("tree", 3), ("prefix", 1)])
+@pytest.mark.parametrize(
+    ("encoding", "height", "draws"), [("flat", 1, 1.0), ("tree", 3, 3.5), ("prefix", 1, 100.0)]
+)
 def test_tabled_laws_are_those_of_sums(encoding: str, height: int, draws: float) -> None:
     weights = np.cumsum(decoder_of(encoding, 16, height), axis=0)[:-1]
     noise = Noise(2.0, tailed=True, draws=draws)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from refusals import each_is_refused
 
 from fedcal import parallel
 from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import SCORES, Conformity
 from fedcal.conformal.conformity import uniform_of
-from fedcal.errors import InputError
 from fedcal.types import Floats
 
 CASES = [
@@ -79,29 +81,21 @@ def test_scores_by_rank_rise_with_it(conformity: Conformity) -> None:
         assert_array_equal(ranked[:, -1], np.ones(500))
 
 
-@pytest.fixture
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parallel, "BLOCK", 64)
-    monkeypatch.setattr(parallel, "MANY", 1)
-    monkeypatch.setattr(parallel, "usable_cores", lambda: 3)
-
-
 @pytest.mark.parametrize("conformity", CASES, ids=repr)
 def test_blocks_and_threads_change_nothing(
-    conformity: Conformity, request: pytest.FixtureRequest
+    conformity: Conformity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     logits = rows(100, 5)
     labels, limits = np.arange(100) % 5, np.linspace(0, 1, 100)[:, None]
 
     def found() -> list[np.ndarray]:
-        return [
-            conformity.of_all(logits),
-            conformity.of_labels(logits, labels),
-            conformity.within(logits, limits),
-        ]
+        scores = conformity.of_all(logits), conformity.of_labels(logits, labels)
+        return [*scores, conformity.within(logits, limits)]
 
     whole = found()
-    request.getfixturevalue("small_blocks")
+    monkeypatch.setattr(parallel, "BLOCK", 64)
+    monkeypatch.setattr(parallel, "MANY", 1)
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 3)
     for one, other in zip(whole, found(), strict=True):
         assert_array_equal(one, other)
 
@@ -120,18 +114,6 @@ def test_parts_are_uniform_and_of_the_row_alone() -> None:
     assert uniform_of(logits.astype(np.float32), 0).shape == (200_000,)
 
 
-def test_randomised_sets_cover_exactly_on_average() -> None:
-    """A label drawn from the probabilities has a score that is uniform, whatever they are."""
-    logits = np.random.default_rng(0).normal(size=(100_000, 4)) * 3  # no row twice
-    conformity = Conformity("aps", randomised=True)
-    rng = np.random.default_rng(1)
-    probs = conformity.probs(logits)
-    labels = (probs.cumsum(axis=1) < rng.random((len(probs), 1))).sum(axis=1).clip(0, 3)
-    scores = conformity.of_labels(logits, labels)
-    for level in (0.1, 0.5, 0.9):
-        assert abs((scores <= level).mean() - level) < 4 * np.sqrt(0.25 / len(scores))
-
-
 def test_calibrated_probabilities(tmp_path: object) -> None:
     path = f"{tmp_path}/calibrator.npz"
     TemperatureScaling(2.0, 5).save(path)
@@ -140,17 +122,13 @@ def test_calibrated_probabilities(tmp_path: object) -> None:
     assert_array_equal(calibrated.of_all(logits), Conformity("aps").of_all(logits / 2.0))
 
 
-@pytest.mark.parametrize(
-    ("settings", "match"),
-    [
+def test_what_does_nothing_is_refused() -> None:
+    table: list[tuple[dict[str, Any], str]] = [
         ({"name": "x"}, "allowed"),
         ({"name": "lac", "randomised": True}, "knows no order"),
         ({"name": "margin", "randomised": True}, "knows no order"),
         ({"name": "aps", "penalty": 0.1}, "'raps'"),
         ({"name": "raps", "penalty": -1.0}, "penalty"),
         ({"name": "raps", "free": -1}, "free"),
-    ],
-)
-def test_what_does_nothing_is_refused(settings: dict[str, object], match: str) -> None:
-    with pytest.raises(InputError, match=match):
-        Conformity(**settings)  # type: ignore[arg-type]
+    ]
+    each_is_refused(table, lambda settings: Conformity(**settings))

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from refusals import each_is_refused
 from scipy.stats import binom
 
 from fedcal import pages
@@ -19,7 +20,6 @@ from fedcal.conformal.basis import Basis, fewer_than_chance
 from fedcal.conformal.judged import Judged, binomial_interval, judged
 from fedcal.conformal.page import class_table
 from fedcal.conformal.shortfalls import shortfalls
-from fedcal.errors import InputError
 from fedcal.pages import Curve, Intervals, Table
 
 PROBS = np.array([[0.1, 0.5, 0.15, 0.25], [0.7, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.1]])
@@ -52,39 +52,26 @@ def test_thresholds_of_classes_and_groups() -> None:
     assert_array_equal(sets.predict_set(LOGITS)[0], [False, False, True, True])
     sets = lac(0.5, 0.75, 0.9, by="group", names=("a", "b"))
     assert_array_equal(sets.sizes(LOGITS[[0, 0, 0]], ["a", "b", "unknown"]), [1, 2, 4])
-    for groups in (None, ["a"]):
-        with pytest.raises(InputError, match="say the rows' groups"):
-            sets.predict_set(LOGITS, groups)
-
-
-def test_what_does_not_fit_is_refused() -> None:
-    with pytest.raises(InputError, match="for 4 classes, the rows have 3"):
-        lac(0.5).predict_set(LOGITS[:, :3])
-    for thresholds, match in (([0.5, 0.5], "shape"), ([1.5], r"in \[0, 1\]"), ([np.nan], "in")):
-        with pytest.raises(InputError, match=match):
-            lac(*thresholds)
+    each_is_refused(
+        [(groups, "say the rows' groups") for groups in (None, ["a"])],
+        lambda groups: sets.predict_set(LOGITS, groups),
+    )
+    narrow = [(LOGITS[:, :3], "for 4 classes, the rows have 3")]
+    each_is_refused(narrow, lac(0.5).predict_set)
+    table = [([0.5, 0.5], "shape"), ([1.5], r"in \[0, 1\]"), ([np.nan], "in")]
+    each_is_refused(table, lambda thresholds: lac(*thresholds))
 
 
 def test_the_file_gives_the_same_sets(tmp_path: Path) -> None:
+    conformity = Conformity("raps", randomised=True, penalty=0.1, free=1, seed=4)
+    limits, names = np.array([0.6, 0.8, 1.0]), ("a", "b")
     made = PredictionSets(
-        Conformity("raps", randomised=True, penalty=0.1, free=1, seed=4),
-        np.array([0.6, 0.8, 1.0]),
-        4,
-        0.2,
-        "group",
-        ("a", "b"),
-        "probs",
-        ("proven",),
-        ("private",),
+        conformity, limits, 4, 0.2, "group", names, "probs", ("proven",), ("private",)
     )
     assert made.write(tmp_path, "sets") == ["sets.npz"]
     read = PredictionSets.read(tmp_path, "sets")
     assert isinstance(read, PredictionSets)
-    assert (read.conformity, read.names, read.guarantee) == (
-        made.conformity,
-        ("a", "b"),
-        ("proven",),
-    )
+    assert (read.conformity, read.names, read.guarantee) == (conformity, names, ("proven",))
     groups = ["b", "a", "c"]
     assert_array_equal(read.predict_set(PROBS, groups), made.predict_set(PROBS, groups))
 
@@ -146,8 +133,7 @@ def test_the_page() -> None:
     assert isinstance(promise, Table)
     assert "90 % coverage" in promise.title
     assert promise.note == "At least 90 % of new rows."
-    kinds = [(type(part), part.title) for part in rest]
-    assert kinds == [
+    assert [(type(part), part.title) for part in rest] == [
         (Table, "Coverage"),
         (Table, "Class by class"),
         (Intervals, "Coverage by class"),
@@ -161,23 +147,17 @@ def test_the_page() -> None:
     assert isinstance(examples, Table)
     assert examples.rows[0][1:] == ("0", "yes", "0")
     assert examples.rows[-1][2:] in {("yes", "1, 3"), ("no", "2, 1")}
-    everything = lac(1.0).judged_page(holdout(known=False))
-    assert isinstance(everything[-1], Table)
-    assert everything[-1].rows[0][3] == "all labels"
-    assert isinstance(nothing := lac(0.0).judged_page(holdout())[-1], Table)
-    assert nothing.rows[0][2:] == ("no", "none")
-
-
-def test_the_page_says_what_coverage_was_promised_to() -> None:
-    def promised(sets: PredictionSets) -> set[str]:
-        parts = sets.judged_page(holdout(30))
-        forests = [part for part in parts if isinstance(part, Intervals)]
-        return {part.title for part in forests if "not promised" not in part.note}
-
-    assert promised(lac(0.75)) == set()
-    assert promised(lac(0.5, 0.5, 0.5, 0.5, by="class")) == {"Coverage by class"}
-    by_site = lac(0.5, 0.6, 1.0, by="group", names=("x", "y"))
-    assert promised(by_site) == {"Coverage by site"}
+    for threshold, said in ((1.0, "all labels"), (0.0, "none")):
+        last = lac(threshold).judged_page(holdout(known=False))[-1]
+        assert isinstance(last, Table)
+        assert last.rows[0][3] == said
+    for made, promised in (
+        (lac(0.75), set()),
+        (lac(0.5, 0.5, 0.5, 0.5, by="class"), {"Coverage by class"}),
+        (lac(0.5, 0.6, 1.0, by="group", names=("x", "y")), {"Coverage by site"}),
+    ):
+        forests = [p for p in made.judged_page(holdout(30)) if isinstance(p, Intervals)]
+        assert {part.title for part in forests if "not promised" not in part.note} == promised
 
 
 # -- classes, and what falls short --------------------------------------------------------

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import each_is_refused
 
 from fedcal import datasets
 from fedcal.buckets import bucket_of, equal_width, scored
 from fedcal.calibrators import ScoreLogistic, ScoreMap, load
 from fedcal.calibrators.score_fit import isotonic, logistic, pool_adjacent_violators, probability
 from fedcal.encodings import decoder_of
-from fedcal.errors import InputError
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.metrics import brier, ece, nll
 
 B = 240
 HOWS = ("binning", "isotonic", "bbq", "platt", "beta")
+
+
+SETS = ("imdb-binary", "game-forecasts", "resnet110-cifar10")
 FLAT = np.eye(B)
 
 
@@ -61,24 +65,20 @@ def losses(name: str, h: Histogram, how: str) -> np.ndarray:
 # --- without noise ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_pool_adjacent_violators_is_scikit_learns_isotonic_regression(seed: int) -> None:
+def test_pool_adjacent_violators_is_scikit_learns_isotonic_regression() -> None:
     sklearn = pytest.importorskip("sklearn.isotonic")
-    rng = np.random.default_rng(seed)
-    values, weights = np.round(rng.normal(size=60), 1), rng.uniform(0.1, 5, 60)
-    want = sklearn.isotonic_regression(values, sample_weight=weights)
-    np.testing.assert_allclose(pool_adjacent_violators(values, weights), want, atol=1e-12)
-
-
-def test_isotonic_is_that_of_the_buckets_but_for_one_row() -> None:
-    sklearn = pytest.importorskip("sklearn.isotonic")
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        values, weights = np.round(rng.normal(size=60), 1), rng.uniform(0.1, 5, 60)
+        want = sklearn.isotonic_regression(values, sample_weight=weights)
+        np.testing.assert_allclose(pool_adjacent_violators(values, weights), want, atol=1e-12)
     h = exact("game-forecasts")
     wrong, right = h.counts
     rows = wrong + right
     some = rows > 0
     want = sklearn.isotonic_regression(right[some] / rows[some], sample_weight=rows[some])
     of_block = np.array([rows[some][want == value].sum() for value in want])
-    assert (np.abs(isotonic(h)[some] - want) <= 1 / (1 + of_block) + 1e-12).all()
+    assert (np.abs(isotonic(h)[some] - want) <= 1 / (1 + of_block) + 1e-12).all()  # but one row
 
 
 def test_platt_and_beta_are_maximum_likelihood() -> None:
@@ -95,19 +95,14 @@ def test_platt_and_beta_are_maximum_likelihood() -> None:
     slope, c = fitted(x.sum(axis=1, keepdims=True))
     np.testing.assert_allclose(logistic(h, "platt"), [slope, slope, c], atol=1e-3)
     np.testing.assert_allclose(logistic(h, "beta"), fitted(x), atol=2e-3)
-
-
-def test_a_slope_that_would_be_negative_is_none() -> None:
-    h = exact("imdb-binary")
-    upside_down = Histogram.exact(h.edges, h.counts[::-1])
-    for curve in ("platt", "beta"):
-        a, b, c = logistic(upside_down, curve)  # type: ignore[arg-type]
+    for curve in ("platt", "beta"):  # a slope that would be negative is none
+        a, b, c = logistic(Histogram.exact(h.edges, h.counts[::-1]), curve)  # type: ignore[arg-type]
         assert a == b == 0
         assert probability(np.array([a, b, c]), h.middles)[0] == pytest.approx(0.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("name", ["imdb-binary", "game-forecasts", "resnet110-cifar10"])
+@pytest.mark.parametrize("name", SETS)
 def test_fit_counts_pooled_rows_and_makes_the_same(name: str, how: str, tmp_path: Path) -> None:
     d = halves(name)
     made = calibrator_from(exact(name), score_of(name), how, d.classes, d.input)  # type: ignore[arg-type]
@@ -135,34 +130,26 @@ def test_a_probability_of_a_file_is_mapped_by_the_bucket_it_was_counted_in(class
 # --- with noise ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("std", [3.7, 10.0])
-@pytest.mark.parametrize("name", ["imdb-binary", "game-forecasts", "resnet110-cifar10"])
+@pytest.mark.parametrize(("name", "std"), [(SETS[0], 3.7), (SETS[1], 10.0), (SETS[2], 3.7)])
 def test_noisy_isotonic_beats_noisy_binning(name: str, std: float) -> None:
     draws = [noisy(exact(name), std * FLAT, seed) for seed in range(6)]
-    mean = {
-        how: np.mean([losses(name, h, how) for h in draws], axis=0)
-        for how in ("binning", "isotonic")
-    }
-    assert (mean["isotonic"] < mean["binning"]).all()
+    binning, steps = (
+        np.mean([losses(name, h, how) for h in draws], axis=0) for how in ("binning", "isotonic")
+    )
+    assert (steps < binning).all()
 
 
 @pytest.mark.parametrize("curve", ["platt", "beta"])
 @pytest.mark.parametrize("encoding", ["flat", "prefix"])
-def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve: str, encoding: str) -> None:
+def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve: Any, encoding: str) -> None:
     root = 3.7 * decoder_of(encoding, B, 1)
     root = root * (1 if encoding == "flat" else 128 * 1.7)  # about what the norm of columns costs
-    for name, near in [
-        ("imdb-binary", 0.01),
-        ("game-forecasts", 0.04),
-        ("resnet110-cifar10", 0.07),
-    ]:
+    for name, near in zip(SETS, (0.01, 0.04, 0.07), strict=True):
         h = exact(name)
-        want = probability(logistic(h, curve), h.middles)  # type: ignore[arg-type]
+        want = probability(logistic(h, curve), h.middles)
         rows = h.counts.sum(axis=0) / h.counts.sum()
-        off = [
-            probability(logistic(noisy(h, root, seed), curve), h.middles) - want  # type: ignore[arg-type]
-            for seed in range(8)
-        ]
+        noises = [logistic(noisy(h, root, seed), curve) for seed in range(3)]
+        off = [probability(one, h.middles) - want for one in noises]
         assert np.sqrt(np.mean(np.square(off) @ rows)) < near
 
 
@@ -202,15 +189,15 @@ def test_without_rows_or_with_noise_alone_scores_stay_about_what_they_were(how: 
 
 def test_what_is_no_calibrator_is_refused() -> None:
     h = exact("imdb-binary")
-    with pytest.raises(InputError, match="unknown how 'spline'"):
-        calibrator_from(h, "positive", "spline", 2, "logits")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="'positive' is for models of two classes, this one has 3"):
-        calibrator_from(h, "positive", "platt", 3, "logits")
-    with pytest.raises(InputError, match="unknown score 'classes'"):
-        calibrator_from(h, "classes", "platt", 3, "logits")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="unknown input"):
-        calibrator_from(h, "positive", "platt", 2, "pixels")  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="within"):
-        ScoreMap([0, 1], [1.5], "positive", 2)
-    with pytest.raises(InputError, match="limits"):
-        ScoreLogistic([1, 1, 0], [0.0, 1.0], "positive", 2)
+    table: list[tuple[tuple[Any, ...], str]] = [
+        (("positive", "spline", 2, "logits"), "unknown how 'spline'"),
+        (("positive", "platt", 3, "logits"), "'positive' is for models of two classes, this one"),
+        (("classes", "platt", 3, "logits"), "unknown score 'classes'"),
+        (("positive", "platt", 2, "pixels"), "unknown input"),
+    ]
+    each_is_refused(table, lambda given: calibrator_from(h, *given))
+    table = [
+        ((ScoreMap, [0, 1], [1.5], "positive", 2), "within"),
+        ((ScoreLogistic, [1, 1, 0], [0.0, 1.0], "positive", 2), "limits"),
+    ]
+    each_is_refused(table, lambda made: made[0](*made[1:]))

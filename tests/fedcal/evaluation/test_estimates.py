@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import each_is_refused
 from scipy import stats
 
-from fedcal.errors import InputError
 from fedcal.evaluation import (
     GAPS,
     METRICS,
@@ -107,11 +108,13 @@ CAREFUL = ("average_precision", "balanced_accuracy", "mcc", "calibration_slope")
 """Intervals that may cover more than they say."""
 
 
-def coverage(case: str, number: int) -> dict[str, float]:
+def coverage(
+    case: str, number: int, names: Iterable[str] = (*SMOOTH, *CAREFUL)
+) -> dict[str, float]:
     shape, rows, root, law = CASES[case]
     probabilities = truth(*shape)
     exact = Histogram.exact(EDGES, rows * probabilities)
-    hits = dict.fromkeys((*SMOOTH, *CAREFUL), 0)
+    hits = dict.fromkeys(names, 0)
     for h in releases(probabilities, rows, root, number, law):
         for name in hits:
             metric = METRICS[name](0.5)
@@ -120,11 +123,13 @@ def coverage(case: str, number: int) -> dict[str, float]:
     return {name: hit / number for name, hit in hits.items()}
 
 
-@pytest.mark.parametrize("case", CASES)
-def test_intervals_cover(case: str) -> None:
-    found = coverage(case, 200)  # 1.5 % standard error
+@pytest.mark.parametrize(("number", "case"), list(enumerate(CASES)))
+def test_intervals_cover(number: int, case: str) -> None:
+    """A third of the metrics in each case; `make test-all` crosses them."""
+    found = coverage(case, 200, (*SMOOTH, *CAREFUL)[number % 3 :: 3])  # 1.5 % standard error
     assert min(found.values()) > 0.90, found
-    assert case == "dominating" or max(found[name] for name in SMOOTH) < 0.99, found
+    smooth = [share for name, share in found.items() if name in SMOOTH]
+    assert case == "dominating" or max(smooth) < 0.99, found
 
 
 @pytest.mark.slow
@@ -266,7 +271,7 @@ def test_an_interval_is_warned_of_by_what_it_does_not_contain() -> None:
 @pytest.mark.parametrize("std", [0.0, 5.0, 12.0, 30.0])
 def test_errors_that_constrain_each_other_agree(std: float) -> None:
     root = std * np.eye(BUCKETS) if std else np.zeros((BUCKETS, 0))
-    for h in releases(truth(2, 3, 1.0, -0.2), 4_000, root, 8):
+    for h in releases(truth(2, 3, 1.0, -0.2), 4_000, root, 3):
         found = evaluate(h, "positive")
         gap = found["gap"]
         size = replace(
@@ -275,10 +280,8 @@ def test_errors_that_constrain_each_other_agree(std: float) -> None:
         above = ("ece", "ece_equal_mass", "smooth_ece", "ks")
         pairs = [(size, found[name], 1.0) for name in above]
         pairs += [(found["ece"], found["brier_reliability"], 2.0)]
-        pairs += [
-            (found["ece"], found["mce"], 1.0),
-            (found["brier_reliability"], found["mce"], 0.5),
-        ]
+        pairs += [(found["ece"], found["mce"], 1.0)]
+        pairs += [(found["brier_reliability"], found["mce"], 0.5)]
         for least, most, power in pairs:
             for end in ("low", "high"):
                 assert getattr(least, end) ** power <= getattr(most, end) + 1e-12
@@ -342,61 +345,30 @@ def test_the_sampling_error_of_f1_is_that_of_its_cells() -> None:
     assert (found.low, found.high) == pytest.approx(tuple(sorted(roots)), abs=1e-6)
 
 
-@pytest.mark.parametrize("threshold", [0.501, -0.1, 1.0, math.nan])
-def test_a_threshold_is_an_edge(threshold: float) -> None:
-    h = Histogram.exact(EDGES, truth(1, 1))
-    with pytest.raises(InputError, match=r"lower edge of a bucket.*the nearest: 0"):
-        evaluate(h, "positive", threshold=threshold)
-
-
 def test_what_is_refused() -> None:
     h = Histogram.exact(EDGES, truth(1, 1))
-    with pytest.raises(InputError, match="level must be in"):
-        evaluate(h, "positive", level=95)
-    with pytest.raises(InputError, match="unknown rows 'old'"):
-        evaluate(h, "confidence", rows="old")
-    with pytest.raises(InputError, match="unknown score"):
-        evaluate(h, "logit")
-    with pytest.raises(InputError, match="at least one class"):
-        evaluate_classes([])
-    with pytest.raises(InputError, match="square"):
-        evaluate_confusion(np.ones((2, 3)))
+    edge = r"lower edge of a bucket.*the nearest: 0"
+    table: list[tuple[dict[str, Any], str]] = [
+        ({"score": "positive", "level": 95}, "level must be in"),
+        ({"score": "confidence", "rows": "old"}, "unknown rows 'old'"),
+        ({"score": "logit"}, "unknown score"),
+        *(({"score": "positive", "threshold": t}, edge) for t in (0.501, -0.1, 1.0, math.nan)),
+    ]
+    each_is_refused(table, lambda given: evaluate(h, **given))
+    each_is_refused([([], "at least one class")], evaluate_classes)
+    each_is_refused([(np.ones((2, 3)), "square")], evaluate_confusion)
 
 
-def test_monotone_counts_are_nearer_to_the_truth() -> None:
-    probabilities = truth(2, 5)
-    errors = []
-    for h in releases(probabilities, 5_000, toeplitz(20), 30):
-        fitted = monotone_counts(h)
-        assert fitted.min() >= 0
-        exact = np.cumsum(5_000 * probabilities, axis=1)
-        errors.append([np.square(np.cumsum(c, axis=1) - exact).mean() for c in (h.counts, fitted)])
-    raw, fitted_error = np.mean(errors, axis=0)
-    assert fitted_error < 0.8 * raw
-
-
-def test_curves_of_noisy_counts_run_one_way_and_cover() -> None:
+def test_curves_of_noisy_counts_run_one_way_and_are_the_metrics_at_their_threshold() -> None:
     probabilities = truth(1, 1, 0.8)
-    exact = Histogram.exact(EDGES, 20_000 * probabilities)
-    recall, benefit, hits = roc_curve(exact).y, decision_curve(exact).net_benefit, []
-    precision = precision_recall_curve(exact).y
-    for h in releases(probabilities, 20_000, toeplitz(20), 100):
-        roc, decisions, pr = roc_curve(h), decision_curve(h), precision_recall_curve(h)
+    for h in releases(probabilities, 20_000, toeplitz(20), 5):
+        roc = roc_curve(h)
         assert (np.diff(roc.x) <= 1e-12).all()
         assert (np.diff(roc.y) <= 1e-12).all()
-        hits.append(
-            [
-                (roc.low <= recall) & (recall <= roc.high),
-                np.append((decisions.low <= benefit) & (benefit <= decisions.high), True),
-                np.append((pr.low <= precision)[:-1] & (precision <= pr.high)[:-1], True),
-            ]
-        )
-    share = np.mean(hits, axis=0)[:, [24, 120, 200]]
-    assert share.min() > 0.88
-    metric = evaluate(exact, "positive")["net_benefit"]
-    assert benefit[120] == pytest.approx(metric.value)
-    low, high = (end[120] for end in (decision_curve(exact).low, decision_curve(exact).high))
-    assert (low, high) == pytest.approx((metric.low, metric.high))
+    exact = Histogram.exact(EDGES, 20_000 * probabilities)
+    metric, curve = evaluate(exact, "positive")["net_benefit"], decision_curve(exact)
+    found = (curve.net_benefit[120], curve.low[120], curve.high[120])
+    assert found == pytest.approx((metric.value, metric.low, metric.high))
 
 
 @pytest.mark.parametrize("rows", ["new", "these"])

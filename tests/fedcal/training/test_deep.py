@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from refusals import each_is_refused
 from torch import nn
 
-from fedcal.errors import InputError
 from fedcal.training.network import Clipping
 from fedcal.training.networks import NETWORKS
 from fedcal.training.row_gradients import BLOCK, RowGradients, row_gradients
@@ -131,63 +130,23 @@ def test_no_rows_give_zeros() -> None:
         assert NETWORKS[network].logits(w, x, CLASSES).shape == (0, CLASSES)
 
 
-@pytest.mark.parametrize("network", ["cnn", "lstm"])
-def test_opacus_clips_the_same_sum(network: str) -> None:
-    """Opacus's own optimiser without noise; and the clip is really applied (Opacus #664)."""
-    from opacus import GradSampleModule
-    from opacus.optimizers import DPOptimizer
-    from opacus.validators import ModuleValidator
-
-    x, y = rows_of(network, 24)
-    w = NETWORKS[network].initial(SHAPES[network], CLASSES, 1)
-    model = build(network, SHAPES[network], CLASSES, 0)
-    set_weights(model, w)
-    names = [name for name, _ in model.named_parameters()]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = GradSampleModule(ModuleValidator.fix(model), loss_reduction="sum")
-        optimiser = DPOptimizer(
-            torch.optim.SGD(theirs.parameters(), lr=0.0),
-            noise_multiplier=0.0,
-            max_grad_norm=0.5,
-            expected_batch_size=1,
-            loss_reduction="sum",
-        )
-        loss = nn.functional.cross_entropy(
-            theirs(as_input(x)), torch.from_numpy(y), reduction="sum"
-        )
-        loss.backward()  # type: ignore[no-untyped-call]
-        optimiser.pre_step()
-    state = theirs._module.state_dict(keep_vars=True)
-    wanted = np.concatenate([state[name].summed_grad.detach().numpy().ravel() for name in names])
-    ours = steps(network, w, x, y, Clipping(0.5))[0] * GRID
-    unclipped = steps(network, w, x, y, Clipping(1.0, "none"))[0] * GRID
-    assert np.linalg.norm(ours - wanted) < 1e-4 * np.linalg.norm(wanted)
-    assert np.linalg.norm(ours) < 0.6 * np.linalg.norm(unclipped)
-
-
-def test_layers_that_mix_rows_are_refused_in_a_line() -> None:
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
-    with pytest.raises(InputError, match=r"^this network has no gradients of single rows: .*Norm"):
-        RowGradients(model)
-
-
-def test_a_layer_without_a_sampler_is_refused() -> None:
-    with pytest.raises(InputError, match="gradients of the layer Bilinear are not known"):
-        RowGradients(nn.Sequential(nn.Bilinear(2, 2, 2)))
-
-
-def test_weights_of_another_size_are_refused() -> None:
-    network = row_gradients("mlp", (6,), CLASSES)
-    with pytest.raises(InputError, match=r"the model has 1,412 parameters, got .* \(3,\)"):
-        next(network.blocks(np.zeros(3), *rows_of("mlp", 2)))
-
-
-def test_a_grid_that_is_too_coarse_is_refused() -> None:
+def test_what_has_no_gradients_of_single_rows_is_refused() -> None:
+    mixes = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    unknown = nn.Sequential(nn.Bilinear(2, 2, 2))
+    table = [
+        (mixes, r"^this network has no gradients of single rows: .*Norm"),
+        (unknown, "gradients of the layer Bilinear are not known"),
+    ]
+    each_is_refused(table, RowGradients)
     x, y = rows_of("mlp", 2)
+    network = row_gradients("mlp", (6,), CLASSES)
+    short = r"the model has 1,412 parameters, got .* \(3,\)"
+    each_is_refused([(np.zeros(3), short)], lambda w: next(network.blocks(w, x, y)))
     w = NETWORKS["mlp"].initial((6,), CLASSES, 1)
-    with pytest.raises(InputError, match="too coarse for gradients of the network mlp"):
-        NETWORKS["mlp"].steps(w, x, y, np.array([0, 2]), CLASSES, Clipping(1.0), 2.0**-23)
+    each_is_refused(
+        [(2.0**-23, "too coarse for gradients of the network mlp")],
+        lambda grid: NETWORKS["mlp"].steps(w, x, y, np.array([0, 2]), CLASSES, Clipping(1.0), grid),
+    )
 
 
 def test_torch_keeps_its_threads_and_its_randomness() -> None:

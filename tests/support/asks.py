@@ -1,0 +1,27 @@
+"""A question that is any question: its bound is what a test says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fedcal.bounding import Bound
+from fedcal.queries import Query
+
+
+@dataclass(frozen=True)
+class Asks(Query):
+    """Any question."""
+
+    kind, examples = "statistic", ()
+    sizes: tuple[int, ...] = (2, 1)
+    w: float = 0.5
+
+    def lengths(self) -> tuple[int, ...]:
+        return self.sizes
+
+    def params(self) -> dict[str, Any]:
+        return {"w": self.w}
+
+    def bound(self, part: Any, clips: Any = (), order: Any = 2) -> Bound:
+        return Bound(self.sizes, clips, order=order)
