@@ -119,7 +119,7 @@ def plan() -> Iterator[Cell]:
     few = "plan --clients 50 --rows-per-client 40"
     two = f"{few} --classes 3 --method fednewton,fedbin,acct"
     yield "default", [f"{few} --classes 3 --epsilon 1 --out out"]
-    yield "json", [f"{few} --classes 3 --epsilon 4 --sampling-rate 0.5 --json"]
+    yield "all-json", [f"{few} --classes 3 --epsilon 4 --sampling-rate 0.5 --json"]
     yield "out", [f"{two} --epsilon 1 --out out", "simulate --config out/config.toml --json"]
     yield from named(
         two,
