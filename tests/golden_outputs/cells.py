@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 Cell = tuple[str, Sequence[str]]
 """Name, steps."""
@@ -26,6 +27,7 @@ def cells(methods: Sequence[str], experiments: Sequence[str], blocks: Sequence[s
     """All of them, of the methods, experiments and blocks of documents that the commit has."""
     groups = {
         "simulate": simulate(methods),
+        "bits": bits(methods),
         "compare": compare(),
         "plan": plan(),
         "reproduce": reproduce(experiments),
@@ -93,6 +95,18 @@ def simulate(methods: Sequence[str]) -> Iterator[Cell]:
     first = f"simulate {SMALL} --method fedbin --epsilon 3 --set bins_exponent=4 --out out"
     more = [f"{again} --epsilon inf --out other", f"{again} --method acct --trust local"]
     yield "config", [first, f"{again} --json", *more, "simulate --config in/simulate.toml --json"]
+
+
+def bits(methods: Sequence[str]) -> Iterator[Cell]:
+    """Each method by each mechanism, trust model and unit; what is refused says so."""
+    mechanisms = ("laplace", "gaussian", "discrete-laplace", "discrete-gaussian")
+    run = f"simulate {SMALL} --quiet --epsilon 2".replace("plain", "subjects")
+    for method, trust in product(methods, ("central", "distributed", "local")):
+        promise = f"{run} --method {method} --trust {trust}"
+        lines = [f"--unit {u}" for u in ("user", "example", "subject")]
+        lines += [f"--mechanism {m}" for m in (*mechanisms, "exponential", "unary")]
+        lines += ["--sampling-rate 0.5 --dropout 0.1 --quorum 0.5 --rounds 2"]
+        yield f"{method}-{trust}", [f"{promise} {x} --out {k}" for k, x in enumerate(lines)]
 
 
 def compare() -> Iterator[Cell]:
