@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from laws import prefer
 
-from fedcal.bounding import Bound, bounded
+from fedcal.bounding import Bound
 from fedcal.clients.answers import contribute
 from fedcal.errors import InputError
 from fedcal.experiments.benchmarks import audit as benchmark
@@ -248,23 +248,6 @@ def test_half_of_the_sensitivity_is_caught(
 
 def _half(right: Callable[[Bound], float]) -> property:
     return property(lambda bound: right(bound) / 2)
-
-
-def test_noise_before_clipping_is_caught() -> None:
-    """The clip then bounds what is sent, and the noise hides an unbounded number."""
-    plan = Attacked("laplace", "local", "user").plan()
-    assert plan.noise is not None
-    assert plan.bound is not None
-    wide = replace(plan.noise, lengths=(FAST,))
-    bound = plan.bound
-
-    def clipped(contribution: float) -> Any:
-        noise = wide.draw(stream(0, Purpose.SHARE, 0, f"{contribution}")) * plan.grid
-        return bounded(np.asarray(contribution + noise, np.float64)[:, None], bound)[:, 0]
-
-    assert epsilon_lower_bound(clipped(25.0), clipped(-25.0)) > plan.epsilon
-    # within the bound, a clip after the noise is post-processing
-    assert epsilon_lower_bound(clipped(2.5), clipped(-2.5)) <= plan.epsilon
 
 
 @pytest.mark.parametrize("rounds", [2, 3])

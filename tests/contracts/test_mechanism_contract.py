@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from fedcal.bounding import Bound, encode_bounded
 from fedcal.calibrators import Calibrator, Identity
@@ -26,6 +25,7 @@ from fedcal.experiments.engines.flower import run_in_process
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE, Gaussian
 from fedcal.privacy import Federation, Ledger, make_plan
+from fedcal.privacy.audit import epsilon_lower_bound
 from fedcal.queries import Query, TemperatureScores
 from fedcal.release import Curator, Release
 from fedcal.shards import Shards
@@ -35,7 +35,6 @@ from fedcal.units import UNITS
 
 TRIALS = 200_000
 FAILURE = 1e-3  # probability that one of the confidence bounds is wrong
-THRESHOLDS = (-1.0, 0.0, 1.0, 1.5, 2.0, 2.5, 3.0)  # of the attacker, in stds of the statistic
 
 
 @dataclass(frozen=True)
@@ -46,21 +45,6 @@ class Claim:
 
 
 claims = pytest.mark.parametrize("claim", [Claim(1.0, 1e-5, 1), Claim(3.0, 1e-3, 12)], ids=str)
-
-
-def epsilon_at_least(without: np.ndarray, with_it: np.ndarray, delta: float) -> float:
-    """Lower confidence bound on epsilon from an attacker's statistic in the two worlds."""
-    level = FAILURE / (2 * len(THRESHOLDS))
-    best = 0.0
-    for t in THRESHOLDS:
-        right, wrong = int((with_it > t).sum()), int((without > t).sum())
-        if right == 0 or wrong == len(without):
-            continue
-        hit = stats.beta.ppf(level, right, len(with_it) - right + 1)
-        false_alarm = stats.beta.isf(level, wrong + 1, len(without) - wrong)
-        if hit > delta:
-            best = max(best, math.log((hit - delta) / false_alarm))
-    return best
 
 
 @dataclass(frozen=True)
@@ -101,7 +85,8 @@ def attacked_run(claim: Claim, contribution: float, seed: int) -> np.ndarray:
 @claims
 def test_gaussian_runs_keep_their_claim(claim: Claim) -> None:
     seen = attacked_run(claim, 1e9, 1)  # far beyond the bound: clipped to exactly the bound
-    found = epsilon_at_least(attacked_run(claim, 0.0, 2), seen, claim.delta)
+    absent = attacked_run(claim, 0.0, 2)
+    found = epsilon_lower_bound(seen, absent, delta=claim.delta, error=FAILURE)
     assert 0.25 * claim.epsilon < found <= claim.epsilon
 
 
@@ -109,8 +94,8 @@ def test_gaussian_runs_keep_their_claim(claim: Claim) -> None:
 def test_half_of_the_noise_is_caught(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
     real = Gaussian.scale
     monkeypatch.setattr(Gaussian, "scale", lambda law, b, d: real(law, b, d) / 2)
-    without, with_it = (2 * attacked_run(claim, x, seed) for x, seed in ((0.0, 2), (1e9, 1)))
-    assert epsilon_at_least(without, with_it, claim.delta) > claim.epsilon
+    seen = [attacked_run(claim, x, seed) for x, seed in ((1e9, 1), (0.0, 2))]
+    assert epsilon_lower_bound(*seen, delta=claim.delta, error=FAILURE) > claim.epsilon
 
 
 # --- every trust model, through both engines ---------------------------------------------------

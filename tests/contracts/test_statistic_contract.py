@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -307,47 +307,6 @@ def test_rows_in_one_pass_have_the_bits_of_rows(kind: str, monkeypatch: pytest.M
         with monkeypatch.context() as patch:
             patch.delitem(QUICK, kind)
             assert same_bits(quick, answer(some_shards(CLASSES), asked)), query
-
-
-@dataclass(frozen=True, eq=False)
-class Weighed(Query):
-    """A question nobody has thought of: its `w` is of the labels, and of no form of scaling."""
-
-    kind = "weighed"
-    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"w": np.array([0.5, -1.0, 0.25])},)
-    w: Floats
-
-    def lengths(self) -> tuple[int, ...]:
-        return (2,)
-
-    def params(self) -> Mapping[str, Any]:
-        return {"w": self.w}
-
-    def bound(self, part: Any, clips: Any = (), order: Any = 2) -> Bound:
-        norm = clips[0] if self.takes(part, clips, 1) else 2.0
-        return Bound((2,), (norm,), order=order)
-
-
-@pytest.mark.parametrize("leak", [0.0, 1.0])
-def test_a_new_question_is_tested_as_it_is(leak: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its bounds and its neighbours; a statistic that tells of other clients is found."""
-
-    def statistic(shards: Shards, query: Weighed) -> Floats:
-        weights = query.w[shards.labels]
-        own = np.stack([shards.sum_rows(weights), shards.sum_rows(np.ones_like(weights))], axis=1)
-        return np.asarray(own + leak * own.sum(axis=0))
-
-    monkeypatch.setitem(QUERIES, "weighed", Weighed)
-    monkeypatch.setitem(STATISTICS, "weighed", statistic)
-    query = query_of("weighed", 0)
-    np.testing.assert_array_equal(query.params()["w"], Weighed.examples[0]["w"])
-    assert not fits_any("weighed", 0)
-    if not leak:
-        test_neighbours_differ_by_at_most_the_declared_bound("weighed")
-        test_with_a_bound_per_row_one_row_changes_no_more_than_it("weighed")
-        return
-    with pytest.raises(AssertionError):
-        test_neighbours_differ_by_at_most_the_declared_bound("weighed")
 
 
 # --- what a query says of its answer --------------------------------------------------------------

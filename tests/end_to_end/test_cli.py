@@ -378,7 +378,7 @@ def test_the_console_script_works_in_an_empty_folder(tmp_path: Path) -> None:
 
 def test_the_console_script_s_exit_code(tmp_path: Path) -> None:
     done = command(tmp_path, "simulate", "--dropout", "1", "--out", "o")
-    (line,) = done.stderr.splitlines()
+    *_, line = done.stderr.splitlines()  # on a busy machine there is progress before
     assert line.startswith("fedcal: error: round 1: clients were sampled and none answered")
     assert (done.returncode, os.listdir(tmp_path)) == (1, [])
 
