@@ -36,7 +36,7 @@ from fedcal.trust import NOISY
 from fedcal.units import UNITS
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
-FAST, SLOW = 60_000, 400_000
+FAST = 60_000
 
 every_cell = pytest.mark.parametrize("cell", benchmark.attacks(), ids=str)
 
@@ -67,17 +67,6 @@ def test_no_mechanism_spends_more_than_it_claims(cell: Attacked) -> None:
 def within_reach(cell: Attacked) -> float:
     """Part of the claim that so few trials must find. A sampled index says less than a sum."""
     return 0.4 if cell.mechanism == "exponential" and cell.sampling_rate < 1 else 0.6
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("cell", [c for c in benchmark.attacks() if c.unit != "subject"], ids=str)
-def test_no_mechanism_spends_more_in_many_trials(cell: Attacked) -> None:
-    finding = attacked(cell, SLOW, ERROR, seed=1)
-    assert not finding.refuted
-    least = 0.15
-    if cell.law.pure:
-        least = 0.6 if cell.mechanism == "exponential" else 0.8
-    assert finding.lower_bound >= least * finding.claimed
 
 
 def test_every_mechanism_trust_and_unit_that_go_together_are_attacked() -> None:

@@ -211,15 +211,6 @@ def test_the_protocol_gives_the_bits_of_the_plain_sum(method: str, shards: Shard
         assert under_the_protocol(make(method, **PROTOCOL), shards, **lost) == want
 
 
-@pytest.mark.slow
-def test_a_thousand_clients_under_the_protocol() -> None:
-    many: dict[str, Any] = {"clients": 1000, "committee": 7, "threshold": 5, "colluding": 2}
-    shards = some_shards(1000, 4000)
-    want = told(make("fedbin", clients=1000), run_inline, shards)
-    del want["bytes"]
-    assert under_the_protocol(make("fedbin", masks="protocol", **many), shards) == want
-
-
 def test_too_few_members_open_nothing(shards: Shards) -> None:
     strategy = make("fednewton", **PROTOCOL)
     with pytest.raises(RoundFailed, match="of the committee"):
@@ -253,21 +244,6 @@ def test_neither_node_ids_nor_the_order_of_replies_matter(method: str, shards: S
     ascending = list(range(100, 100 + CLIENTS))
     for ids, masks in ((ascending[::-1], "none"), ((100 + ODD).tolist(), "masks")):
         assert told(make(method, 1.0, masks=masks), run_shuffled, shards, ids) == want
-
-
-@few_methods
-def test_renumbering_the_clients_changes_no_bit(method: str, shards: Shards) -> None:
-    """And empty clients somewhere else, at the same (public) number of clients."""
-    want = told(make(method, 1.0), by_hand, shards)
-    full = shards.rows > 0
-    emptied = np.concatenate([np.flatnonzero(~full), np.flatnonzero(full)])
-    for masks, order in (("none", ODD), ("masks", emptied)):
-        assert told(make(method, 1.0, masks=masks), run_inline, shards.take(order)) == want
-    nobody = shards.take(np.full(CLIENTS, EMPTY[0]))
-    got = make(method)
-    found = told(got, run_inline, nobody)
-    assert told(make(method, masks="masks"), run_in_process, nobody) == found
-    assert all(not r.values.any() for r in got.releases)
 
 
 @few_methods

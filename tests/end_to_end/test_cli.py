@@ -9,7 +9,6 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -162,24 +161,21 @@ def test_a_large_delta_is_a_warning(fedcal_says: Any, folder: Path) -> None:
     assert fedcal_says(*private, "--delta", "0.0499") == (0, "", "")
 
 
-@pytest.mark.parametrize("name", ["[/b].npz", "[bold]x.npz", ":warning:.npz"])
 def test_names_that_look_like_markup_are_printed_as_they_are(
-    fedcal_says: Any, folder: Path, name: str
+    fedcal_says: Any, folder: Path
 ) -> None:
-    Path(name).parent.mkdir(exist_ok=True)
-    np.savez(name, **rows())
-    code, out, err = fedcal_says("simulate", "--data", name, "--out", f"{name}-out")
-    assert (code, err) == (0, "")
-    assert f"written to {name}-out" in out
-    saved = str(Path(f"{name}-out", "calibrator.npz"))
-    new = name.replace(".npz", "2.npz")
-    code, out, _ = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", new)
-    assert code == 0
-    assert f"written to {new}\n" in out
-    code, _, err = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", name)
-    assert (code, "the data file itself" in err) == (2, True)
-    _, _, err = fedcal_says("simulate", "--data", f"missing/{name}")
-    assert f"missing/{name}" in err
+    for name in ("[/b].npz", "[bold]x.npz", ":warning:.npz"):
+        Path(name).parent.mkdir(exist_ok=True)
+        np.savez(name, **rows())
+        code, out, err = fedcal_says("simulate", "--data", name, "--out", f"{name}-out")
+        assert (code, err) == (0, "")
+        assert f"written to {name}-out" in out
+        saved, new = str(Path(f"{name}-out", "calibrator.npz")), name.replace(".npz", "2.npz")
+        code, out, _ = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", new)
+        assert (code, f"written to {new}\n" in out) == (0, True)
+        code, _, err = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", name)
+        assert (code, "the data file itself" in err) == (2, True)
+        assert f"missing/{name}" in fedcal_says("simulate", "--data", f"missing/{name}")[2]
 
 
 # --- apply --------------------------------------------------------------------------------------
@@ -207,50 +203,35 @@ def read_probs(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
     return values[:, labelled:], values[:, 0] if labelled else None
 
 
-@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
 @pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
 def test_apply(fedcal_says: Any, fitted: Path, folder: Path, suffix: str, labelled: bool) -> None:
-    fresh = rows(50, seed=6)
-    del fresh["client"]
-    if not labelled:
-        del fresh["labels"]
+    fresh = {k: v for k, v in rows(50, seed=6).items() if k == "logits" or labelled}
     np.savez("fresh.npz", **fresh)
     out_file = f"probs{suffix}"
-    arguments = ("--calibrator", str(fitted), "--data", "fresh.npz", "--out", out_file)
-    code, out, err = fedcal_says("apply", *arguments)
+    arguments = ("apply", "--calibrator", str(fitted), "--data", "fresh.npz", "--out", out_file)
+    code, out, err = fedcal_says(*arguments)
     assert (code, err) == (0, "")
     assert "50 rows calibrated by weighted-binning" in out
     assert ("before: accuracy %" in out) is labelled
-    probs, labels = read_probs(folder / out_file)
-    expected = calibrators.load(fitted).predict_proba(fresh["logits"])
-    assert np.array_equal(probs, expected)  # a CSV holds every bit, too
-    if labelled and suffix != ".npy":
-        assert labels is not None
-        assert np.array_equal(labels, fresh["labels"])
-    else:
-        assert labels is None
     assert sorted(os.listdir(folder)) == sorted(["data.npz", "fresh.npz", out_file, "run"])
+    probs, labels = read_probs(folder / out_file)
+    assert np.array_equal(probs, calibrators.load(fitted).predict_proba(fresh["logits"]))
+    told = labelled and suffix != ".npy"
+    assert labels is None if not told else np.array_equal(labels, fresh["labels"])
+    if told:
+        assert (datasets.load(out_file).input, len(datasets.load(out_file).labels)) == ("probs", 50)
 
-
-@pytest.mark.parametrize("labelled", [True, False])
-def test_apply_as_json_and_quiet(
-    fedcal_says: Any, fitted: Path, folder: Path, labelled: bool
-) -> None:
-    fresh: Mapping[str, Any] = rows(50, seed=6)
-    given = {k: v for k, v in fresh.items() if labelled or k == "logits"}
-    np.savez("fresh.npz", **given)
-    arguments = ("--calibrator", str(fitted), "--data", "fresh.npz", "--out", "p.npy")
-    assert fedcal_says("apply", *arguments, "--quiet") == (0, "", "")
-    code, out, err = fedcal_says("apply", *arguments, "--json")
+    code, out, err = fedcal_says(*arguments, "--json")
     assert (code, out) == (2, "")
-    assert "--out p.npy is there: --overwrite replaces it" in err
-    code, out, _ = fedcal_says("apply", *arguments, "--json", "--overwrite")
-    assert code == 0
+    assert f"--out {out_file} is there: --overwrite replaces it" in err
+    code, out, _ = fedcal_says(*arguments, "--json", "--overwrite")
     said = strict(out)
-    assert (said["rows"], said["out"]) == (50, "p.npy")
+    assert (code, said["rows"], said["out"]) == (0, 50, out_file)
     assert ("after" in said) is labelled
     if labelled:
-        assert said["after"] == pytest.approx(summary(np.load("p.npy"), fresh["labels"]))
+        assert said["after"] == pytest.approx(summary(probs, fresh["labels"]))
+    assert fedcal_says(*arguments, "--quiet", "--overwrite")[:2] == (0, "")
 
 
 def test_apply_takes_the_rows_of_a_shipped_set_in_their_order(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from published import CLASS_ROWS, numbers_in
 
 from fedcal import datasets
 from fedcal.experiments import compare
@@ -203,34 +203,18 @@ def test_damaged_rows_are_told_in_one_line(says: Any) -> None:
 
 # --- nothing that privacy forbids -----------------------------------------------------------------
 
-CLASS_ROWS = (1009, 1103, 1301)
-"""Primes: numbers that no setting, bin or test count equals."""
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-TAG = re.compile(r"<style.*?</style>|<[^>]*>", re.DOTALL)
 FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}
 OURS = ".inputs.json"
 """Digests of the data, for its owner alone."""
 
 
 def exact_in(folder: Path, texts: set[str], numbers: list[float]) -> set[str | float]:
-    """Which of these texts and numbers stand in the files of a folder that may be published.
-
-    Of the report that is what a person reads; figures are made of the other files' numbers, and
-    their coordinates would equal any number by chance.
-    """
-    there: set[str | float] = set()
-    for path in folder.rglob("*"):
-        if path.is_dir() or path.name == OURS or path.suffix == ".png":
-            continue
-        said = path.read_text("utf-8")
-        there |= {text for text in texts if text in said}
-        if path.suffix == ".html":
-            said = re.sub(r"(?<=\d),(?=\d{3})", "", TAG.sub(" ", said))
-        elif path.suffix == ".svg":
-            continue
-        found = np.array([float(n) for n in NUMBER.findall(said)])
-        there |= {n for n in numbers if np.isclose(found, n, rtol=1e-9, atol=0).any()}
-    return there
+    """Which of these texts and numbers stand in the files of a folder that may be published."""
+    kinds = (".svg", ".csv", ".json", ".jsonl", ".toml", ".md", ".html")
+    paths = [p for p in folder.rglob("*") if p.suffix in kinds and p.name != OURS]
+    said, there = "\n".join(p.read_text("utf-8") for p in paths), numbers_in(folder, OURS)
+    found = {n for n in numbers if np.isclose(there, n, rtol=1e-9, atol=0).any()}
+    return found | {text for text in texts if text in said}
 
 
 def test_files_of_a_private_comparison_hold_nothing_exact(

@@ -136,7 +136,7 @@ def cases() -> Iterator[Any]:
             yield pytest.param(page, ("not run",), id=f"{name_of(page)}, all", marks=slow)
 
 
-@pytest.mark.parametrize(("page", "skipped"), cases())
+@pytest.mark.parametrize(("page", "skipped"), list(cases()))
 def test_blocks_run_in_the_order_of_their_page(
     page: Path,
     skipped: tuple[str, ...],

@@ -29,7 +29,7 @@ from fedcal.strategies.settings import calibrating
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 OTHERS = tuple(name for name in STRATEGIES if name not in calibrating())
-ASKED: dict[str, Any] = {"method": "evaluate", "clients": 8, "set": {"bins": 5}}
+ASKED: dict[str, Any] = {"method": "evaluate", "clients": 8, "set": {"bins": 6}}
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,8 @@ def test_an_outcome_through_a_folder_and_through_flower(
     data: Path, tmp_path: Path, epsilon: float
 ) -> None:
     shards = deal(datasets.load(data).split(0), "iid", 8, 0)
-    job = Job("evaluate", Federation(8, 2, epsilon=epsilon), {"bins": 5})
+    nominal = {"rows_per_client": 40.0} if epsilon < np.inf else {}
+    job = Job("evaluate", Federation(8, 2, epsilon=epsilon), {"bins": 6, **nominal})
     outcome = job.run(lambda s: run_inline(s, shards))
     outcome.save(tmp_path)
     back = Outcome.load(tmp_path)

@@ -109,23 +109,6 @@ def test_bbq_of_everybody_is_pooled_bbq_bit_for_bit() -> None:
         assert found.predict_proba(logits).tobytes() == want.tobytes()
 
 
-def test_more_parameters_than_a_temperature_s_pay_where_sums_are_exact() -> None:
-    found = run("fednewton-vector", 0, math.inf)
-    assert found.after["classwise_ece"] < 0.9 * pooled().after["classwise_ece"]
-    assert found.after["nll"] < pooled().after["nll"]
-
-
-@pytest.mark.parametrize("form", ["entropy", "vector"])
-def test_newton_on_sums_does_not_see_the_partition(form: str) -> None:
-    found = []
-    for clients in (1, 137):
-        federation = Federation(clients, CLASSES)
-        strategy = STRATEGIES[f"fednewton-{form}"](federation, secure_aggregation="none")
-        run_inline(strategy, dealt(clients))
-        found.append(strategy.result().predict_proba(test_part()[0]))
-    assert found[0] == pytest.approx(found[1], abs=1e-5)
-
-
 # -- with privacy ---------------------------------------------------------------------------------
 
 
@@ -136,16 +119,6 @@ def test_sums_at_epsilon_one_are_near_the_pooled_optimum() -> None:
     assert mean_cwece("fedbbq") < 1.5 * pooled().before["classwise_ece"]
     ordered = run("fedopvector", 0)
     assert ordered.after["classwise_ece"] < 0.5 * ordered.before["classwise_ece"]
-
-
-@pytest.mark.parametrize("method", KEEP_PREDICTIONS)
-@pytest.mark.parametrize("epsilon", [1.0, math.inf])
-def test_some_methods_never_change_a_prediction(method: str, epsilon: float) -> None:
-    logits, labels = test_part()
-    found = run(method, 0, epsilon)
-    assert np.array_equal(found.test_probs.argmax(axis=1), logits.argmax(axis=1))
-    assert found.after["accuracy"] == found.before["accuracy"]
-    assert found.after["accuracy"] == np.mean(logits.argmax(axis=1) == labels)
 
 
 # -- every shipped data set -----------------------------------------------------------------------

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import tomli_w
 from budgets import BUDGETED
+from published import CLASS_ROWS, numbers_in
 
 from fedcal import calibrators, datasets
 from fedcal.clients.answers import STATISTICS
@@ -309,44 +310,6 @@ def test_a_file_of_resolved_values_gives_the_same_bits(data: Path, tmp_path: Pat
 
 
 # --- nothing that privacy forbids ---------------------------------------------------------------
-
-FIGURE = re.compile("<svg.*?</svg>", re.DOTALL)
-TAG = re.compile(r"<style.*?</style>|<[^>]*>", re.DOTALL)
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-CLASS_ROWS = (1009, 1103, 1301)
-"""Primes: numbers that no setting, bin or test count equals."""
-
-
-def numbers_of(content: Any) -> np.ndarray:
-    """The numbers of an array, or those in a text."""
-    if isinstance(content, np.ndarray) and content.dtype.kind in "fiub":
-        return content.astype(float).ravel()
-    return np.array([float(n) for n in NUMBER.findall(str(content))])
-
-
-def numbers_in(folder: Path) -> np.ndarray:
-    """Every number in every file of a folder, in arrays and in text, sorted.
-
-    Of the report that is what a person reads; figures are made of the other files' numbers, and
-    their coordinates would equal any number by chance.
-    """
-    found: list[Any] = []
-    for path in folder.rglob("*"):
-        if path.suffix in (".png", ".svg"):
-            continue
-        if path.suffix == ".html":
-            words = TAG.sub(" ", FIGURE.sub(" ", path.read_text("utf-8")))
-            found.append(numbers_of(re.sub(r"(?<=\d),(?=\d{3})", "", words)))
-            continue
-        if path.suffix == ".npy":
-            found.append(np.load(path, allow_pickle=False).ravel())
-        elif path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                found += [numbers_of(arrays[name]) for name in arrays]
-        elif path.is_file():
-            found.append(numbers_of(path.read_text("utf-8")))
-    return np.sort(np.concatenate(found))
-
 
 WITHOUT_TEST = "alone.npz"
 """The same rows without a test part, which would be what is evaluated."""

@@ -70,7 +70,7 @@ def promises() -> Iterator[tuple[str, str, str]]:
             yield method, trust, units[(i + j) % len(units)]
 
 
-@pytest.mark.parametrize(("method", "trust", "unit"), promises())
+@pytest.mark.parametrize(("method", "trust", "unit"), list(promises()))
 def test_every_strategy_runs_and_says_what_it_promises(method: str, trust: str, unit: str) -> None:
     result = run(method, trust=trust, unit=unit)
     arrays = [a for a in result.artifact.arrays().values() if a.dtype.kind in "fiu"]
