@@ -366,15 +366,11 @@ def test_the_numbers_are_those_of_result_json(
         assert line["what"] in privacy
 
 
-@pytest.mark.parametrize(
-    ("page", "panels"),
-    [
-        ("ten", 4 + 10 + 5),
-        ("hundred", 4 + 1 + 20 + 5),
-        ("two", 4 + 2),
-        ("evaluation", 4 + 2 + 2),  # two wards have a curve each
-    ],
-)
+PANELS = {"ten": 4 + 10 + 5, "hundred": 4 + 1 + 20 + 5, "two": 4 + 2, "evaluation": 4 + 2 + 2}
+"""Of an evaluation, two wards have a curve each."""
+
+
+@pytest.mark.parametrize(("page", "panels"), PANELS.items())
 def test_every_figure_is_there_and_says_what_it_shows(look: Open, page: str, panels: int) -> None:
     browser = look(page, "desk", "light")
     figures = browser.run(
@@ -406,21 +402,17 @@ def test_the_scheme_of_the_reader_is_followed(look: Open) -> None:
     assert seen[1] != dark.run(fills)
 
 
-def test_a_table_of_a_comparison_scrolls_by_itself(look: Open) -> None:
+def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look: Open) -> None:
     browser = look("comparison", "telephone", "light")
     box = "document.querySelector('.wide')"
     assert browser.run(f"{box}.scrollWidth > {box}.clientWidth")
     assert browser.run(f"{box}.tabIndex") == 0  # by keyboard, too
     assert browser.run("document.querySelectorAll('svg.panel').length") == 3 * 4 + 5 * 2
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_cards_of_a_notebook_fit(look: Open, size: str) -> None:
-    browser = look("cards", size, "light")
-    assert browser.run("document.documentElement.scrollWidth") <= SIZES[size][0]
-    texts = browser.run(TEXTS)
-    assert overlapping([t for t in texts if t["svg"]]) == []
-    assert browser.run("document.querySelectorAll('svg.panel').length") == 2 + 8
+    for size, (width, _) in SIZES.items():
+        look("cards", size, "light")
+        assert browser.run("document.documentElement.scrollWidth") <= width
+        assert overlapping([t for t in browser.run(TEXTS) if t["svg"]]) == []
+        assert browser.run("document.querySelectorAll('svg.panel').length") == 2 + 8
 
 
 def test_the_checks_see_what_they_look_for(chromium: Chromium, tmp_path: Path) -> None:

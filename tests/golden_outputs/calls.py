@@ -6,8 +6,6 @@ returns is written beside the step: text, arrays by name, or anything that JSON 
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import subprocess
@@ -20,7 +18,6 @@ from typing import Any
 import numpy as np
 
 Entry = Callable[[str], Any]
-OS_NOISE = "OS noise"
 
 
 def write(value: object, stem: str) -> None:
@@ -68,15 +65,7 @@ def client_seconds(entry: Entry) -> Any:
 
 def audit_rows(entry: Entry, trials: str) -> Any:
     """Attacks with few trials; the noise of the operating system is another in each run."""
-    return [row for row in entry("audit")(trials=int(trials)) if row["note"] != OS_NOISE]
-
-
-def audit_table(entry: Entry, trials: str) -> str:
-    """The same as a table."""
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown):
-        entry("bench-audit")(["--trials", trials])
-    return "\n".join(line for line in shown.getvalue().splitlines() if OS_NOISE not in line)
+    return [row for row in entry("audit")(trials=int(trials)) if row["note"] != "OS noise"]
 
 
 def luo_rows(entry: Entry, name: str) -> Any:
@@ -121,34 +110,6 @@ def run_onnx(entry: Entry, path: str) -> dict[str, np.ndarray]:
     said = [first.name, first.type, str(first.shape), about.producer_name, about.description]
     said += [f"{k}={v}" for k, v in sorted(about.custom_metadata_map.items())]
     return found | {"about": np.asarray(said)}
-
-
-def run_pt2(entry: Entry, path: str) -> dict[str, np.ndarray]:
-    """What an exported program gives."""
-    import torch
-
-    rows = np.load("in/plain.npz")["logits"]
-    extra = {"fedcal.json": "", "fedcal": ""}
-    program = torch.export.load(path, extra_files=extra).module()
-    try:
-        probs = program(torch.from_numpy(rows.astype(np.float32)))
-    except Exception:  # noqa: BLE001  a program of the other type
-        probs = program(torch.from_numpy(rows))
-    return {"probs": probs.detach().numpy(), "about": np.asarray([str(sorted(extra.items()))])}
-
-
-def small_model(entry: Entry) -> None:
-    """TorchScript: two logits of an image, the mean of its channels and its negative."""
-    import torch
-
-    class Mean(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            value = x.mean(dim=(1, 2, 3)) - 0.5
-            return torch.stack([value, -value], dim=1)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.jit.save(torch.jit.trace(Mean(), torch.zeros(2, 3, 32, 32)), "model.pt")
 
 
 # -- Python ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ COMMANDS = (
     *("simulate", "compare", "plan", "train", "reproduce", "report", "export", "apply"),
     *("flower-app", "datasets"),
 )
-MODULES = ("expected", "demo", "shift-logits", "shift-mnist", "shift-picture")
+MODULES = ("expected", "demo", "shift-mnist", "shift-picture")
 BENCHMARKS = ("benchmarks", "bench-audit", "bench-luo", "bench-samplers")
 
 
@@ -174,9 +174,6 @@ def train() -> Iterator[Cell]:
 
 
 def shift() -> Iterator[Cell]:
-    images = "--images in/CIFAR-10-C --corruption fog --out fog.npz"
-    fog = f"module shift-logits {images} --model model.pt --severity"
-    yield "logits", ["python small_model", f"{fog} 2", f"{fog} 9"]
     digits = "--train in/digits.npz --test in/digits.npz --out shift.npz --rows 60 --epochs 1"
     yield "mnist", [f"module shift-mnist {digits}"]
     yield "picture", ["module shift-picture --images in/digits.npz --out picture.png"]
@@ -186,11 +183,8 @@ def files() -> Iterator[Cell]:
     """What reads or writes the files of earlier runs."""
     fit = f"simulate {SMALL} --out out --quiet"
     for method in ("none", "fednewton", "fedbin", "fedbbq", "fedvector", "fedopvector", "fedcal"):
-        steps = [f"{fit} --method {method}"]
-        for suffix in ("onnx", "pt2"):
-            steps.append(f"export --calibrator out/calibrator.npz --out model.{suffix}")
-            steps.append(f"python run_{suffix} model.{suffix}")
-        yield f"export-{method}", steps
+        export = "export --calibrator out/calibrator.npz --out model.onnx"
+        yield f"export-{method}", [f"{fit} --method {method}", export, "python run_onnx model.onnx"]
     taken = (
         *("plain.npz --out probs.npy", "unlabelled.npz --out probs.npz --json"),
         *("table.csv --out probs.csv", "plain.npz --out probs.npz --json"),
@@ -205,7 +199,6 @@ def files() -> Iterator[Cell]:
 def benchmarks() -> Iterator[Cell]:
     for name in BENCHMARKS:
         yield f"{name}-help", [f"module {name} --help"]
-    yield "audit", ["python audit_table 500"]
     yield "unknown", ["module benchmarks --only nothing"]
 
 

@@ -36,7 +36,7 @@ ENTRIES = {
     "methods": "config:METHODS",
     "benchmarks": "benchmarks.__main__:main",
     **{f"bench-{name}": f"benchmarks.{name}:main" for name in ("audit", "luo", "samplers")},
-    **{f"shift-{name}": f"shift.{name}:main" for name in ("logits", "mnist", "picture")},
+    **{f"shift-{name}": f"shift.{name}:main" for name in ("mnist", "picture")},
     "blocks": "studies.documents:BLOCKS",
     "expected": "studies.expected:main",
     "shipped": "studies.expected:shipped",
