@@ -220,7 +220,7 @@ def test_a_later_undersized_round_stays_charged(engine: Any) -> None:
 
 
 def test_the_mean_of_sums_with_coins_is_the_rate_times_the_sum() -> None:
-    shards, rate, runs = some_rows(), 0.5, 120
+    shards, rate, runs = some_rows(), 0.25, 80
     got = []
     for seed in range(runs):
         strategy = sums_of(

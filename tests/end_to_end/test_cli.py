@@ -102,37 +102,23 @@ def test_simulate_prints_json_a_table_of_percentages_or_nothing(
     assert (folder / "q" / "result.json").is_file()
 
 
+GIVEN: dict[str, Any] = {
+    **{"method": "fedtemp", "clients": 11, "partition": "dirichlet:0.5", "rounds": 3},
+    **{"sampling-rate": 0.9, "epsilon": 4.0, "delta": 1e-3, "trust": "distributed"},
+    **{"unit": "user", "mechanism": "discrete-gaussian", "quorum": 0.5, "noise-source": "seeded"},
+    **{"secure-aggregation": "masks", "dropout": 0.1, "seed": 7, "cap": 9.0, "engine": "inline"},
+}
+
+
 def test_options_reach_the_run(fedcal_says: Any, folder: Path) -> None:
-    code, out, _ = fedcal_says(
-        *("simulate", "--data", "data.npz", "--method", "fedtemp", "--clients", "11"),
-        *("--partition", "dirichlet:0.5", "--rounds", "3", "--sampling-rate", "0.9"),
-        *("--epsilon", "4", "--delta", "1e-3", "--trust", "distributed", "--unit", "user"),
-        *("--mechanism", "discrete-gaussian", "--quorum", "0.5", "--noise-source", "seeded"),
-        *("--secure-aggregation", "masks", "--dropout", "0.1", "--seed", "7"),
-        *("--ledger", "l.db", "--cap", "9", "--set", "clip=0.25", "--set", "average=temperature"),
-        *("--engine", "inline", "--json"),
-    )
+    words = [word for name, value in GIVEN.items() for word in (f"--{name}", str(value))]
+    more = ("--data", "data.npz", "--ledger", "l.db")
+    settings = ("--set", "clip=0.25", "--set", "average=temperature")
+    code, out, _ = fedcal_says("simulate", *words, *more, *settings, "--json")
     assert code == 0
     assert strict(out)["config"] == {
-        "data": str(folder / "data.npz"),
-        "method": "fedtemp",
-        "clients": 11,
-        "partition": "dirichlet:0.5",
-        "rounds": 3,
-        "sampling_rate": 0.9,
-        "epsilon": 4.0,
-        "delta": 1e-3,
-        "unit": "user",
-        "trust": "distributed",
-        "mechanism": "discrete-gaussian",
-        "quorum": 0.5,
-        "noise_source": "seeded",
-        "engine": "inline",
-        "secure_aggregation": "masks",
-        "dropout": 0.1,
-        "seed": 7,
-        "ledger": str(folder / "l.db"),
-        "cap": 9.0,
+        **{name.replace("-", "_"): value for name, value in GIVEN.items()},
+        **{"data": str(folder / "data.npz"), "ledger": str(folder / "l.db")},
         "set": {"clip": 0.25, "average": "temperature"},
     }
 

@@ -83,37 +83,25 @@ def test_the_table_is_printed_and_written(says: Any, folder: Path) -> None:
     assert sorted(os.listdir(folder)) == ["data.npz", "o"]
 
 
+LISTS: dict[str, list[Any]] = {
+    **{"method": ["fedtemp[average=temperature]"], "clients": [11, 12], "rounds": [3]},
+    **{"partition": ["dirichlet:0.5", "iid"], "sampling-rate": [0.9], "epsilon": [4.0]},
+    **{"delta": [1e-3], "trust": ["distributed"], "unit": ["user"]},
+    "mechanism": ["discrete-gaussian", "discrete-laplace"],
+}
+SINGLE: dict[str, Any] = {"quorum": 0.5, "noise-source": "seeded", "secure-aggregation": "masks"}
+SINGLE |= {"dropout": 0.1, "seed": 7, "seeds": 2}
+
+
 def test_every_option_reaches_the_runs(says: Any) -> None:
-    code, out, _ = says(
-        *("--method", "fedtemp[average=temperature]", "--clients", "11,12"),
-        *("--partition", "dirichlet:0.5,iid", "--rounds", "3", "--sampling-rate", "0.9"),
-        *("--epsilon", "4", "--delta", "1e-3", "--trust", "distributed"),
-        *("--unit", "user", "--mechanism", "discrete-gaussian,discrete-laplace"),
-        *("--quorum", "0.5", "--noise-source", "seeded"),
-        *("--secure-aggregation", "masks", "--dropout", "0.1", "--seed", "7", "--seeds", "2"),
-        *("--set", "clip=0.25", "--jobs", "1", "--engine", "inline", "--out", "o", "--json"),
-    )
+    given = {name: ",".join(map(str, values)) for name, values in LISTS.items()} | SINGLE
+    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    more = ("--set", "clip=0.25", "--jobs", "1", "--engine", "inline", "--out", "o", "--json")
+    code, out, _ = says(*words, *more)
     assert code == 0
-    assert json.loads(out)["config"] == {
-        "data": [str(Path("data.npz").resolve())],
-        "method": ["fedtemp[average=temperature]"],
-        "clients": [11, 12],
-        "partition": ["dirichlet:0.5", "iid"],
-        "rounds": [3],
-        "sampling_rate": [0.9],
-        "epsilon": [4.0],
-        "delta": [1e-3],
-        "trust": ["distributed"],
-        "unit": ["user"],
-        "mechanism": ["discrete-gaussian", "discrete-laplace"],
-        "quorum": 0.5,
-        "noise_source": "seeded",
-        "secure_aggregation": "masks",
-        "dropout": 0.1,
-        "seed": 7,
-        "seeds": 2,
-        "set": {"clip": 0.25},
-    }
+    want = {name.replace("-", "_"): value for name, value in (LISTS | SINGLE).items()}
+    data = [str(Path("data.npz").resolve())]
+    assert json.loads(out)["config"] == {**want, "data": data, "set": {"clip": 0.25}}
     run = rows(Path("o"))[1]["run"]
     assert run["set"] == {"clip": 0.25, "average": "temperature"}
     assert (run["secure_aggregation"], run["dropout"], run["seed"]) == ("masks", 0.1, 7)

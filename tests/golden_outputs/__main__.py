@@ -29,7 +29,7 @@ ROOT = HERE.parent.parent
 SIDES = ("base", "head")
 GROUPS = (
     *("simulate", "bits", "compare", "plan", "reproduce", "documents", "train", "shift", "files"),
-    *("python", "benchmarks", "demo", "errors", "help"),
+    *("python", "benchmarks", "errors", "help"),
 )
 
 

@@ -7,9 +7,6 @@ returns is written beside the step: text, arrays by name, or anything that JSON 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -56,13 +53,6 @@ def quick_rows(entry: Entry, name: str) -> Any:
     return entry(name)(quick=True)
 
 
-def client_seconds(entry: Entry) -> Any:
-    """Times differ: what else is in the rows."""
-    rows = entry("maddock-table7")(quick=True)
-    kept = ("method", "clients", "rows", "numbers", "paper", "paper_min", "paper_max")
-    return [{k: row.get(k) for k in kept} | {"keys": sorted(row)} for row in rows]
-
-
 def audit_rows(entry: Entry, trials: str) -> Any:
     """Attacks with few trials; the noise of the operating system is another in each run."""
     return [row for row in entry("audit")(trials=int(trials)) if row["note"] != "OS noise"]
@@ -71,24 +61,6 @@ def audit_rows(entry: Entry, trials: str) -> Any:
 def luo_rows(entry: Entry, name: str) -> Any:
     """Two trials of every fifth setting, on two small data sets."""
     return entry(name)(data=["in/fog.npz", "in/snow.npz"], jobs=1, trials=2, every=5)
-
-
-def demo(entry: Entry) -> None:
-    """All of `make demo`, on one core: more processes would tell how long they took."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    sys.argv = ["demo"]
-    try:
-        entry("demo")(["--out", "out"])
-    finally:
-        os.sched_setaffinity(0, cores)
-
-
-def version_of_process(entry: Entry) -> str:
-    """A process of its own."""
-    command = [sys.executable, "-P", "-m", "fedcal", "simulate", "--clients", "0"]
-    told = subprocess.run(command, capture_output=True, text=True)
-    return f"{told.stdout}{told.stderr}[{told.returncode}]"
 
 
 # -- models of other runtimes ---------------------------------------------------------------------

@@ -37,7 +37,6 @@ def cells(methods: Sequence[str], experiments: Sequence[str], blocks: Sequence[s
         "files": files(),
         "python": ((n, [f"python api_{n}"]) for n in ("simulate", "compare", "plan", "federated")),
         "benchmarks": benchmarks(),
-        "demo": iter([("demo", ["python demo"])]),
         "errors": errors(),
         "help": helps(),
     }
@@ -158,7 +157,6 @@ def reproduce(experiments: Sequence[str]) -> Iterator[Cell]:
         yield f"maddock-{name}", [f"python one_network maddock-{name} in/three.npz"]
     for name in ("amplification", "binning-pays", "maddock-table6"):
         yield name, [f"python quick_rows {name}"]
-    yield "maddock-table7", ["python client_seconds"]
     yield "audit", ["python audit_rows 500"]
     for name in ("table1", "table7", "figures"):
         yield f"luo-{name}", [f"python luo_rows luo-{name}"]
@@ -204,7 +202,6 @@ def benchmarks() -> Iterator[Cell]:
 
 def helps() -> Iterator[Cell]:
     yield "fedcal", ["--help", "--version", ""]
-    yield "process", ["python version_of_process"]
     for command in COMMANDS:
         yield command, [f"{command} --help"]
     for name in MODULES:

@@ -46,7 +46,6 @@ ENTRIES = {
     "amplification": "studies.amplification:rows",
     "binning-pays": "studies.binning_pays:rows",
     "maddock-table6": "studies.bytes_sent:rows",
-    "maddock-table7": "studies.client_seconds:rows",
     **{f"luo-{name}": f"studies.luo_{name}:rows" for name in ("table1", "table7", "figures")},
 }
 """Name -> where it is, below ROOT: what moves gets its new place added, after a space."""
