@@ -160,7 +160,7 @@ def run_page(
     known = dict(queries.QUERIES)
     for module in (queries, request):
         monkeypatch.setattr(module, "QUERIES", known)
-    monkeypatch.setattr(estimate, "MOST_ROWS", 300)  # no page tells a planner's numbers
+    monkeypatch.setattr(estimate, "MOST_ROWS", 1_000)  # no page tells a planner's numbers
     monkeypatch.setattr(pools, "usable_cores", lambda: 1)  # in this process
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:
