@@ -192,7 +192,9 @@ def read_probs(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
 def test_apply(fedcal_says: Any, fitted: Path, folder: Path, suffix: str, labelled: bool) -> None:
-    fresh = {k: v for k, v in rows(50, seed=6).items() if k == "logits" or labelled}
+    fresh = {
+        k: v for k, v in rows(50, seed=6).items() if k == "logits" or (labelled and k == "labels")
+    }
     np.savez("fresh.npz", **fresh)
     out_file = f"probs{suffix}"
     arguments = ("apply", "--calibrator", str(fitted), "--data", "fresh.npz", "--out", out_file)

@@ -107,10 +107,10 @@ FAULTS: list[tuple[tuple[Any, str, Any], str, int]] = [
     ((Party, "confirm", confirm_few), "at least", 2),
     ((party, "header_by", true), "no site made", 4),
     ((Enrolment, "by", true), "can compute", 2),
-    ((Confirmation, "by", true), "signatures", 0),
-    ((Party, "_seeds", believed), "another sum", 200),
+    ((Confirmation, "by", true), "signatures", 12),
+    ((Party, "_seeds", believed), "another sum", 201),
     ((SiteRecords, "answer", answer_anew), "contributions to one round", 0),
-    ((Opening, "by", true), "another sum", 70),
+    ((Opening, "by", true), "another sum", 303),
 ]
 """What a party forgets, what is noticed, and the run that notices, or one shortly before it."""
 
