@@ -115,7 +115,9 @@ FAULTS: list[tuple[tuple[Any, str, Any], str, int]] = [
 """What a party forgets, what is noticed, and the run that notices, or one shortly before it."""
 
 
-@pytest.mark.parametrize(("forgets", "noticed", "first"), FAULTS, ids=lambda x: str(x)[-25:])
+@pytest.mark.parametrize(
+    ("forgets", "noticed", "first"), FAULTS, ids=[f"{f[0][1]}, {f[1]}" for f in FAULTS]
+)
 def test_a_party_that_forgets_a_check_is_found_out(
     forgets: tuple[Any, str, Any], noticed: str, first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
