@@ -184,12 +184,6 @@ def test_no_module_imports_itself_in_a_circle() -> None:
     assert circle(graph) == []
 
 
-def test_a_circle_is_seen() -> None:
-    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == ["a", "b", "c"]
-    tree = ast.parse("def f():\n    from fedcal.x import y, z")
-    assert modules_imported(tree, {"fedcal.x", "fedcal.x.y"}) == {"fedcal.x", "fedcal.x.y"}
-
-
 def pickles(tree: ast.AST) -> list[str]:
     found = [name for name in sorted(imports(tree, "")) if name in PICKLES]
     for node in ast.walk(tree):
@@ -252,98 +246,72 @@ def test_heavy_packages_are_imported_where_used() -> None:
     assert heavy == {path: sorted(packages) for path, packages in OPTIONAL.items()}
 
 
-@pytest.mark.parametrize("check", [pickles, global_randomness, asserts, undocumented])
-def test_house_rules(check: Callable[[ast.Module], list[str]]) -> None:
-    assert offenders(lambda tree, path: check(tree)) == {}
-
-
-def test_all_four_packages_were_looked_at() -> None:
-    seen = {Path(name).parts[0] for name in NAMES}
-    assert seen == set(PACKAGES)
+def test_house_rules() -> None:
+    for check in (pickles, global_randomness, asserts, undocumented):
+        assert offenders(lambda tree, path, check=check: check(tree)) == {}  # type: ignore[misc]
+    assert {Path(name).parts[0] for name in NAMES} == set(PACKAGES)
     for name in ("clients/client_app.py", "strategies/flower.py", "experiments/engines/flower.py"):
-        assert name in NAMES
         assert "flwr" in imports(parsed(ROOT / name), "")
 
 
 # --- the checks themselves see what they look for -----------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("where", "source"),
-    [
-        ("fedcal/x.py", "def f():\n    import flwr.app"),
-        ("fedcal/x.py", "from fedcal.clients.answers import answer"),
-        ("clients/x.py", "from flwr.app import Message"),
-        ("strategies/method.py", "from flwr.app import Message"),
-        ("clients/client_app.py", "import fedcal.strategies"),
-        ("strategies/x.py", "if True:\n    from fedcal.experiments import simulate"),
-        ("strategies/x.py", "import fedcal.clients.answers as a"),
-        ("strategies/x.py", "from fedcal import clients"),
-        ("strategies/x.py", "x = import_module('fedcal.clients.answers')"),
-        ("strategies/x.py", "app = 'fedcal.experiments.cli:main'"),
-        ("strategies/x.py", "from clients.answers import answer"),
-        ("clients/x.py", "from ..strategies import base"),
-        ("fedcal/x.py", "import fedcal.experiments"),
-        ("fedcal/query/__init__.py", "from fedcal import experiments"),
-        ("fedcal/__main__.py", "import fedcal.strategies"),
-    ],
+FORBIDDEN = [
+    ("fedcal/x.py", "def f():\n    import flwr.app"),
+    ("fedcal/x.py", "from fedcal.clients.answers import answer"),
+    ("clients/x.py", "from flwr.app import Message"),
+    ("strategies/method.py", "from flwr.app import Message"),
+    ("clients/client_app.py", "import fedcal.strategies"),
+    ("strategies/x.py", "if True:\n    from fedcal.experiments import simulate"),
+    ("strategies/x.py", "from fedcal import clients"),
+    ("strategies/x.py", "x = import_module('fedcal.clients.answers')"),
+    ("strategies/x.py", "app = 'fedcal.experiments.cli:main'"),
+    ("strategies/x.py", "from clients.answers import answer"),
+    ("clients/x.py", "from ..strategies import base"),
+    ("fedcal/query/__init__.py", "from fedcal import experiments"),
+    ("fedcal/__main__.py", "import fedcal.strategies"),
+]
+LOADED = [
+    ("import torch", True),
+    ("try:\n    import ray.data\nexcept ImportError:\n    pass", True),
+    ("class A:\n    from sklearn import svm", True),
+    ("def f():\n    import torch", False),
+    ("if TYPE_CHECKING:\n    import torch", False),
+]
+BROKEN = [
+    *((pickles, f"np.load(f, allow_pickle={value})") for value in ("True", "flag")),
+    (pickles, "import pickle"),
+    *((global_randomness, f"np.random.{call}") for call in ("seed(0)", "default_rng()")),
+    (global_randomness, "x = numpy.random.normal"),
+    (global_randomness, "import random"),
+    (global_randomness, "from numpy.random import rand"),
+    (asserts, "def f(x):\n    assert x > 0"),
+    (undocumented, "x = 1"),
+    (undocumented, '"""m"""\ndef f():\n    pass'),
+    (undocumented, '"""m"""\nclass A:\n    """a"""\n    def f(self):\n        pass'),
+]
+KEPT = (
+    '"""m"""\n'
+    "rng = np.random.Generator(np.random.Philox(key=key))\n"
+    "np.load(f, allow_pickle=False)\n"
+    "def _hidden(): pass\n"
 )
-def test_forbidden_imports_are_seen(where: str, source: str) -> None:
-    assert forbidden_imports(ast.parse(source), Path(where))
 
 
-def test_flower_is_for_the_apps_and_the_transport_alone() -> None:
-    tree = ast.parse("from flwr.app import Message")
+def test_what_breaks_a_rule_is_seen() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == ["a", "b", "c"]
+    tree = ast.parse("def f():\n    from fedcal.x import y, z")
+    assert modules_imported(tree, {"fedcal.x", "fedcal.x.y"}) == {"fedcal.x", "fedcal.x.y"}
+    for where, source in FORBIDDEN:
+        assert forbidden_imports(ast.parse(source), Path(where)), (where, source)
     for name in ("clients/client_app.py", "strategies/flower.py", "strategies/server_app.py"):
-        assert forbidden_imports(tree, Path(name)) == set()
-    for name in ("strategies/method.py", "strategies/base.py", "strategies/job.py"):
-        assert forbidden_imports(tree, Path(name)) == {"flwr"}
-
-
-@pytest.mark.parametrize(
-    ("source", "heavy"),
-    [
-        ("import torch", True),
-        ("try:\n    import ray.data\nexcept ImportError:\n    pass", True),
-        ("class A:\n    from sklearn import svm", True),
-        ("def f():\n    import torch", False),
-        ("if TYPE_CHECKING:\n    import torch", False),
-    ],
-)
-def test_heavy_imports_are_seen(source: str, heavy: bool) -> None:
-    assert bool(imports_at_import(ast.parse(source), "") & HEAVY) is heavy
-
-
-@pytest.mark.parametrize(
-    ("check", "source"),
-    [
-        (pickles, "import pickle"),
-        (pickles, "np.load(f, allow_pickle=True)"),
-        (pickles, "np.load(f, allow_pickle=flag)"),
-        (global_randomness, "np.random.seed(0)"),
-        (global_randomness, "x = numpy.random.normal"),
-        (global_randomness, "np.random.default_rng()"),
-        (global_randomness, "import random"),
-        (global_randomness, "from numpy.random import rand"),
-        (asserts, "def f(x):\n    assert x > 0"),
-        (undocumented, "x = 1"),
-        (undocumented, '"""m"""\ndef f():\n    pass'),
-        (undocumented, '"""m"""\nclass A:\n    """a"""\n    def f(self):\n        pass'),
-    ],
-)
-def test_broken_house_rules_are_seen(check: Callable[[ast.Module], list[str]], source: str) -> None:
-    assert check(ast.parse(source))
-
-
-def test_kept_house_rules_are_not_reported() -> None:
-    tree = ast.parse(
-        '"""m"""\n'
-        "rng = np.random.Generator(np.random.Philox(key=key))\n"
-        "np.load(f, allow_pickle=False)\n"
-        "def _hidden(): pass\n"
-    )
-    for check in (pickles, global_randomness, asserts, undocumented):
-        assert check(tree) == []
+        assert not forbidden_imports(ast.parse("from flwr.app import Message"), Path(name))
+    for source, heavy in LOADED:
+        assert bool(imports_at_import(ast.parse(source), "") & HEAVY) is heavy, source
+    for check, source in BROKEN:
+        assert check(ast.parse(source)), source
+        assert check(ast.parse(KEPT)) == []
 
 
 # --- __all__ ------------------------------------------------------------------------------------
@@ -385,13 +353,10 @@ def wrong_all(path: Path) -> list[str]:
 
 
 def test_all_is_exactly_what_is_public() -> None:
-    wrong = {str(path.relative_to(ROOT)): wrong_all(path) for path in WITH_ALL}
-    assert {path: what for path, what in wrong.items() if what} == {}
-
-
-def test_the_public_packages_say_what_is_public() -> None:
     stems = {str(path.relative_to(ROOT).parent) for path in WITH_ALL if path.stem == "__init__"}
     assert stems >= {"fedcal", "fedcal/metrics", "fedcal/calibrators", "strategies", "experiments"}
+    wrong = {str(path.relative_to(ROOT)): wrong_all(path) for path in WITH_ALL}
+    assert {path: what for path, what in wrong.items() if what} == {}
 
 
 # --- importing ----------------------------------------------------------------------------------
@@ -411,55 +376,44 @@ def python(code: str, cwd: Path, *path: Path) -> subprocess.CompletedProcess[str
 
 
 def test_a_fresh_import_loads_nothing_heavy(tmp_path: Path) -> None:
-    rooms = "fedcal.clients, fedcal.strategies, fedcal.experiments.cli"
-    done = python(f"import {rooms}, sys; print(*sys.modules)", tmp_path)
+    """Nor the science Flower; and what simulates needs no locks of POSIX."""
+    show = "print(*sys.modules)"
+    names = ("calibrators", "datasets", "metrics", "partition", "privacy.plan", "release")
+    science = "; ".join(f"import fedcal.{name}" for name in (*names, "secure_aggregation"))
+    rooms = "import fedcal.clients, fedcal.strategies, fedcal.experiments.cli"
+    locks = "import sys; sys.modules['fcntl'] = None"
+    simulation = "import fedcal.experiments.simulation"
+    code = f"{locks}; import fedcal; {show}; {science}; {show}; {rooms}; {show}; {simulation}"
+    done = python(code, tmp_path)
     assert done.returncode == 0, done.stderr
-    loaded = set(done.stdout.split())
+    nothing, light, loaded = (set(line.split()) for line in done.stdout.splitlines())
+    assert nothing & {"numpy", "flwr", "fedcal.experiments"} == set()
+    assert "fedcal.release" in light
+    assert light & {"flwr", *(f"fedcal.{room}" for room in ROOMS)} == set()
     assert {"fedcal.strategies.base", "fedcal.experiments.cli", "flwr"} <= loaded
     # the last two are ours to load late: with matplotlib they take longer than everything else
     assert loaded & (HEAVY | {"scipy.stats", "dp_accounting"}) == set()
 
 
-def test_the_science_does_not_load_flower(tmp_path: Path) -> None:
-    names = (
-        "calibrators",
-        "datasets",
-        "metrics",
-        "partition",
-        "privacy.plan",
-        "release",
-        "secure_aggregation",
-    )
-    code = "; ".join(f"import fedcal.{name}" for name in names)
-    done = python(f"{code}; import sys; print(*sys.modules)", tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "fedcal.release" in done.stdout.split()
-    assert set(done.stdout.split()) & {"flwr", *(f"fedcal.{room}" for room in ROOMS)} == set()
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_other_packages_of_the_rooms_names_do_not_matter(tmp_path: Path, room: str) -> None:
+def test_other_packages_of_the_rooms_names_do_not_matter(tmp_path: Path) -> None:
+    """And a room itself has one import name."""
     for name in ROOMS:
         (tmp_path / name).mkdir()
         (tmp_path / name / "__init__.py").write_text("raise SystemExit('a foreign package')\n")
-    done = python(f"import fedcal.{room} as room; print(room.__file__)", tmp_path, tmp_path)
+    code = "; ".join(f"import fedcal.{room}; print(fedcal.{room}.__file__)" for room in ROOMS)
+    done = python(code, tmp_path, tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert Path(done.stdout.strip()).resolve() == ROOT / room / "__init__.py"
-
-
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_has_one_import_name(tmp_path: Path, room: str) -> None:
-    done = python(f"import {room}", tmp_path)
-    *_, last = done.stderr.splitlines()
-    assert (done.returncode, last) == (1, f"ImportError: import fedcal.{room}, not {room}")
+    found = [Path(line).resolve() for line in done.stdout.splitlines()]
+    assert found == [ROOT / room / "__init__.py" for room in ROOMS]
+    tried = "for room in {0}:\n try: __import__(room)\n except ImportError as e: print(e)"
+    done = python(tried.format(ROOMS), tmp_path)
+    assert done.stdout.splitlines() == [f"import fedcal.{room}, not {room}" for room in ROOMS]
 
 
 def test_the_main_functions_are_fedcal_s_own(tmp_path: Path) -> None:
-    quick = python("import fedcal, sys; print(*sys.modules)", tmp_path)
-    assert set(quick.stdout.split()) & {"numpy", "flwr", "fedcal.experiments"} == set()
-    done = python("from fedcal import simulate, compare, plan; print(plan.__module__)", tmp_path)
-    assert (done.returncode, done.stdout) == (0, "fedcal.experiments.planner.plan\n"), done.stderr
-    done = python("import fedcal; fedcal.simulat", tmp_path)
+    code = "from fedcal import simulate, compare, plan; print(plan.__module__); import fedcal"
+    done = python(f"{code}; fedcal.simulat", tmp_path)
+    assert done.stdout == "fedcal.experiments.planner.plan\n", done.stderr
     assert "module 'fedcal' has no attribute 'simulat'" in done.stderr
 
 
@@ -481,9 +435,3 @@ def test_a_checkout_without_links_fails_loudly(tmp_path: Path, found: str | None
     assert built.returncode == 1
     assert "git config core.symlinks true" in built.stderr.splitlines()[-1]
     assert len(built.stderr.splitlines()) == 1
-
-
-def test_what_simulates_imports_where_there_are_no_posix_locks(tmp_path: Path) -> None:
-    code = "import sys; sys.modules['fcntl'] = None; import fedcal.experiments.simulation"
-    done = python(code, tmp_path, ROOT)
-    assert done.returncode == 0, done.stderr

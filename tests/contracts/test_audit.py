@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from laws import prefer
 
-from fedcal.bounding import Bound, bounded
+from fedcal.bounding import Bound
 from fedcal.clients.answers import contribute
 from fedcal.errors import InputError
 from fedcal.experiments.benchmarks import audit as benchmark
@@ -36,7 +36,7 @@ from fedcal.trust import NOISY
 from fedcal.units import UNITS
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
-FAST, SLOW = 60_000, 400_000
+FAST = 60_000
 
 every_cell = pytest.mark.parametrize("cell", benchmark.attacks(), ids=str)
 
@@ -69,17 +69,6 @@ def within_reach(cell: Attacked) -> float:
     return 0.4 if cell.mechanism == "exponential" and cell.sampling_rate < 1 else 0.6
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("cell", [c for c in benchmark.attacks() if c.unit != "subject"], ids=str)
-def test_no_mechanism_spends_more_in_many_trials(cell: Attacked) -> None:
-    finding = attacked(cell, SLOW, ERROR, seed=1)
-    assert not finding.refuted
-    least = 0.15
-    if cell.law.pure:
-        least = 0.6 if cell.mechanism == "exponential" else 0.8
-    assert finding.lower_bound >= least * finding.claimed
-
-
 def test_every_mechanism_trust_and_unit_that_go_together_are_attacked() -> None:
     there = {(c.mechanism, c.trust, c.unit) for c in benchmark.attacks()}
     for names in product(PRIVATE, NOISY, UNITS):
@@ -92,8 +81,13 @@ def test_every_mechanism_trust_and_unit_that_go_together_are_attacked() -> None:
             assert names in there
 
 
-@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete-laplace"])
-@pytest.mark.parametrize("rule", ["joint", "per_block", "per_value"])
+@pytest.mark.parametrize(
+    ("mechanism", "rule"),
+    [
+        *(("laplace", "joint"), ("gaussian", "per_value"), ("discrete-laplace", "per_block")),
+        *(("gaussian", "joint"), ("laplace", "per_value"), ("gaussian", "per_block")),
+    ],
+)
 def test_several_blocks_at_once(mechanism: str, rule: Any) -> None:
     federation = Federation(clients=3, classes=2, epsilon=2.0, delta=1e-2, mechanism=mechanism)
     plan = make_plan(federation, rounds=1, bound=Bound((2, 1, 3), (2.0, 0.1, 10.0), rule))
@@ -107,8 +101,7 @@ def test_several_blocks_at_once(mechanism: str, rule: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("trust", "unit"),
-    [(trust, "user") for trust in NOISY]
-    + [("central", "example"), ("local", "example"), ("distributed", "subject")],
+    [(t, "user") for t in NOISY] + [("local", "example"), ("distributed", "subject")],
 )
 def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
     """Rows in, releases out, thousands of times with and without one unit's rows.
@@ -137,16 +130,8 @@ def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
     def seen(present: bool) -> list[float]:
         found = []
         for seed in range(runs):
-            federation = Federation(
-                clients=clients,
-                classes=2,
-                epsilon=1.0,
-                delta=0.0,
-                unit=unit,
-                trust=trust,
-                quorum=1.0,
-                seed=2 * seed + present,
-            )
+            promise = {"epsilon": 1.0, "delta": 0.0, "unit": unit, "trust": trust, "quorum": 1.0}
+            federation = Federation(clients, 2, seed=2 * seed + present, **promise)
             change: dict[str, Any] = {"clip": 3.0} if unit == "user" else {}
             method = DPHistogram(federation, bins=5, secure_aggregation="none", **change)
             if trust == "local":
@@ -159,7 +144,7 @@ def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
                 found.append(float(method.releases[0].values[4]))
         return found
 
-    found = epsilon_lower_bound(seen(True), seen(False), error=ERROR / 6)
+    found = epsilon_lower_bound(seen(True), seen(False), error=ERROR / 5)
     # Rows taken away are half of what the noise of replaced ones is for.
     assert (0.05 if (trust, unit) == ("local", "user") else 0.4) < found <= 1.0
 
@@ -210,16 +195,12 @@ def test_a_difference_in_the_middle_is_found_too() -> None:
     assert epsilon_lower_bound(inner, outer) > 4.0
 
 
-@pytest.mark.parametrize(
-    ("present", "error", "message"),
-    [(99, 0.1, "trials must be"), (200, 0.0, "error must be"), (200, 1.0, "error must be")],
-)
-def test_what_cannot_be_bounded_is_refused(present: int, error: float, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        epsilon_lower_bound(np.zeros(present), np.zeros(200), error=error)
-
-
-def test_a_plan_without_privacy_claims_nothing() -> None:
+def test_what_cannot_be_bounded_or_claims_nothing_is_refused() -> None:
+    for present, error, message in (
+        *((99, 0.1, "trials must be"), (200, 0.0, "error must be"), (200, 1.0, "error must be")),
+    ):
+        with pytest.raises(InputError, match=message):
+            epsilon_lower_bound(np.zeros(present), np.zeros(200), error=error)
     plan = make_plan(Federation(clients=3, classes=2), rounds=1, bound=Bound((1,), (1.0,)))
     with pytest.raises(InputError, match="without privacy claims nothing"):
         audit(plan, 1000)
@@ -236,13 +217,8 @@ def refuted(finding: Finding) -> bool:
 @pytest.mark.parametrize(
     ("mechanism", "trust"),
     [
-        ("laplace", "central"),
-        ("laplace", "local"),
-        ("discrete-laplace", "central"),
-        ("discrete-laplace", "distributed"),
-        ("discrete-laplace", "local"),
-        ("gaussian", "central"),
-        ("gaussian", "local"),
+        *(("laplace", "central"), ("laplace", "local"), ("discrete-laplace", "distributed")),
+        *(("discrete-laplace", "local"), ("gaussian", "central"), ("gaussian", "local")),
         ("discrete-gaussian", "distributed"),
     ],
 )
@@ -260,23 +236,6 @@ def test_half_of_the_sensitivity_is_caught(
 
 def _half(right: Callable[[Bound], float]) -> property:
     return property(lambda bound: right(bound) / 2)
-
-
-def test_noise_before_clipping_is_caught() -> None:
-    """The clip then bounds what is sent, and the noise hides an unbounded number."""
-    plan = Attacked("laplace", "local", "user").plan()
-    assert plan.noise is not None
-    assert plan.bound is not None
-    wide = replace(plan.noise, lengths=(FAST,))
-    bound = plan.bound
-
-    def clipped(contribution: float) -> Any:
-        noise = wide.draw(stream(0, Purpose.SHARE, 0, f"{contribution}")) * plan.grid
-        return bounded(np.asarray(contribution + noise, np.float64)[:, None], bound)[:, 0]
-
-    assert epsilon_lower_bound(clipped(25.0), clipped(-25.0)) > plan.epsilon
-    # within the bound, a clip after the noise is post-processing
-    assert epsilon_lower_bound(clipped(2.5), clipped(-2.5)) <= plan.epsilon
 
 
 @pytest.mark.parametrize("rounds", [2, 3])

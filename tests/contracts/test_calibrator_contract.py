@@ -22,7 +22,6 @@ from fedcal.calibrators import (
     Identity,
     ScoreLogistic,
     ScoreMap,
-    TemperatureScaling,
     WeightedBinning,
     load,
 )
@@ -70,18 +69,13 @@ def fitted(make: Make, classes: int) -> Calibrator:
 
 @every_kind
 @every_classes
-def test_predictions_are_distributions(make: Make, classes: int) -> None:
+def test_predictions_are_distributions_row_by_row(make: Make, classes: int) -> None:
     for scale in (1e-4, 1.0, 300.0, 1e89):
         logits = rows(classes, seed=1)[0] * scale
         proba = fitted(make, classes).predict_proba(logits)
         assert (proba.shape, proba.dtype) == (logits.shape, np.float64)
         assert ((proba >= 0) & (proba <= 1)).all()
         np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=0, atol=1e-12)
-
-
-@every_kind
-@every_classes
-def test_a_row_is_predicted_alike_alone_and_among_others(make: Make, classes: int) -> None:
     calibrator, logits = fitted(make, classes), rows(classes, n=70, seed=1)[0]
     together = calibrator.predict_proba(logits)
     for block in (1, 7, 64):
@@ -123,20 +117,14 @@ def test_an_overconfident_model_is_helped_by_each_of_them() -> None:
             assert loss(make().fit(logits, labels)) < before - 0.001
 
 
-def test_those_with_many_parameters_start_as_the_model_itself() -> None:
+def test_many_parameters_start_as_the_model_itself_and_an_order_is_kept() -> None:
     for cls in kinds().values():
-        if issubclass(cls, ParametricScaling):
-            for classes in (2, 100):
-                z = rows(classes)[0]
+        for classes in (2, 40):
+            z = rows(classes, seed=1)[0]
+            if issubclass(cls, ParametricScaling):
                 proba = cls(None, classes).predict_proba(z)
                 np.testing.assert_allclose(proba, softmax(z), rtol=1e-13)
-
-
-def test_those_that_keep_the_order_never_change_a_prediction() -> None:
-    for cls in kinds().values():
-        if issubclass(cls, OrderPreserving):
-            for classes in (2, 40):
-                z = rows(classes, seed=1)[0]
+            if issubclass(cls, OrderPreserving):
                 z[::7] = np.round(z[::7])  # ties
                 proba = fitted_once(cls, classes).predict_proba(z)
                 np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
@@ -193,9 +181,15 @@ def test_a_file_gives_the_calibrator_back_bit_for_bit(
     make: Make, classes: int, tmp_path: Path
 ) -> None:
     calibrator, path = fitted(make, classes), tmp_path / "c.npz"
+    path.write_text("what was there")
     calibrator.input = "probs"
     calibrator.save(path)
     assert [p.name for p in tmp_path.iterdir()] == ["c.npz"]  # no draft is left
+    with np.load(path, allow_pickle=False) as file:
+        assert all(file[name].dtype.kind in "fiU" for name in file.files)
+        header = json.loads(str(file["header"]))
+    about = {"kind": calibrator.kind, "classes": classes, "input": "probs"}
+    assert header == {"format": "fedcal-calibrator", "version": 1, **about}
     back = load(path)
     assert type(back) is type(calibrator)
     assert (back.classes, back.input) == (classes, "probs")
@@ -203,24 +197,6 @@ def test_a_file_gives_the_calibrator_back_bit_for_bit(
     np.testing.assert_array_equal(back.predict_proba(p), calibrator.predict_proba(p))
     for name, array in calibrator.arrays().items():
         np.testing.assert_array_equal(back.arrays()[name], array)
-
-
-@every_kind
-def test_a_file_holds_plain_arrays_and_a_version(make: Make, tmp_path: Path) -> None:
-    path = tmp_path / "c.npz"
-    calibrator = fitted(make, 3)
-    calibrator.save(str(path))
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
-    assert all(a.dtype.kind in "fiU" for a in arrays.values())
-    header = json.loads(str(arrays["header"]))
-    assert header == {
-        "format": "fedcal-calibrator",
-        "version": 1,
-        "kind": calibrator.kind,
-        "classes": 3,
-        "input": "logits",
-    }
 
 
 def rewrite(path: Path, header: Any = None, **changes: Any) -> None:
@@ -337,32 +313,23 @@ class Bomb:
         return pytest.fail, ("unpickled",)
 
 
-@pytest.mark.parametrize("kind", ["temperature", "bbq"])
-def test_a_truncated_file_is_refused(kind: str, saved: Callable[[str], Path]) -> None:
-    path = saved(kind)
-    content = path.read_bytes()
+def test_what_is_no_intact_calibrator_is_refused(
+    saved: Callable[[str], Path], tmp_path: Path
+) -> None:
+    path = saved("bbq")
+    content = bytearray(path.read_bytes())
     for keep in (0, 1, 100, len(content) // 2, len(content) - 30, len(content) - 1):
         path.write_bytes(content[:keep])
         refused(lambda: load(path), str(path))
-
-
-def test_a_damaged_file_is_refused(saved: Callable[[str], Path]) -> None:
-    path = saved("bbq")
+    path.write_bytes(content)
     with zipfile.ZipFile(path) as archive:
-        at = archive.getinfo("table.npy").header_offset + 300
-    content = bytearray(path.read_bytes())
-    content[at] ^= 0xFF
-    path.write_bytes(bytes(content))
+        content[archive.getinfo("table.npy").header_offset + 300] ^= 0xFF
+    path.write_bytes(content)
     refused(lambda: load(path), str(path))
-
-
-def test_what_is_no_calibrator_is_refused(tmp_path: Path) -> None:
-    data = tmp_path / "data.npz"
-    np.savez(data, logits=np.zeros((2, 3)), labels=np.zeros(2))
-    refused(lambda: load(data), str(data), "is no fedcal calibrator")
-    text = tmp_path / "text.npz"
-    text.write_text("T = 2")
-    refused(lambda: load(text), str(text), "is not an intact .npz file")
+    np.savez(path, logits=np.zeros((2, 3)), labels=np.zeros(2))
+    refused(lambda: load(path), str(path), "is no fedcal calibrator")
+    path.write_text("T = 2")
+    refused(lambda: load(path), str(path), "is not an intact .npz file")
     refused(lambda: load(tmp_path / "none.npz"), "cannot be read: No such file")
     refused(lambda: load(tmp_path), str(tmp_path), "cannot be read")
 
@@ -373,11 +340,3 @@ def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     refused(lambda: calibrator.save(tmp_path / "folder"), "cannot write")
     assert [p.name for p in tmp_path.iterdir()] == ["folder"]
-
-
-def test_saving_replaces_an_earlier_file(saved: Callable[[str], Path]) -> None:
-    path = saved("bbq")
-    TemperatureScaling(2.0, 3).save(path)
-    back = load(path)
-    z = rows(3)[0]
-    np.testing.assert_array_equal(back.predict_proba(z), softmax(z / 2))

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from fedcal import datasets, partition
 from fedcal.artifact import Artifact
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
@@ -29,7 +28,6 @@ from fedcal.strategies.collector import Collector
 from fedcal.strategies.flower import ANSWER
 from fedcal.strategies.job import Job
 from fedcal.strategies.settings import settings_of
-from fedcal.trust import NOISY
 from fedcal.types import Integers
 from fedcal.units import UNITS
 
@@ -59,9 +57,8 @@ CLIENTS, CLASSES, ROWS = 20, 4, 250
 EMPTY = (0, 9, CLIENTS - 1)
 
 methods = pytest.mark.parametrize("method", METHODS)
-FEW = ("fedtemp", "fednewton", "fedoneshot", "fedbbq", "fedopvector", "fednewton-entropy")
+FEW = ("fedtemp", "fednewton", "fedoneshot", "fedbbq")
 few_methods = pytest.mark.parametrize("method", FEW)
-BUDGETS = (math.inf, 1.0)
 MASKS = ("none", "masks")
 ODD = np.random.default_rng(9).permutation(CLIENTS)
 
@@ -155,29 +152,17 @@ def turns(method: str) -> list[tuple[float, float]]:
 def test_inline_and_flower_give_the_same_bits(method: str, shards: Shards) -> None:
     for epsilon, rate in turns(method):
         if method.startswith("conformal") and math.isinf(epsilon) and rate < 1:
-            continue  # see below
+            with pytest.raises(InputError, match="look ever closer at the same rows"):
+                make(method, epsilon, rate)
+            continue
         want = told(make(method, epsilon, rate), by_hand, shards)
-        assert told(make(method, epsilon, rate), run_inline, shards) == want
-        assert told(make(method, epsilon, rate, "masks"), run_inline, shards) == want
+        assert told(make(method, epsilon, rate), run_inline, shards, block=7) == want
         assert told(make(method, epsilon, rate, "masks"), run_in_process, shards) == want
         other = told(make(method, epsilon, rate, seed=6), run_inline, shards)
         by_chance = make(method, epsilon, rate).plan.law.answers == "index"  # one drawn twice
         by_chance |= math.isinf(epsilon) and STRATEGIES[METHODS[method][0]].one_place  # rows, or 0
         if not by_chance:
             assert (other == want) == (math.isinf(epsilon) and rate != 0.1), (epsilon, rate)
-
-
-def test_exact_sets_are_not_sampled() -> None:
-    with pytest.raises(InputError, match="look ever closer at the same rows"):
-        make("conformal", math.inf, 0.1)
-
-
-@few_methods
-def test_the_block_size_changes_no_bit(method: str, shards: Shards) -> None:
-    for epsilon in BUDGETS:
-        want = told(make(method, epsilon), by_hand, shards)
-        for block, masks in ((1, "none"), (7, "masks"), (64, "none"), (None, "masks")):
-            assert told(make(method, epsilon, masks=masks), run_inline, shards, block=block) == want
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if ":" not in m])
@@ -226,39 +211,11 @@ def test_the_protocol_gives_the_bits_of_the_plain_sum(method: str, shards: Shard
         assert under_the_protocol(make(method, **PROTOCOL), shards, **lost) == want
 
 
-@few_methods
-def test_the_protocol_adds_up_noise_and_coins_as_by_hand(method: str, shards: Shards) -> None:
-    """Each site answers every round, and its own coin says if its rows count."""
-    for trust in NOISY:
-        noisy = partial(make, method, 1.0, 0.5, trust=trust, **PROTOCOL)
-        want = told(noisy(), by_hand, shards)
-        assert told(noisy(), run_inline, shards, block=3) == want, trust
-
-
-@pytest.mark.slow
-def test_a_thousand_clients_under_the_protocol() -> None:
-    many: dict[str, Any] = {"clients": 1000, "committee": 7, "threshold": 5, "colluding": 2}
-    shards = some_shards(1000, 4000)
-    want = told(make("fedbin", clients=1000), run_inline, shards)
-    del want["bytes"]
-    assert under_the_protocol(make("fedbin", masks="protocol", **many), shards) == want
-
-
 def test_too_few_members_open_nothing(shards: Shards) -> None:
     strategy = make("fednewton", **PROTOCOL)
     with pytest.raises(RoundFailed, match="of the committee"):
         run_inline(strategy, shards, unavailable=lambda number: np.array([0, 1]))
     assert strategy.releases == []
-
-
-def test_the_dropouts_drawn_here_differ_by_round() -> None:
-    draw = partial(dropouts, 4, CLIENTS, 0.2)
-    first, second = draw(1).tolist(), draw(2).tolist()
-    assert first != second
-    assert 0 < len(first) < CLIENTS
-    assert draw(1).tolist() == first
-    assert dropouts(4, CLIENTS, 0.0, 1).size == 0
-    assert dropouts(4, CLIENTS, 1.0, 1).size == CLIENTS
 
 
 class Shuffled(InProcessGrid):
@@ -290,21 +247,6 @@ def test_neither_node_ids_nor_the_order_of_replies_matter(method: str, shards: S
 
 
 @few_methods
-def test_renumbering_the_clients_changes_no_bit(method: str, shards: Shards) -> None:
-    """And empty clients somewhere else, at the same (public) number of clients."""
-    want = told(make(method, 1.0), by_hand, shards)
-    full = shards.rows > 0
-    emptied = np.concatenate([np.flatnonzero(~full), np.flatnonzero(full)])
-    for masks, order in (("none", ODD), ("masks", emptied)):
-        assert told(make(method, 1.0, masks=masks), run_inline, shards.take(order)) == want
-    nobody = shards.take(np.full(CLIENTS, EMPTY[0]))
-    got = make(method)
-    found = told(got, run_inline, nobody)
-    assert told(make(method, masks="masks"), run_in_process, nobody) == found
-    assert all(not r.values.any() for r in got.releases)
-
-
-@few_methods
 def test_a_round_without_clients_releases_its_noise(method: str, shards: Shards) -> None:
     masks = MASKS[FEW.index(method) % 2]
     private, exact = (make(method, e, 0.001, masks) for e in (1.0, math.inf))
@@ -322,48 +264,13 @@ def test_a_round_without_clients_releases_its_noise(method: str, shards: Shards)
         assert release.kind == "class_counts" or not release.values.any()
 
 
-@few_methods
-def test_a_cohort_of_one(method: str, shards: Shards) -> None:
-    """Its mask is zero: nobody is there to share a seed with."""
-    seed = next(s for s in range(1000) if len(make(method, rate=0.03, seed=s).plan.sample(1)) == 1)
-    want = told(make(method, rate=0.03, seed=seed), by_hand, shards)
-    for run in (run_inline, run_in_process):
-        assert told(make(method, rate=0.03, masks="masks", seed=seed), run, shards) == want
-
-
-@pytest.mark.parametrize(("epsilon", "block"), [(1.0, 7), (math.inf, None)])
-def test_a_cohort_with_a_sparse_graph_and_dropouts(epsilon: float, block: int | None) -> None:
+def test_a_cohort_with_a_sparse_graph_and_dropouts() -> None:
     clients = COMPLETE_UP_TO + 12
     many = some_shards(clients, 400, (0, 70, clients - 1))
     unavailable = partial(dropouts, 1, clients, 0.2)
-    want = told(make("fednewton", epsilon, clients=clients), by_hand, many, unavailable)
-    got = make("fednewton", epsilon, masks="masks", clients=clients)
-    assert told(got, run_inline, many, unavailable=unavailable, block=block) == want
-
-
-def test_a_hundred_real_clients() -> None:
-    data = datasets.load("resnet110-cifar10")
-    owner = partition.dirichlet(data.labels, 100, 0.1, np.random.default_rng(0))
-    real = Shards.from_owner(data.logits, data.labels, owner, 100)
-    public: dict[str, Any] = {"clients": 100, "classes": 10, "rounds": 1}
-    lost = {"unavailable": partial(dropouts, 3, 100, 0.05)}
-    for method in ("fednewton", "fedbbq"):
-        want = told(make(method, 1.0, **public), by_hand, real, **lost)
-        assert told(make(method, 1.0, **public), run_inline, real, **lost) == want
-        masked = make(method, 1.0, masks="masks", **public)
-        assert told(masked, run_in_process, real, **lost) == want
-
-
-@few_methods
-def test_nobody_answers_is_not_nobody_sampled(method: str, shards: Shards) -> None:
-    for run, epsilon, masks in (
-        *((run_inline, 1.0, "none"), (run_inline, math.inf, "masks")),
-        *((run_in_process, 1.0, "masks"), (run_in_process, math.inf, "none")),
-    ):
-        strategy = make(method, epsilon, masks=masks)
-        with pytest.raises(RoundFailed, match="nothing was released"):
-            run(strategy, shards, unavailable=lambda number: np.arange(CLIENTS))
-        assert strategy.releases == []
+    want = told(make("fednewton", 1.0, clients=clients), by_hand, many, unavailable)
+    got = make("fednewton", 1.0, masks="masks", clients=clients)
+    assert told(got, run_inline, many, unavailable=unavailable, block=7) == want
 
 
 # --- noise and coins of the clients' own --------------------------------------------------------
@@ -384,6 +291,9 @@ def test_clients_noise_is_the_same_whoever_drives(method: str, trust: str, shard
         assert told(noisy(), run_inline, shards, block=3, **lost) == want, unit
         assert told(noisy(masks="masks"), run_inline, shards, **lost) == want, unit
         assert told(noisy(masks="masks"), run_in_process, shards, **lost) == want, unit
+        if rate < 1:  # each site answers every round, and its own coin says if its rows count
+            secure = partial(noisy, unit="user", **PROTOCOL)
+            assert told(secure(), run_inline, shards) == told(secure(), by_hand, shards)
         assert told(noisy(seed=6), run_inline, shards, **lost) != want, unit
 
 
@@ -417,15 +327,3 @@ def test_a_coin_leaves_out_rows_and_no_noise(shards: Shards) -> None:
     assert 0 < counted.sum() < (shards.rows > 0).sum()
     (alone,) = contribute(shards.block(5, 6), asked.request, np.array([5]))
     assert alone.tolist() == sent[5].tolist()
-
-
-@few_methods
-def test_fewer_answers_than_the_quorum_release_nothing(method: str, shards: Shards) -> None:
-    for run, masks in ((run_inline, "masks"), (run_in_process, MASKS[FEW.index(method) % 2])):
-        enough = make(method, 1.0, masks=masks, trust="distributed", quorum=0.9)
-        run(enough, shards, unavailable=lambda number: np.array([0, 5]))
-        assert len(enough.releases) == enough.plan.rounds
-        strategy = make(method, 1.0, masks=masks, trust="distributed", quorum=0.9)
-        with pytest.raises(RoundFailed, match="planned for at least 18; nothing was released"):
-            run(strategy, shards, unavailable=lambda number: np.array([0, 5, 7]))
-        assert strategy.releases == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from published import CLASS_ROWS, numbers_in
 
 from fedcal import datasets
 from fedcal.experiments import compare
@@ -65,92 +65,82 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 def test_the_table_is_printed_and_written(says: Any, folder: Path) -> None:
     code, out, err = says(*QUICK, "--epsilon", "inf,2", "--out", "o")
     assert (code, err) == (0, "")
-    assert "data.npz, 5 clients, dirichlet:0.1, mean ± std over 2 seeds" in out
-    table = [line for line in out.splitlines() if "│FedNewton" in line]
-    assert len(table) == 2
+    for said in (
+        "data.npz, 5 clients, dirichlet:0.1, mean ± std over 2 seeds",
+        *("is itself a release", "spend up to epsilon = 4", "written to o"),
+    ):
+        assert said in out
+    assert len([line for line in out.splitlines() if "│FedNewton" in line]) == 2
     assert out.startswith("Smallest mean classwise ECE on the test rows: at epsilon = 2 Fed")
     assert "…" not in out  # no cell is cut, however narrow the terminal
-    assert "is itself a release" in out
-    assert "spend up to epsilon = 4" in out
-    assert "written to o" in out
     assert {p.name for p in (folder / "o").iterdir()} >= FILES
     written = json.loads((folder / "o" / "compare.json").read_text())
     assert [c["label"] for c in written["cells"]] == ["uncalibrated", *["FedNewton", "FedBin"] * 2]
     assert "FedNewton" in (folder / "o" / "report.html").read_text("utf-8")
-
-
-def test_json_and_quiet(says: Any, folder: Path) -> None:
-    code, out, err = says(*QUICK, "--json")
-    assert (code, err) == (0, "")
-    assert len(json.loads(out)["cells"]) == 5
+    code, out, err = says("--resume", "--out", "o", "--json")
+    assert (code, err, json.loads(out)) == (0, "", written)
     assert says(*QUICK, "--quiet") == (0, "", "")
-    assert os.listdir(folder) == ["data.npz"]
+    assert sorted(os.listdir(folder)) == ["data.npz", "o"]
+
+
+LISTS: dict[str, list[Any]] = {
+    **{"method": ["fedtemp[average=temperature]"], "clients": [11, 12], "rounds": [3]},
+    **{"partition": ["dirichlet:0.5", "iid"], "sampling-rate": [0.9], "epsilon": [4.0]},
+    **{"delta": [1e-3], "trust": ["distributed"], "unit": ["user"]},
+    "mechanism": ["discrete-gaussian", "discrete-laplace"],
+}
+SINGLE: dict[str, Any] = {"quorum": 0.5, "noise-source": "seeded", "secure-aggregation": "masks"}
+SINGLE |= {"dropout": 0.1, "seed": 7, "seeds": 2}
 
 
 def test_every_option_reaches_the_runs(says: Any) -> None:
-    code, out, _ = says(
-        *("--method", "fedtemp[average=temperature]", "--clients", "11,12"),
-        *("--partition", "dirichlet:0.5,iid", "--rounds", "3", "--sampling-rate", "0.9"),
-        *("--epsilon", "4", "--delta", "1e-3", "--trust", "distributed"),
-        *("--unit", "user", "--mechanism", "discrete-gaussian,discrete-laplace"),
-        *("--quorum", "0.5", "--noise-source", "seeded"),
-        *("--secure-aggregation", "masks", "--dropout", "0.1", "--seed", "7", "--seeds", "2"),
-        *("--set", "clip=0.25", "--jobs", "1", "--engine", "inline", "--out", "o", "--json"),
-    )
+    given = {name: ",".join(map(str, values)) for name, values in LISTS.items()} | SINGLE
+    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    more = ("--set", "clip=0.25", "--jobs", "1", "--engine", "inline", "--out", "o", "--json")
+    code, out, _ = says(*words, *more)
     assert code == 0
-    assert json.loads(out)["config"] == {
-        "data": [str(Path("data.npz").resolve())],
-        "method": ["fedtemp[average=temperature]"],
-        "clients": [11, 12],
-        "partition": ["dirichlet:0.5", "iid"],
-        "rounds": [3],
-        "sampling_rate": [0.9],
-        "epsilon": [4.0],
-        "delta": [1e-3],
-        "trust": ["distributed"],
-        "unit": ["user"],
-        "mechanism": ["discrete-gaussian", "discrete-laplace"],
-        "quorum": 0.5,
-        "noise_source": "seeded",
-        "secure_aggregation": "masks",
-        "dropout": 0.1,
-        "seed": 7,
-        "seeds": 2,
-        "set": {"clip": 0.25},
-    }
+    want = {name.replace("-", "_"): value for name, value in (LISTS | SINGLE).items()}
+    data = [str(Path("data.npz").resolve())]
+    assert json.loads(out)["config"] == {**want, "data": data, "set": {"clip": 0.25}}
     run = rows(Path("o"))[1]["run"]
     assert run["set"] == {"clip": 0.25, "average": "temperature"}
     assert (run["secure_aggregation"], run["dropout"], run["seed"]) == ("masks", 0.1, 7)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("--ledger", "l.db"), "compare takes no ledger: a ledger counts"),
-        (("--cap", "2"), "compare takes no cap"),
-        (("--method", "fednewtn"), "did you mean 'fednewton'"),
-        (("--method", "auto"), "only a single run can resolve it"),
-        (("--method", "fedbin,"), "an entry of the list 'fedbin,' is empty"),
-        (("--method", "fedbin,fedbin"), "there twice"),
-        (("--epsilon", "1,x"), "epsilon must be a number, got 'x'"),
-        (("--epsilon", ""), "is empty"),
-        (("--partition", "natural"), "names no clients of its own"),
-        (("--set", "nonsense=1"), "none of the methods has such a parameter"),
-        (("--seeds", "0"), "seeds must be"),
-        (("--jobs", "0"), "jobs must be"),
-        (("--resume",), "nothing to resume in o"),
-        (("--config", "missing.toml"), "cannot read the config"),
-    ],
-)
-def test_one_clear_line_before_anything_runs(
-    says: Any, folder: Path, arguments: tuple[str, ...], said: str
-) -> None:
-    code, out, err = says("--out", "o", *arguments)
-    assert (code, out) == (2, "")
-    (line,) = err.splitlines()
-    assert line.startswith("fedcal: error: ")
-    assert said in line
-    assert os.listdir(folder) == ["data.npz"]
+REFUSED = [
+    ("--ledger l.db", "compare takes no ledger: a ledger counts"),
+    ("--cap 2", "compare takes no cap"),
+    ("--method fednewtn", "did you mean 'fednewton'"),
+    ("--method auto", "only a single run can resolve it"),
+    ("--method fedbin,", "an entry of the list 'fedbin,' is empty"),
+    ("--method fedbin,fedbin", "there twice"),
+    ("--epsilon 1,x", "epsilon must be a number, got 'x'"),
+    ("--partition natural", "names no clients of its own"),
+    ("--set nonsense=1", "none of the methods has such a parameter"),
+    ("--seeds 0", "seeds must be"),
+    ("--jobs 0", "jobs must be"),
+    ("--resume", "nothing to resume in o"),
+    ("--config missing.toml", "cannot read the config"),
+    ("--config jobs.toml", "unknown option 'jobs'"),
+]
+
+
+def test_one_clear_line_before_anything_runs(says: Any, folder: Path) -> None:
+    Path("jobs.toml").write_text("jobs = 3\n")
+    for arguments, said in REFUSED:
+        code, out, err = says("--out", "o", *arguments.split())
+        assert (code, out) == (2, "")
+        (line,) = err.splitlines()
+        assert line.startswith("fedcal: error: ")
+        assert said in line
+    assert sorted(os.listdir(folder)) == ["data.npz", "jobs.toml"]
+    for name in ("rows.jsonl", "report.html"):
+        Path("o", name).mkdir(parents=True)
+        code, out, err = says(*QUICK, "--out", "o")
+        assert (code, out) == (2, "")
+        assert err == f"fedcal: error: cannot write results to o: {name} in it is a folder\n"
+        assert os.listdir("o") == [name]
+        Path("o", name).rmdir()
 
 
 def test_a_run_that_fails_is_in_the_table_and_the_exit_code(says: Any) -> None:
@@ -173,9 +163,6 @@ def test_a_config_file_takes_lists(says: Any, folder: Path) -> None:
     code, out, _ = says("--config", "c.toml", "--jobs", "1", "--epsilon", "2", "--json")
     assert code == 0
     assert [c["epsilon"] for c in json.loads(out)["cells"]] == [None, 2.0, 2.0]
-    Path("c.toml").write_text("jobs = 3\n")
-    code, _, err = says("--config", "c.toml")
-    assert (code, "unknown option 'jobs'" in err) == (2, True)
 
 
 def test_damaged_rows_are_told_in_one_line(says: Any) -> None:
@@ -185,8 +172,6 @@ def test_damaged_rows_are_told_in_one_line(says: Any) -> None:
     found = json.loads(whole.splitlines()[0])
     for part, value in (
         ("run", {**found["run"], "seed": float("nan")}),
-        ("after", {**found["after"], "ece": float("nan")}),
-        ("after", {k: v for k, v in found["after"].items() if k != "ece"}),
         ("after", {**found["after"], "ece": 10**400}),
         ("communication", {}),
     ):
@@ -204,45 +189,20 @@ def test_damaged_rows_are_told_in_one_line(says: Any) -> None:
     assert ".inputs.json is missing" in line
 
 
-@pytest.mark.parametrize("name", ["rows.jsonl", "report.html"])
-def test_a_folder_where_a_file_is_to_be_is_told_before_anything_runs(says: Any, name: str) -> None:
-    Path("o", name).mkdir(parents=True)
-    code, out, err = says(*QUICK, "--out", "o")
-    assert (code, out) == (2, "")
-    assert err == f"fedcal: error: cannot write results to o: {name} in it is a folder\n"
-    assert os.listdir("o") == [name]
-
-
 # --- nothing that privacy forbids -----------------------------------------------------------------
 
-CLASS_ROWS = (1009, 1103, 1301)
-"""Primes: numbers that no setting, bin or test count equals."""
-NUMBER = re.compile(r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?")
-TAG = re.compile(r"<style.*?</style>|<[^>]*>", re.DOTALL)
 FIGURES = {f"{name}.{suffix}" for name in ("epsilon", "bytes") for suffix in ("png", "svg")}
 OURS = ".inputs.json"
 """Digests of the data, for its owner alone."""
 
 
 def exact_in(folder: Path, texts: set[str], numbers: list[float]) -> set[str | float]:
-    """Which of these texts and numbers stand in the files of a folder that may be published.
-
-    Of the report that is what a person reads; figures are made of the other files' numbers, and
-    their coordinates would equal any number by chance.
-    """
-    there: set[str | float] = set()
-    for path in folder.rglob("*"):
-        if path.is_dir() or path.name == OURS or path.suffix == ".png":
-            continue
-        said = path.read_text("utf-8")
-        there |= {text for text in texts if text in said}
-        if path.suffix == ".html":
-            said = re.sub(r"(?<=\d),(?=\d{3})", "", TAG.sub(" ", said))
-        elif path.suffix == ".svg":
-            continue
-        found = np.array([float(n) for n in NUMBER.findall(said)])
-        there |= {n for n in numbers if np.isclose(found, n, rtol=1e-9, atol=0).any()}
-    return there
+    """Which of these texts and numbers stand in the files of a folder that may be published."""
+    kinds = (".svg", ".csv", ".json", ".jsonl", ".toml", ".md", ".html")
+    paths = [p for p in folder.rglob("*") if p.suffix in kinds and p.name != OURS]
+    said, there = "\n".join(p.read_text("utf-8") for p in paths), numbers_in(folder, OURS)
+    found = {n for n in numbers if np.isclose(there, n, rtol=1e-9, atol=0).any()}
+    return found | {text for text in texts if text in said}
 
 
 def test_files_of_a_private_comparison_hold_nothing_exact(
@@ -294,9 +254,9 @@ def test_files_of_a_private_comparison_hold_nothing_exact(
 
 LONG = (
     *("compare", "--data", "data.npz", "--method", "none,fedtemp,fednewton,fedoneshot"),
-    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "12", "--jobs", "2"),
+    *("--clients", "60", "--epsilon", "inf,1", "--seeds", "6", "--jobs", "2"),
 )
-RUNS = 1 + 3 * 2 * 12
+RUNS = 1 + 3 * 2 * 6
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from fedcal.strategies import STRATEGIES
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
-NAMES = [str(p.relative_to(DOCS)) for p in PAGES]
 
 
 # --- links and names ----------------------------------------------------------------------------
@@ -31,19 +31,26 @@ def prose(page: Path) -> str:
     return re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=NAMES)
-def test_links_lead_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:)([^)#]+)", prose(page)):
-        assert (page.parent / target).exists(), target
-
-
-def test_every_page_is_reachable() -> None:
-    listed = {DOCS / "index.md"}
+def test_links_lead_somewhere_and_every_page_is_reachable() -> None:
+    listed, anchors = {DOCS / "index.md"}, {page: anchors_of(page) for page in PAGES}
     for page in PAGES:
+        for target, _, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(#([^)]+))?\)", prose(page)):
+            there = (page.parent / target).resolve() if target else page
+            assert there.exists(), f"{page}: {target}"
+            assert not anchor or anchor in anchors.get(there, [anchor]), f"{page}: #{anchor}"
         for tree in re.findall(r"```\{toctree\}\n(.*?)```", page.read_text("utf-8"), re.DOTALL):
             entries = [e for e in tree.splitlines() if e and not e.startswith(":")]
             listed |= {page.parent / f"{e}.md" for e in entries}
+        for module in re.findall(r"^\.\. automodule:: (\S+)", page.read_text("utf-8"), re.M):
+            assert find_spec(module), f"{page}: {module}"
     assert set(PAGES) <= listed
+
+
+def anchors_of(page: Path) -> set[str]:
+    """Of the headings, as MyST and as docutils make them."""
+    headings = [h.lower() for h in re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)]
+    found = {re.sub(r"[^\w\- ]", "", h).replace(" ", "-") for h in headings}
+    return found | {re.sub(r"[^a-z0-9]+", "-", h).strip("-") for h in headings}
 
 
 def functions_of(file: Path) -> set[str]:
@@ -105,17 +112,21 @@ def recommended() -> list[list[str]]:
     return [r for r in table_rows("guide/choosing-a-method.md", 3) if r[0].startswith("`--clients")]
 
 
-@pytest.mark.parametrize("row", recommended(), ids=lambda row: row[1])
+@pytest.mark.parametrize(
+    "row",
+    [
+        pytest.param(row, id=row[1], marks=[pytest.mark.slow] * (k > 0))
+        for k, row in enumerate(recommended())
+    ],
+)
 def test_the_planner_recommends_what_choosing_a_method_says(row: list[str]) -> None:
     facts, method, left = row
     words = facts.strip("`").split()
-    given = dict(zip(words[::2], words[1::2], strict=True))
-    options: dict[str, Any] = {
-        name[2:].replace("-", "_"): text if name == "--unit" else float(text)
-        for name, text in given.items()
-    }
-    whole = {name: int(options[name]) for name in ("clients", "classes")}
-    chosen = plan(**{**options, **whole}).chosen
+    options: dict[str, Any] = {}
+    for name, text in zip(words[::2], words[1::2], strict=True):
+        read = {"--unit": str, "--clients": int, "--classes": int}.get(name, float)
+        options[name[2:].replace("-", "_")] = read(text)
+    chosen = plan(**options).chosen
     assert chosen is not None
     assert chosen.candidate.text == method.strip("`")
     assert f"{100 * chosen.left:.0f} %" == left
@@ -135,8 +146,9 @@ def test_pages_with_facts_of_a_plan_run_what_it_recommends() -> None:
 # --- the build ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
-    """About 8 s: the price of knowing that every reference and every docstring is right."""
+    """Two minutes: autodoc imports and Sphinx draws every module, beside its marked-up source."""
     for package in ("sphinx", "furo", "myst_nb"):
         pytest.importorskip(package)
     words = ["-m", "sphinx", "-W", "--keep-going", "-q", "-d", "doctrees", str(DOCS), "html"]

@@ -33,6 +33,7 @@ from fedcal import queries
 from fedcal.clients import answers
 from fedcal.experiments import cli
 from fedcal.experiments.planner import estimate
+from fedcal.experiments.runs import pools
 from fedcal.queries import request
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -119,39 +120,31 @@ def hides_shell(block: Block) -> bool:
     return block.language in SHELLS or (block.language != "console" and typed)
 
 
-@pytest.mark.parametrize("page", [*ALONE, *PAGES], ids=name_of)
-def test_every_command_of_a_page_is_in_a_block_that_is_run(page: Path) -> None:
-    assert [b.line for b in blocks(page.read_text("utf-8")) if hides_shell(b)] == []
+def test_every_command_of_a_page_is_in_a_block_that_is_run() -> None:
+    for page in (*ALONE, *PAGES):
+        assert [b.line for b in blocks(page.read_text("utf-8")) if hides_shell(b)] == [], page
 
 
-def with_code() -> list[Path]:
-    pages = [*ALONE, *PAGES]
-    return [p for p in pages if {"python", "console"} & {b.language for b in blocks(p.read_text())}]
+def cases() -> Iterator[Any]:
+    """Pages with code, and what is not run of them; with slow blocks, once more as slow tests."""
+    for page in (*ALONE, *PAGES):
+        found = blocks(page.read_text("utf-8"))
+        if {"python", "console"} & {b.language for b in found}:
+            yield pytest.param(page, ("not run", "slow"), id=name_of(page))
+        if any("slow" in b.marks for b in found):
+            slow = pytest.mark.slow
+            yield pytest.param(page, ("not run",), id=f"{name_of(page)}, all", marks=slow)
 
 
-def slow_pages() -> list[Path]:
-    return [p for p in with_code() if any("slow" in b.marks for b in blocks(p.read_text()))]
-
-
-@pytest.mark.parametrize("page", with_code(), ids=name_of)
+@pytest.mark.parametrize(("page", "skipped"), list(cases()))
 def test_blocks_run_in_the_order_of_their_page(
     page: Path,
+    skipped: tuple[str, ...],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    run_page(page, ("not run", "slow"), tmp_path, monkeypatch, capsys)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", slow_pages(), ids=name_of)
-def test_slow_blocks_run_too(
-    page: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    run_page(page, ("not run",), tmp_path, monkeypatch, capsys)
+    run_page(page, skipped, tmp_path, monkeypatch, capsys)
 
 
 def run_page(
@@ -168,6 +161,7 @@ def run_page(
     for module in (queries, request):
         monkeypatch.setattr(module, "QUERIES", known)
     monkeypatch.setattr(estimate, "MOST_ROWS", 1_000)  # no page tells a planner's numbers
+    monkeypatch.setattr(pools, "usable_cores", lambda: 1)  # in this process
     names: dict[str, Any] = {"__name__": "__main__"}
     if page == README:
         the_reader_s_files(folder)
@@ -314,31 +308,19 @@ def test_a_wrong_output_is_seen() -> None:
             assert_says(printed, said)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "$ fedcal simulate --metod fedtemp",
-        "$ fedcal simulat",
-        "$ fedcal site",
-        "fedcal simulate",
-        "$ flwr run . --streem",
-        "$ A=1 flwr run . --streem",
-        "$ make tests",
-        "$ python -m fedcal.experiments.nothing",
-        "$ ruff check",
-    ],
-)
-def test_what_is_wrong_in_a_block_that_is_not_run_is_seen(line: str) -> None:
-    (block,) = blocks(f"<!-- not run: why -->\n```console\n{line}\n```\n")
-    assert block.marks == {"not run": "why"}
-    with pytest.raises((AssertionError, click.ClickException)):
-        check_without_running(block)
-
-
-@pytest.mark.parametrize("fence", ["~~~", "  ```", "````"])
-def test_a_fence_that_would_hide_a_block_is_seen(fence: str) -> None:
-    with pytest.raises(AssertionError, match="three backticks at the margin"):
-        blocks(f"1. First\n\n{fence}bash\nfedcal simulate\n{fence}\n")
+def test_what_is_wrong_in_a_block_that_is_not_run_is_seen() -> None:
+    for line in (
+        *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site"),
+        *("fedcal simulate", "$ flwr run . --streem", "$ A=1 flwr run . --streem"),
+        *("$ make tests", "$ python -m fedcal.experiments.nothing", "$ ruff check"),
+    ):
+        (block,) = blocks(f"<!-- not run: why -->\n```console\n{line}\n```\n")
+        assert block.marks == {"not run": "why"}
+        with pytest.raises((AssertionError, click.ClickException)):
+            check_without_running(block)
+    for fence in ("~~~", "  ```", "````"):
+        with pytest.raises(AssertionError, match="three backticks at the margin"):
+            blocks(f"1. First\n\n{fence}bash\nfedcal simulate\n{fence}\n")
 
 
 def test_shell_by_another_name_is_seen() -> None:

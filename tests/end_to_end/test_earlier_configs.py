@@ -13,6 +13,7 @@ from fedcal.experiments.cli import _run
 pytestmark = pytest.mark.usefixtures("quick_figures")
 EARLIER = Path(__file__).with_name("earlier")
 RUNS = sorted(folder.name for folder in EARLIER.iterdir())
+assert len(RUNS) == 3
 OF_THE_MOMENT = ("seconds", "versions")
 SENTENCES = ("statement", "sees", "not_protected", "noise")
 """Of the privacy record: they may be put better, or say more."""
@@ -51,7 +52,3 @@ def test_a_config_of_an_earlier_version_gives_its_results(run: str, tmp_path: Pa
     for record in (*rounds, *before):
         record.pop("seconds", None)
     assert rounds == close(rounds, before)
-
-
-def test_there_are_three() -> None:
-    assert len(RUNS) == 3

@@ -65,12 +65,11 @@ def test_the_example_of_prediction_sets_covers_what_it_says(
     assert told["after"]["coverage"] >= 1 - told["sets"]["alpha"]
 
 
-def test_there_is_no_other_python_in_it() -> None:
+def test_it_is_short_and_the_paths_it_names_exist() -> None:
     assert len(python_blocks()) == 1
-
-
-def test_it_is_short() -> None:
     assert len(README.split()) <= 1500
+    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
+        assert (ROOT / target).exists(), target
 
 
 def test_what_is_called_luo_s_setting_is_that() -> None:
@@ -107,8 +106,3 @@ def test_the_table_is_what_the_demo_prints(method: str, epsilon: Any) -> None:
 
 def numbers(cell: str) -> list[float]:
     return [float(n.replace(",", "")) for n in re.findall(r"\d[\d,.]*(?:e-\d+)?", cell)]
-
-
-def test_paths_it_names_exist() -> None:
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target

@@ -15,7 +15,6 @@ from fedcal import datasets, simulate
 from fedcal.clients.client_app import app as site_app
 from fedcal.errors import InputError
 from fedcal.experiments import compare
-from fedcal.experiments.cli import _run
 from fedcal.experiments.engines.flower import InProcessGrid
 from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.planner.words import approximations
@@ -61,27 +60,16 @@ def test_a_run_says_what_it_promises_to_subjects() -> None:
     assert "held out" not in " ".join(told)
 
 
-@pytest.mark.parametrize("method", ["fednewton", "fedtemp", "acct", "auto"])
-def test_rows_that_name_nobody_are_refused_before_anything_is_asked(
-    method: str, tmp_path: Path
-) -> None:
+def test_rows_that_name_nobody_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
     book = tmp_path / "budget.db"
+    for method in ("fednewton", "fedtemp", "acct", "auto"):
+        with pytest.raises(InputError, match=MISSING):
+            simulate(arrays(False), clients=CLIENTS, method=method, ledger=book, **PRIVATE)
+        assert not book.exists()
     with pytest.raises(InputError, match=MISSING):
-        simulate(arrays(False), clients=CLIENTS, method=method, ledger=book, **PRIVATE)
-    assert not book.exists()
+        compare(arrays(False), method="fednewton", epsilon="inf,1", unit="subject", clients=CLIENTS)
     exact = {**PRIVATE, "epsilon": math.inf}  # nothing is promised to anybody
     assert simulate(arrays(False), clients=CLIENTS, **exact).privacy["epsilon"] is None
-
-
-def test_the_command_line_refuses_in_one_line(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "rows.npz", **arrays(False))
-    asked = ["simulate", "--data", str(tmp_path / "rows.npz"), "--epsilon", "1"]
-    assert _run([*asked, "--unit", "subject", "--out", str(tmp_path / "out")]) == 2
-    (line,) = capfd.readouterr().err.strip().splitlines()
-    assert MISSING in line
-    assert not (tmp_path / "out").exists()
 
 
 def test_subjects_of_one_row_are_told_apart_from_rows_by_their_noise_alone() -> None:
@@ -122,11 +110,6 @@ def test_a_subject_of_one_deal_is_nobody_in_another() -> None:
     assert "do not cover who has rows in several deals" in said
 
 
-def test_a_comparison_without_the_column_is_refused() -> None:
-    with pytest.raises(InputError, match=MISSING):
-        compare(arrays(False), method="fednewton", epsilon="inf,1", unit="subject", clients=CLIENTS)
-
-
 def test_data_that_differ_in_subjects_alone_are_others() -> None:
     plain, named = (datasets.from_arrays(**arrays(subjects)) for subjects in (False, True))
     assert digest_of(plain) != digest_of(named)
@@ -135,18 +118,11 @@ def test_data_that_differ_in_subjects_alone_are_others() -> None:
 # --- a planner ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("unit", ["subject", "example", "user"])
-def test_a_plan_says_that_each_row_was_a_subject(unit: str) -> None:
-    advice = plan(
-        clients=30,
-        rows_per_client=40,
-        classes=3,
-        epsilon=4.0,
-        unit=unit,
-        methods=["fednewton", "fedtemp"],
-    )
-    said = " ".join(approximations(advice))
-    assert ("Each made-up row was a subject of its own" in said) is (unit == "subject")
+def test_a_plan_says_that_each_row_was_a_subject() -> None:
+    for unit in ("subject", "user"):
+        facts: dict[str, Any] = {"clients": 30, "rows_per_client": 40, "classes": 3}
+        said = " ".join(approximations(plan(**facts, epsilon=4.0, unit=unit, methods=["acct"])))
+        assert ("Each made-up row was a subject of its own" in said) is (unit == "subject")
 
 
 # --- a server -----------------------------------------------------------------------------------

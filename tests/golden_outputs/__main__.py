@@ -3,7 +3,8 @@
 Runs every command of `fedcal` at the commit BASE and in the working tree, on this machine, and
 compares what they print, their exit codes and every file they write. What is measured is not
 compared (seconds are 0 while cells run), nor are pictures, and of HTML only text. NAMES are groups
-(simulate, compare, ...) or patterns (simulate/fedbin*); all, if left out. Differences that
+(simulate, compare, ...) or patterns (simulate/fedbin*); all, if left out. "bits" alone asks
+whether both release the same bits, whatever the promise. Differences that
 `meant.toml` names are counted apart. Exit code 1 if something else differs.
 """
 
@@ -27,8 +28,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SIDES = ("base", "head")
 GROUPS = (
-    *("simulate", "compare", "plan", "reproduce", "documents", "train", "shift", "files"),
-    *("python", "benchmarks", "demo", "errors", "help"),
+    *("simulate", "bits", "compare", "plan", "reproduce", "documents", "train", "shift", "files"),
+    *("python", "benchmarks", "errors", "help"),
 )
 
 

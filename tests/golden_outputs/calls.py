@@ -6,12 +6,7 @@ returns is written beside the step: text, arrays by name, or anything that JSON 
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +15,6 @@ from typing import Any
 import numpy as np
 
 Entry = Callable[[str], Any]
-OS_NOISE = "OS noise"
 
 
 def write(value: object, stem: str) -> None:
@@ -59,47 +53,14 @@ def quick_rows(entry: Entry, name: str) -> Any:
     return entry(name)(quick=True)
 
 
-def client_seconds(entry: Entry) -> Any:
-    """Times differ: what else is in the rows."""
-    rows = entry("maddock-table7")(quick=True)
-    kept = ("method", "clients", "rows", "numbers", "paper", "paper_min", "paper_max")
-    return [{k: row.get(k) for k in kept} | {"keys": sorted(row)} for row in rows]
-
-
 def audit_rows(entry: Entry, trials: str) -> Any:
     """Attacks with few trials; the noise of the operating system is another in each run."""
-    return [row for row in entry("audit")(trials=int(trials)) if row["note"] != OS_NOISE]
-
-
-def audit_table(entry: Entry, trials: str) -> str:
-    """The same as a table."""
-    shown = io.StringIO()
-    with contextlib.redirect_stdout(shown):
-        entry("bench-audit")(["--trials", trials])
-    return "\n".join(line for line in shown.getvalue().splitlines() if OS_NOISE not in line)
+    return [row for row in entry("audit")(trials=int(trials)) if row["note"] != "OS noise"]
 
 
 def luo_rows(entry: Entry, name: str) -> Any:
     """Two trials of every fifth setting, on two small data sets."""
     return entry(name)(data=["in/fog.npz", "in/snow.npz"], jobs=1, trials=2, every=5)
-
-
-def demo(entry: Entry) -> None:
-    """All of `make demo`, on one core: more processes would tell how long they took."""
-    cores = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, {min(cores)})
-    sys.argv = ["demo"]
-    try:
-        entry("demo")(["--out", "out"])
-    finally:
-        os.sched_setaffinity(0, cores)
-
-
-def version_of_process(entry: Entry) -> str:
-    """A process of its own."""
-    command = [sys.executable, "-P", "-m", "fedcal", "simulate", "--clients", "0"]
-    told = subprocess.run(command, capture_output=True, text=True)
-    return f"{told.stdout}{told.stderr}[{told.returncode}]"
 
 
 # -- models of other runtimes ---------------------------------------------------------------------
@@ -121,34 +82,6 @@ def run_onnx(entry: Entry, path: str) -> dict[str, np.ndarray]:
     said = [first.name, first.type, str(first.shape), about.producer_name, about.description]
     said += [f"{k}={v}" for k, v in sorted(about.custom_metadata_map.items())]
     return found | {"about": np.asarray(said)}
-
-
-def run_pt2(entry: Entry, path: str) -> dict[str, np.ndarray]:
-    """What an exported program gives."""
-    import torch
-
-    rows = np.load("in/plain.npz")["logits"]
-    extra = {"fedcal.json": "", "fedcal": ""}
-    program = torch.export.load(path, extra_files=extra).module()
-    try:
-        probs = program(torch.from_numpy(rows.astype(np.float32)))
-    except Exception:  # noqa: BLE001  a program of the other type
-        probs = program(torch.from_numpy(rows))
-    return {"probs": probs.detach().numpy(), "about": np.asarray([str(sorted(extra.items()))])}
-
-
-def small_model(entry: Entry) -> None:
-    """TorchScript: two logits of an image, the mean of its channels and its negative."""
-    import torch
-
-    class Mean(torch.nn.Module):
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            value = x.mean(dim=(1, 2, 3)) - 0.5
-            return torch.stack([value, -value], dim=1)
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        torch.jit.save(torch.jit.trace(Mean(), torch.zeros(2, 3, 32, 32)), "model.pt")
 
 
 # -- Python ---------------------------------------------------------------------------------------
@@ -204,75 +137,29 @@ def api_plan(entry: Entry) -> Any:
 
 
 def api_federated(entry: Entry) -> Any:
-    """`FederatedCalibrator` on scores."""
-    from fedcal.experiments.estimator import FederatedCalibrator
-
-    rows = _arrays()
-    found: dict[str, Any] = {}
-    for method, more in (("fednewton", {"epsilon": 2.0}), ("fedbin", {}), ("auto", {})):
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            fitted = FederatedCalibrator(method=method, clients=12, **more)
-            fitted.fit(rows["logits"], rows["labels"])
-        found[method] = {
-            "privacy": fitted.privacy_,
-            "calibrator": {k: v.tolist() for k, v in fitted.calibrator_.arrays().items()},
-            "probs": fitted.predict_proba(rows["test_logits"]).tolist(),
-            "labels": fitted.predict(rows["test_logits"]).tolist(),
-            "shown": repr(fitted),
-            "warnings": [str(w.message) for w in told],
-        }
-    return found
-
-
-def api_calibrated(entry: Entry) -> Any:
-    """`CalibratedModel` around a classifier, fitted and not."""
+    """`FederatedCalibrator` on scores, and `CalibratedModel` around a classifier, fitted or not."""
     from sklearn.linear_model import LogisticRegression
 
     from fedcal.experiments.estimator import CalibratedModel, FederatedCalibrator
 
     rows = _arrays()
     x, y = rows["logits"], rows["labels"]
-    calibrator = FederatedCalibrator(clients=6, partition="iid")
-    unfitted = CalibratedModel(LogisticRegression(max_iter=50), calibrator).fit(x, y)
-    ready = LogisticRegression(max_iter=50).fit(x, y)
-    fitted = CalibratedModel(ready, calibrator).fit(rows["test_logits"], rows["test_labels"])
-    return {
-        "unfitted": unfitted.predict_proba(x).tolist(),
-        "fitted": fitted.predict_proba(x).tolist(),
-        "labels": fitted.predict(x).tolist(),
-        "classes": fitted.classes_.tolist(),
-    }
-
-
-def api_refusals(entry: Entry) -> Any:
-    """What is refused in Python, by class and message."""
-    import fedcal
-    from fedcal.experiments.estimator import FederatedCalibrator
-
-    rows = _arrays()
-    bad: list[Callable[[], object]] = [
-        lambda: fedcal.simulate(rows, method="fedmagic"),
-        lambda: fedcal.simulate(rows, epsilon=0),
-        lambda: fedcal.simulate(rows, clients="many"),
-        lambda: fedcal.simulate(rows, colour="red"),
-        lambda: fedcal.simulate(rows, set={"colour": 1}),
-        lambda: fedcal.simulate({"logits": rows["logits"]}),
-        lambda: fedcal.simulate({**rows, "logits": rows["logits"] * np.nan}),
-        lambda: fedcal.simulate(3),
-        lambda: fedcal.compare(method=[]),
-        lambda: fedcal.compare(method="acct", epsilon=["x"]),
-        lambda: fedcal.plan(clients=3),
-        lambda: FederatedCalibrator(method="none").fit(rows["logits"], rows["labels"]),
-        lambda: FederatedCalibrator(epsilon=-1).fit(rows["logits"], rows["labels"]),
-        lambda: FederatedCalibrator().predict(rows["logits"]),
-        lambda: fedcal.nothing,
-    ]
-    said = []
-    for call in bad:
-        try:
-            call()
-            said.append("accepted")
-        except Exception as error:  # noqa: BLE001  whatever it is
-            said.append(f"{type(error).__name__}: {error}")
-    return said
+    found: dict[str, Any] = {}
+    for method, more in (("fednewton", {"epsilon": 2.0}), ("fedbin", {}), ("auto", {})):
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            fitted = FederatedCalibrator(method=method, clients=12, **more).fit(x, y)
+        found[method] = {
+            "privacy": fitted.privacy_,
+            "calibrator": {k: v.tolist() for k, v in fitted.calibrator_.arrays().items()},
+            "probs": fitted.predict_proba(rows["test_logits"]).tolist(),
+            "shown": repr(fitted),
+            "warnings": [str(w.message) for w in told],
+        }
+    for name, model in (
+        ("unfitted", LogisticRegression()),
+        ("fitted", LogisticRegression().fit(x, y)),
+    ):
+        whole = CalibratedModel(model, FederatedCalibrator(clients=6, partition="iid")).fit(x, y)
+        found[name] = whole.predict_proba(x).tolist()
+    return found

@@ -6,10 +6,9 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -75,22 +74,32 @@ def of_files(base: Path, head: Path) -> Iterator[str]:
         try:
             then, now = (_values(p) for p in (base, head))
         except ValueError:
-            yield from of_texts(base.read_text(), head.read_text())
-        else:
-            yield from of_values(then, now, "")
+            then, now = base.read_text(), head.read_text()
+        yield from of_texts(then, now)
     elif kind == ".html":
         yield from of_texts(*(visible(p.read_text("utf-8")) for p in (base, head)))
     else:
         yield from of_texts(*(p.read_text("utf-8", "replace") for p in (base, head)))
 
 
-def _values(path: Path) -> Any:
+def _values(path: Path) -> str:
+    """A line for each value that is not measured, exactly; the order of keys is nothing."""
     text = path.read_text("utf-8")
     if path.suffix == ".toml":
-        return tomllib.loads(text)
-    if path.suffix == ".jsonl":
-        return [json.loads(line) for line in text.splitlines()]
-    return json.loads(text)
+        found: Any = tomllib.loads(text)
+    elif path.suffix == ".jsonl":
+        found = [json.loads(line) for line in text.splitlines()]
+    else:
+        found = json.loads(text)
+    return json.dumps(_compared(found), indent=1, sort_keys=True, default=str)
+
+
+def _compared(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_compared(one) for one in value]
+    if isinstance(value, dict):
+        return {k: _compared(one) for k, one in value.items() if k not in MEASURED}
+    return value
 
 
 def of_texts(base: str, head: str) -> Iterator[str]:
@@ -99,31 +108,6 @@ def of_texts(base: str, head: str) -> Iterator[str]:
         lines = difflib.unified_diff(base.splitlines(), head.splitlines(), n=1, lineterm="")
         found = [line for line in lines if not line.startswith(("---", "+++"))]
         yield from found or ["- the end of the last line"]
-
-
-def of_values(base: Any, head: Any, path: str) -> Iterator[str]:
-    """A line for each path at which values differ, exactly; the order of keys is nothing."""
-    if isinstance(base, Mapping) and isinstance(head, Mapping):
-        for key in [*base, *(k for k in head if k not in base)]:
-            here = f"{path}.{key}" if path else str(key)
-            if key not in head:
-                yield f"- {here}: {_short(base[key])}"
-            elif key not in base:
-                yield f"+ {here}: {_short(head[key])}"
-            elif key not in MEASURED:
-                yield from of_values(base[key], head[key], here)
-    elif isinstance(base, list) and isinstance(head, list):
-        for k, (then, now) in enumerate(zip(base, head, strict=False)):
-            yield from of_values(then, now, f"{path}[{k}]")
-        if len(base) != len(head):
-            yield f"! {path}: {len(base)} entries -> {len(head)}"
-    elif type(base) is not type(head) or json.dumps(base) != json.dumps(head):
-        yield f"! {path}: {_short(base)} -> {_short(head)}"
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value)
-    return text if len(text) <= 300 else f"{text[:300]}..."
 
 
 def of_arrays(base: Path, head: Path) -> Iterator[str]:
@@ -152,35 +136,8 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
     return {"": found} if isinstance(found, np.ndarray) else dict(found)
 
 
-class _Text(HTMLParser):
-    """Text that a reader sees."""
-
-    hidden = ("style", "script", "svg", "title")
-    blocks = (
-        *("p", "div", "tr", "li", "h1", "h2", "h3", "h4", "table", "section", "figure", "pre"),
-        *("figcaption", "summary", "details", "dt", "dd", "header", "footer", "br", "main"),
-    )
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self.depth = 0
-
-    def handle_starttag(self, tag: str, attrs: Sequence[Any]) -> None:
-        self.depth += tag in self.hidden
-        self.words.append("\n" if tag in self.blocks else " " if tag in ("td", "th") else "")
-
-    def handle_endtag(self, tag: str) -> None:
-        self.depth -= tag in self.hidden
-
-    def handle_data(self, data: str) -> None:
-        if not self.depth:
-            self.words.append(re.sub(r"\s+", " ", data))
-
-
 def visible(html: str) -> str:
     """Lines of visible text."""
-    reader = _Text()
-    reader.feed(html)
-    lines = "".join(reader.words).splitlines()
+    hidden = re.sub(r"(?s)<(style|script|svg|title)\b.*?</\1>", "", html)
+    lines = re.sub(r"<[^>]*>", "\n", hidden).splitlines()
     return "\n".join(words for line in lines if (words := " ".join(line.split())))

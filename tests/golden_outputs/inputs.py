@@ -72,11 +72,6 @@ def write(folder: Path) -> None:
         table.writerow(["label", *(f"logit_{k}" for k in range(4))])
         pairs = zip(plain["labels"].tolist(), plain["logits"].tolist(), strict=True)
         table.writerows([label, *row] for label, row in pairs)
-    cifar = folder / "CIFAR-10-C"
-    cifar.mkdir()
-    fog = (np.arange(40 * 32 * 32 * 3) * 2654435761 % 256).reshape(40, 32, 32, 3)
-    np.save(cifar / "fog.npy", fog.astype(np.uint8))
-    np.save(cifar / "labels.npy", np.tile(np.arange(8) % 2, 5))
     (folder / "unknown.toml").write_text('colour = "red"\n')
     (folder / "broken.toml").write_text("data = \n")
     (folder / "simulate.toml").write_text(

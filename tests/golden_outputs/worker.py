@@ -10,11 +10,11 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import logging
 import os
 import re
 import shlex
 import sqlite3
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -29,75 +29,26 @@ sys.path.append(str(Path(__file__).resolve().parent))
 import calls  # noqa: E402
 import cells  # noqa: E402
 
+ROOT = "fedcal.experiments."
 ENTRIES = {
-    "fedcal": ("fedcal.experiments.cli:main",),
-    "documents": (
-        "fedcal.experiments.studies.documents:main",
-        "fedcal.experiments.reproduce.documents:main",
-    ),
-    "expected": (
-        "fedcal.experiments.studies.expected:main",
-        "fedcal.experiments.reproduce.expected:main",
-    ),
-    "demo": ("fedcal.experiments.demo:main",),
-    "shift-logits": ("fedcal.experiments.shift.logits:main",),
-    "shift-mnist": ("fedcal.experiments.shift.mnist:main",),
-    "shift-picture": ("fedcal.experiments.shift.picture:main",),
-    "benchmarks": ("fedcal.experiments.benchmarks.__main__:main",),
-    "bench-audit": ("fedcal.experiments.benchmarks.audit:main",),
-    "bench-luo": ("fedcal.experiments.benchmarks.luo:main",),
-    "bench-samplers": ("fedcal.experiments.benchmarks.samplers:main",),
-    "blocks": (
-        "fedcal.experiments.studies.documents:BLOCKS",
-        "fedcal.experiments.reproduce.documents:BLOCKS",
-    ),
-    "shipped": (
-        "fedcal.experiments.studies.expected:shipped",
-        "fedcal.experiments.reproduce.expected:shipped",
-    ),
-    "reproduce": (
-        "fedcal.experiments.studies.run:reproduce",
-        "fedcal.experiments.reproduce.run:reproduce",
-    ),
-    "experiments": (
-        "fedcal.experiments.studies.registry:EXPERIMENTS",
-        "fedcal.experiments.reproduce.registry:EXPERIMENTS",
-    ),
-    "methods": ("fedcal.experiments.config:METHODS",),
-    "audit": (
-        "fedcal.experiments.studies.noise_audit:rows",
-        "fedcal.experiments.reproduce.noise_audit:rows",
-    ),
-    "amplification": (
-        "fedcal.experiments.studies.amplification:rows",
-        "fedcal.experiments.reproduce.amplification:rows",
-    ),
-    "binning-pays": (
-        "fedcal.experiments.studies.binning_pays:rows",
-        "fedcal.experiments.reproduce.binning_pays:rows",
-    ),
-    "maddock-table6": (
-        "fedcal.experiments.studies.bytes_sent:rows",
-        "fedcal.experiments.reproduce.bytes_sent:rows",
-    ),
-    "maddock-table7": (
-        "fedcal.experiments.studies.client_seconds:rows",
-        "fedcal.experiments.reproduce.client_seconds:rows",
-    ),
-    "luo-table1": (
-        "fedcal.experiments.studies.luo_table1:rows",
-        "fedcal.experiments.reproduce.luo_table1:rows",
-    ),
-    "luo-table7": (
-        "fedcal.experiments.studies.luo_table7:rows",
-        "fedcal.experiments.reproduce.luo_table7:rows",
-    ),
-    "luo-figures": (
-        "fedcal.experiments.studies.luo_figures:rows",
-        "fedcal.experiments.reproduce.luo_figures:rows",
-    ),
+    "fedcal": "cli:main",
+    "demo": "demo:main",
+    "methods": "config:METHODS",
+    "benchmarks": "benchmarks.__main__:main",
+    **{f"bench-{name}": f"benchmarks.{name}:main" for name in ("audit", "luo", "samplers")},
+    **{f"shift-{name}": f"shift.{name}:main" for name in ("mnist", "picture")},
+    "blocks": "studies.documents:BLOCKS",
+    "expected": "studies.expected:main",
+    "shipped": "studies.expected:shipped",
+    "reproduce": "studies.run:reproduce",
+    "experiments": "studies.registry:EXPERIMENTS",
+    "audit": "studies.noise_audit:rows",
+    "amplification": "studies.amplification:rows",
+    "binning-pays": "studies.binning_pays:rows",
+    "maddock-table6": "studies.bytes_sent:rows",
+    **{f"luo-{name}": f"studies.luo_{name}:rows" for name in ("table1", "table7", "figures")},
 }
-"""Name -> where it is, in any of the two commits: what moves gets its new place added."""
+"""Name -> where it is, below ROOT: what moves gets its new place added, after a space."""
 
 
 DRAWN = ("simulate/default-out", "compare/out", "reproduce/shipped-maddock-figure2")
@@ -116,13 +67,13 @@ def empty_picture(self: Any, file: Any, **options: object) -> None:
 
 def entry(name: str) -> Any:
     """What is at the first place that there is."""
-    for place in ENTRIES[name]:
+    for place in ENTRIES[name].split():
         module, _, attribute = place.partition(":")
         with contextlib.suppress(ModuleNotFoundError):
-            found = import_module(module)
+            found = import_module(ROOT + module)
             if hasattr(found, attribute):
                 return getattr(found, attribute)
-    raise LookupError(f"none of {', '.join(ENTRIES[name])} is there: see ENTRIES in worker.py")
+    raise LookupError(f"none of {ENTRIES[name]} is there: see ENTRIES in worker.py")
 
 
 def names(place: str) -> list[str]:
@@ -141,17 +92,7 @@ def step(line: str) -> object:
         return getattr(calls, rest[0])(entry, *rest[1:])
     name, given = (rest[0], rest[1:]) if kind == "module" else ("fedcal", shlex.split(line))
     sys.argv = [name, *given]
-    try:
-        main = entry(name)
-    except LookupError:
-        if name != "fedcal":
-            raise
-        told = subprocess.run(
-            [sys.executable, "-P", "-m", "fedcal", *given], capture_output=True, text=True
-        )
-        print(told.stdout, end="")
-        print(told.stderr, end="", file=sys.stderr)
-        sys.exit(told.returncode)
+    main = entry(name)
     code = main(given)
     sys.exit(code if isinstance(code, int) else 0)
 
@@ -212,15 +153,6 @@ def chosen(patterns: list[str]) -> Iterator[tuple[str, list[str]]]:
             yield name, list(steps)
 
 
-def quiet_flower() -> None:
-    """Its log is bound to the stderr of when it is imported."""
-    import logging
-
-    import flwr.serverapp  # noqa: F401  Flower sets its own level when it is imported
-
-    logging.getLogger("flwr").setLevel(logging.ERROR)
-
-
 def main() -> None:
     """Run this process's share."""
     tree, out, inputs = map(Path, sys.argv[1:4])
@@ -229,7 +161,9 @@ def main() -> None:
 
     if Path(fedcal.__file__).resolve().parents[1] != tree.resolve():
         sys.exit(f"fedcal is {fedcal.__file__}, not that of {tree}")
-    quiet_flower()
+    import flwr.serverapp  # noqa: F401  Flower sets its own level when it is imported
+
+    logging.getLogger("flwr").setLevel(logging.ERROR)  # its log is bound to the stderr of now
     from matplotlib.figure import Figure
 
     savefig = Figure.savefig

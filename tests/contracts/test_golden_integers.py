@@ -1,6 +1,6 @@
 """Integers that a seed means for good: noise, samples, coins and masks, on every type of CPU.
 
-What is released is a float somewhere on its way and is compared by `python tests/golden_bits`.
+What is released is a float somewhere on its way and is compared by `python tests/golden_outputs`.
 """
 
 from __future__ import annotations
