@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -50,9 +50,10 @@ block = "Ours"
 """
 
 
-@pytest.fixture
-def data_file(tmp_path: Path) -> Callable[..., str]:
+@pytest.fixture(scope="session")
+def data_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Writes a data file of three classes with a test part; gives its path."""
+    folder = tmp_path_factory.mktemp("data")
 
     def write(name: str, own_clients: bool = False, n: int = 400) -> str:
         rng = np.random.default_rng(5)
@@ -63,23 +64,23 @@ def data_file(tmp_path: Path) -> Callable[..., str]:
         arrays |= {"test_logits": logits[test], "test_labels": labels[test]}
         if own_clients:
             arrays["client"] = np.arange(n // 2) % 7
-        np.savez(tmp_path / name, **arrays)  # type: ignore[arg-type]
-        return str(tmp_path / name)
+        np.savez(folder / name, **arrays)  # type: ignore[arg-type]
+        return str(folder / name)
 
     return write
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def network(data_file: Callable[..., str]) -> str:
     return data_file("net.npz")
 
 
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The name of the small experiment, which is in the table."""
-    studies = tmp_path / "studies"
-    studies.mkdir()
+    studies = tmp_path_factory.mktemp("studies")
     (studies / "small.toml").write_text(SMALL)
-    monkeypatch.setattr(registry, "FOLDER", studies)
-    monkeypatch.setattr(registry, "EXPERIMENTS", {"small": "small"})
-    return "small"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry, "FOLDER", studies)
+        patch.setattr(registry, "EXPERIMENTS", {"small": "small"})
+        yield "small"
