@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fedcal.experiments.studies import registry
+import fedcal.experiments.report
+from fedcal.experiments.studies import figures, registry
+from fedcal.experiments.studies.result import Reproduction
+from fedcal.experiments.studies.run import reproduce
 
 SMALL = """
 [small]
@@ -75,12 +80,44 @@ def network(data_file: Callable[..., str]) -> str:
     return data_file("net.npz")
 
 
-@pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The name of the small experiment, which is in the table."""
-    studies = tmp_path_factory.mktemp("studies")
-    (studies / "small.toml").write_text(SMALL)
+@contextlib.contextmanager
+def _known(folder: Path) -> Iterator[str]:
+    (folder / "small.toml").write_text(SMALL)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "FOLDER", studies)
+        patch.setattr(registry, "FOLDER", folder)
         patch.setattr(registry, "EXPERIMENTS", {"small": "small"})
         yield "small"
+
+
+@pytest.fixture
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The name of the small experiment, which is in the table."""
+    with _known(tmp_path_factory.mktemp("studies")) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def _undrawn() -> Iterator[None]:
+    """Matplotlib takes its time; figures have tests of their own."""
+
+    def save(sheet: Any, folder: Path, name: str) -> None:
+        (folder / f"{name}.pdf").write_bytes(b"%PDF-")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fedcal.experiments.report, "write_comparison_report", lambda folder: None)
+        patch.setattr(figures, "save", save)
+        yield
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    with _undrawn():
+        yield
+
+
+@pytest.fixture(scope="session")
+def ran(network: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Reproduction, Path]:
+    """The small experiment, run once, and the folder of its files."""
+    out = tmp_path_factory.mktemp("out")
+    with _known(tmp_path_factory.mktemp("studies")) as name, _undrawn():
+        return reproduce(name, networks=[network], jobs=1, out=out), out

@@ -16,13 +16,24 @@ from fedcal.experiments.studies.registry import SEEDS
 from fedcal.experiments.studies.spec import EVERYWHERE, Experiment
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        # forty federations of all rows are evaluated for this one
+        pytest.param(p, marks=[pytest.mark.slow] if p.name == "subgroups.md" else [], id=p.name)
+        for p in pages()
+    ],
+)
 def test_a_page_is_what_its_results_make_of_it(page: Path) -> None:
     text = page.read_text("utf-8")
     assert filled(text) == text, "run `python -m fedcal.experiments.studies.documents`"
 
 
 def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="made-up"):
+        filled("<!-- generated: made-up -->\n<!-- /generated -->\n")
+    with pytest.raises(ValueError, match="no end"):
+        filled("<!-- generated: maddock-table2 -->\nand no end\n")
     monkeypatch.setattr(documents, "BLOCKS", {"a": lambda: "new\n", "b": lambda: "| x |"})
     old = "before\n<!-- generated: a -->\nold\n<!-- /generated -->\nbetween\n"
     old += "<!-- generated: b -->\n<!-- /generated -->\n"
@@ -30,20 +41,6 @@ def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch: pytest.MonkeyPat
     new += "<!-- generated: b -->\n\n| x |\n\n<!-- /generated -->\n"
     assert filled(old) == new
     assert filled(new) == new
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "said"),
-    [
-        ("<!-- generated: made-up -->\n<!-- /generated -->\n", InputError, "made-up"),
-        ("<!-- generated: maddock-table2 -->\nand no end\n", ValueError, "no end"),
-    ],
-)
-def test_a_block_that_nobody_makes_or_that_does_not_end(
-    text: str, error: type[Exception], said: str
-) -> None:
-    with pytest.raises(error, match=said):
-        filled(text)
 
 
 def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:

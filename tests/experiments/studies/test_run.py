@@ -3,42 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from refusals import each_is_refused
 
-import fedcal.experiments.report
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import compare
-from fedcal.experiments.studies import figures, grids, registry, spec
+from fedcal.experiments.studies import grids, registry, spec
 from fedcal.experiments.studies.check import checked
 from fedcal.experiments.studies.result import Reproduction
 from fedcal.experiments.studies.run import reproduce
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _no_figures() -> Iterator[None]:
-    """Matplotlib takes its time; figures have tests of their own."""
-
-    def save(sheet: Any, folder: Path, name: str) -> None:
-        (folder / f"{name}.pdf").write_bytes(b"%PDF-")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedcal.experiments.report, "write_comparison_report", lambda folder: None)
-        patch.setattr(figures, "save", save)
-        yield
-
+pytestmark = pytest.mark.usefixtures("undrawn")
 
 Ran = tuple[Reproduction, Path]
-
-
-@pytest.fixture(scope="module")
-def ran(small: str, network: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    out = tmp_path_factory.mktemp("out")
-    return reproduce(small, networks=[network], jobs=1, out=out), out
 
 
 def values(found: Reproduction) -> dict[tuple[str, ...], Any]:
