@@ -12,23 +12,6 @@ from fedcal.experiments.studies import bytes_sent, client_seconds
 from fedcal.experiments.studies.expected import shipped
 from fedcal.strategies import STRATEGIES
 
-PAPERS = "fedbbq[tables=per_class,weighting="
-
-
-@pytest.fixture(scope="module")
-def table() -> list[dict[str, Any]]:
-    return bytes_sent.rows(quick=True)
-
-
-def of(table: list[dict[str, Any]], method: str, epsilon: str = "1") -> list[dict[str, Any]]:
-    return [r for r in table if r["method"] == method and r["epsilon"] == epsilon]
-
-
-@pytest.mark.slow
-def test_rows_are_plain_and_alike(table: list[dict[str, Any]]) -> None:
-    assert len({frozenset(r) for r in table}) == 1
-    json.dumps(table, allow_nan=False)
-
 
 def test_a_method_registered_later_changes_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables 6 and 7 run the methods of their expected results, whatever is registered."""
@@ -44,10 +27,23 @@ def test_a_method_registered_later_changes_no_table(monkeypatch: pytest.MonkeyPa
         assert sorted(set(found)) == sorted({row["method"] for row in shipped(name).rows})
 
 
-def test_a_search_is_listed_once() -> None:
+def test_sizes_are_the_same_each_time_and_are_what_a_result_reports() -> None:
     shards = bytes_sent._shards(10, 3)
     (row,) = bytes_sent.sizes_of(bytes_sent.job_for("acct", {}, shards, epsilon=1.0), shards)
     assert (row["query"], row["rounds"], row["numbers_up"]) == ("accuracy_gap", 6, 8)
+    for method in ("fedtemp", "fedbin"):
+        job = bytes_sent.job_for(method, {}, shards, epsilon=1.0)
+        once, again = (bytes_sent.sizes_of(job, shards) for _ in range(2))
+        assert once == again
+        (row,) = once
+        assert row["numbers_up"] < row["record_up"] < row["objects_up"]
+        sent = simulate(method=method, epsilon=1.0, rounds=1, clients=3).communication
+        assert sent["bytes_up_per_client"] == row["numbers_up"]
+        assert sent["bytes_down_per_client"] == row["numbers_down"]
+    jobs = [bytes_sent.job_for("fedtemp", {}, shards, masks=masks) for masks in (False, True)]
+    for plain, masked in zip(*(bytes_sent.sizes_of(job, shards) for job in jobs), strict=True):
+        for key in ("record_up", "objects_up"):
+            assert plain[key] == masked[key]
 
 
 def made_up(up: dict[str, int], epsilon: str, more: int = 0) -> list[dict[str, Any]]:
@@ -70,65 +66,27 @@ def test_claims_are_held_against_the_bytes() -> None:
     assert not bytes_sent.claims([*larger, *made_up(exact, "inf")])[3][1]
 
 
-@pytest.mark.parametrize("method", ["fedtemp", "fedbin"])
-def test_sizes_are_the_same_each_time(method: str) -> None:
-    shards = bytes_sent._shards(10, 3)
-    job = bytes_sent.job_for(method, {}, shards, epsilon=1.0)
-    once, again = (bytes_sent.sizes_of(job, shards) for _ in range(2))
-    assert once == again
-    (row,) = once
-    assert row["numbers_up"] < row["record_up"] < row["objects_up"]
-
-
 @pytest.mark.slow
-def test_each_size_holds_the_one_within(table: list[dict[str, Any]]) -> None:
+def test_each_size_holds_the_one_within_and_the_numbers_are_those_of_the_papers_table() -> None:
+    """Up, where the paper has the same calibrator and privacy asks for no count besides."""
+    table = bytes_sent.rows(quick=True)
+    assert len({frozenset(r) for r in table}) == 1
+    json.dumps(table, allow_nan=False)
     for r in table:
         assert r["numbers_up"] < r["record_up"] < r["objects_up"]
         assert r["record_down"] < r["record_down_masks"]
         assert r["objects_down"] < r["objects_down_masks"]
         assert r["over"] == r["record_up"] / r["numbers_up"]
-
-
-def test_a_masked_answer_is_as_long_as_a_plain_one() -> None:
-    shards = bytes_sent._shards(10, 3)
-    plain, masked = (
-        bytes_sent.sizes_of(bytes_sent.job_for("fedtemp", {}, shards, masks=m), shards)
-        for m in (False, True)
-    )
-    for a, b in zip(plain, masked, strict=True):
-        assert a["record_up"] == b["record_up"]
-        assert a["objects_up"] == b["objects_up"]
-
-
-@pytest.mark.parametrize("method", ["fedtemp", "fedbin"])
-def test_the_payload_is_what_a_result_reports(method: str) -> None:
-    shards = bytes_sent._shards(10, 3)
-    job = bytes_sent.job_for(method, {}, shards, epsilon=1.0)
-    (row,) = bytes_sent.sizes_of(job, shards)
-    sent = simulate(method=method, epsilon=1.0, rounds=1, clients=3).communication
-    assert sent["bytes_up_per_client"] == row["numbers_up"]
-    assert sent["bytes_down_per_client"] == row["numbers_down"]
-
-
-@pytest.mark.slow
-def test_the_numbers_are_those_of_the_papers_table(table: list[dict[str, Any]]) -> None:
-    """Up, where the paper has the same calibrator and privacy asks for no count besides."""
     compared = [r for r in table if r["paper_up"] is not None and r["epsilon"] == "1"]
     methods = {r["method"].partition("[")[0] for r in compared}
     assert methods == set(bytes_sent.PAPER_UP) & set(STRATEGIES)
     for row in compared:
         assert row["numbers_up"] == row["paper_up"]
-    assert {k: round(v / 1024, 2) for k, v in bytes_sent.PAPER_UP.items()} == {
-        "fedtemp": 0.01,
-        "fedopvector": 0.16,
-        "fedcal": 43.08,
-        "fedbbq": 20.0,
-    }
-
-
-@pytest.mark.slow
-def test_weights_without_privacy_take_a_further_question(table: list[dict[str, Any]]) -> None:
-    counts, histograms = of(table, f"{PAPERS}all]", "inf")
+    kept = {"fedtemp": 0.01, "fedopvector": 0.16, "fedcal": 43.08, "fedbbq": 20.0}
+    assert {k: round(v / 1024, 2) for k, v in bytes_sent.PAPER_UP.items()} == kept
+    # weights without privacy take a further question
+    asked = ("fedbbq[tables=per_class,weighting=all]", "inf")
+    counts, histograms = [r for r in table if (r["method"], r["epsilon"]) == asked]
     assert (counts["query"], counts["numbers_up"]) == ("class_counts", 8 * 10)
     assert counts["paper_up"] is None
     assert histograms["query"] == "class_histograms"
