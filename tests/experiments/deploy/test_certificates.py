@@ -57,19 +57,18 @@ def handshake(folder: Path, name: str, authority: Path | None = None) -> str:
             thread.join()
 
 
-def test_the_server_is_trusted_by_each_of_its_names(made: Path) -> None:
+def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(
+    made: Path, tmp_path: Path
+) -> None:
     for name in NAMES:
         assert "fedcal SuperLink" in handshake(made, name), name
-
-
-def test_the_server_is_not_trusted_by_another_name_or_authority(made: Path, tmp_path: Path) -> None:
     make_certificates(tmp_path, names=["localhost"], sites=[])
     for name, authority in (("elsewhere", None), ("localhost", tmp_path / "ca.crt")):
         with pytest.raises(ssl.SSLCertVerificationError):
             handshake(made, name, authority)
 
 
-def test_flower_reads_the_keys(made: Path) -> None:
+def test_flower_reads_the_keys_and_of_people_only_the_owner(made: Path) -> None:
     flower_supernode = import_module("flwr.supernode.cli.flower_supernode")
     parser = flower_supernode._parse_args_run_supernode()
     for site in ("a", "b"):
@@ -81,23 +80,26 @@ def test_flower_reads_the_keys(made: Path) -> None:
         public = made / "sites" / f"{site}.pub"
         assert try_load_public_key(public) == public_key_to_bytes(pair[1])
         assert public.read_text().endswith(f" {site}\n")
-
-
-def test_only_the_owner_reads_keys(made: Path) -> None:
     modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in made.rglob("*") if p.is_file()}
-    assert {n for n, mode in modes.items() if mode == 0o600} == {
-        *("ca.key", "server.key", "executor.key", "a.key", "b.key"),
-    }
-    assert modes.keys() == {"ca.crt", "ca.key", "server.crt", "server.key", "executor.key"} | {
-        f"{site}.{end}" for site in "ab" for end in ("key", "pub")
-    }
+    secret = {"ca.key", "server.key", "executor.key", "a.key", "b.key"}
+    assert modes.keys() == secret | {"ca.crt", "server.crt", "a.pub", "b.pub"}
+    assert {name for name, mode in modes.items() if mode == 0o600} == secret
 
 
-def test_nothing_is_overwritten_and_nothing_half_written(tmp_path: Path) -> None:
-    make_certificates(tmp_path, names=[], sites=["b"])
+def test_nothing_is_overwritten_and_nothing_half_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--out", str(tmp_path), "--site", "b"]
+    module = "fedcal.experiments.deploy.certificates"
+    done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
     before = (tmp_path / "sites/b.key").read_bytes()
     with pytest.raises(InputError, match=r"sites/b\.key is there already"):
         make_certificates(tmp_path, names=["localhost"], sites=["a", "b"])
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2
+    assert "is there already" in capsys.readouterr().err.splitlines()[-1]
     assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["b.key", "b.pub"]
     assert (tmp_path / "sites/b.key").read_bytes() == before
 
@@ -131,14 +133,3 @@ def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "out"
     each_is_refused(table, lambda g: make_certificates(out, names=g[0], sites=g[1], days=g[2]))
     assert not out.exists()
-
-
-def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["--out", str(tmp_path / "out"), "--name", "localhost", "--site", "a"]
-    module = "fedcal.experiments.deploy.certificates"
-    done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    with pytest.raises(SystemExit) as left:
-        main(words)
-    assert left.value.code == 2
-    assert "is there already" in capsys.readouterr().err.splitlines()[-1]

@@ -57,31 +57,28 @@ def listening(folder: Path | None, protocols: Sequence[str] = ("h2",)) -> Iterat
         thread.join()
 
 
-def refusal(address: Address, root: Path) -> str:
-    with pytest.raises(FedcalError) as error:
-        check_fleet(address, trusted(root), 0)
-    assert error.value.exit_code == 1
-    assert "\n" not in str(error.value)
-    return str(error.value).replace(str(address), "FLEET")
+def test_the_right_one_passes_and_each_of_the_others_is_one_line(made: Path) -> None:
+    ours, named = made / "ours", made / "named"
 
+    def refusal(address: Address, root: Path = ours) -> str:
+        with pytest.raises(FedcalError) as error:
+            check_fleet(address, trusted(root / "ca.crt"), 0)
+        assert error.value.exit_code == 1
+        assert "\n" not in str(error.value)
+        return str(error.value).replace(str(address), "FLEET")
 
-def test_the_right_one_passes(made: Path) -> None:
-    with listening(made / "ours") as address:
-        check_fleet(address, trusted(made / "ours/ca.crt"), 0)
-
-
-def test_each_of_the_others_is_one_line(made: Path) -> None:
-    root = made / "ours/ca.crt"
-    with listening(made / "named") as address:
-        assert "was not signed by --root-certificates" in refusal(address, root)
-    with listening(made / "named") as address:
-        said = refusal(address, made / "named/ca.crt")
+    with listening(ours) as address:
+        check_fleet(address, trusted(ours / "ca.crt"), 0)
+    with listening(named) as address:
+        assert "was not signed by --root-certificates" in refusal(address)
+    with listening(named) as address:
+        said = refusal(address, named)
         assert said.startswith("the certificate of FLEET does not name 127.0.0.1: use a name")
-    with listening(made / "ours", ["http/1.1"]) as address:
-        assert "is no Fleet API, which speaks HTTP/2" in refusal(address, root)
+    with listening(ours, ["http/1.1"]) as address:
+        assert "is no Fleet API, which speaks HTTP/2" in refusal(address)
     with listening(None) as address:
-        assert refusal(address, root).startswith("what listens at FLEET does not speak TLS")
-    assert refusal(address, root) == "nobody listens at FLEET (Connection refused)"
+        assert refusal(address).startswith("what listens at FLEET does not speak TLS")
+    assert refusal(address) == "nobody listens at FLEET (Connection refused)"
 
 
 def test_a_superlink_that_is_not_up_yet_is_waited_for(
@@ -129,39 +126,30 @@ def test_an_address_is_read_and_written_or_refused() -> None:
     )
 
 
-def test_the_public_key_is_that_of_the_file(made: Path) -> None:
+def test_files_that_are_not_what_they_should_be_are_refused(made: Path, tmp_path: Path) -> None:
     own = made / "ours/sites/a.key"
-    assert own.with_suffix(".pub").read_text().startswith(public_key(own))
-
-
-def test_only_the_public_half_is_registered(made: Path) -> None:
-    own = made / "ours/sites/a.key"
-    check_public_key(own.with_suffix(".pub"))
+    public = own.with_suffix(".pub")
+    assert public.read_text().startswith(public_key(own))
+    check_public_key(public)
     with pytest.raises(InputError, match=r"register takes a site's \.pub file"):
         check_public_key(own)
+    locked, empty, none = (tmp_path / name for name in ("locked", "empty", "none"))
+    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]
+    with contextlib.suppress(FileNotFoundError):  # where there is no ssh-keygen
+        subprocess.run(command, check=True)
+    empty.touch()
+    for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, empty):
+        with pytest.raises(InputError, match=r"is no ECDSA key|cannot be read: No such file"):
+            public_key(wrong)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        public_key(none)
+    with pytest.raises(InputError, match="No such file"):
+        trusted(none)
+    with pytest.raises(InputError, match="is no PEM file"):
+        trusted(public)
 
 
 def test_what_flower_says_of_an_error_is_found_in_its_json() -> None:
     said = json.dumps({"success": False, "error-message": "Stopping.\n\n[code: 18] It is over."})
     assert complaint(f"INFO : Starting\n{said}\n") == "[code: 18] It is over."
     assert complaint("INFO : Starting\nERROR : no such run\n") == "no such run"
-
-
-def test_a_key_that_flower_refuses_is_refused_here(made: Path, tmp_path: Path) -> None:
-    locked = tmp_path / "locked"
-    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]
-    with contextlib.suppress(FileNotFoundError):  # where there is no ssh-keygen
-        subprocess.run(command, check=True)
-    (tmp_path / "empty").touch()
-    for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, tmp_path / "empty"):
-        with pytest.raises(InputError, match=r"is no ECDSA key|cannot be read: No such file"):
-            public_key(wrong)
-    with pytest.raises(InputError, match="cannot be read: No such file"):
-        public_key(tmp_path / "none")
-
-
-def test_root_certificates_that_are_none_are_refused(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
-        trusted(tmp_path / "none")
-    with pytest.raises(InputError, match="is no PEM file"):
-        trusted(made / "ours/sites/a.pub")
