@@ -25,9 +25,7 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with Machine(tmp_path_factory.mktemp("deployment")) as machine:
         there = Deployment(machine)
         there.up()
-        for name in SITES:
-            there.site(name)
-        machine.until(lambda: machine.online(there.env) == 3)
+        there.join(there.site)
         yield there
 
 

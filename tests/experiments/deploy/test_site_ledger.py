@@ -15,22 +15,12 @@ import pytest
 from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
 from fedcal.clients.records import SiteRecords
 from fedcal.clients.site_records import RECORDS
-from fedcal.experiments.cli import _run
 
 FACTS = JobFacts(
     *("fedtemp", "user", "distributed", "zero-out", "gaussian", 1.0, 1e-6, 9, OWN_NOISE),
     *("hub.example:9092", math.inf),
 )
 Says = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def says(capsys: pytest.CaptureFixture[str]) -> Says:
-    def call(*words: object) -> tuple[int, str, str]:
-        code = _run([str(word) for word in words])
-        return (code, *capsys.readouterr())
-
-    return call
 
 
 @pytest.fixture
@@ -109,18 +99,19 @@ def test_a_restored_site_says_so_until_its_jobs_are_closed(
     assert out.count("closed by the operator") == 2
 
 
-def test_what_was_spent_elsewhere_is_said_and_booked(state: Path, says: Says) -> None:
+def test_what_was_spent_elsewhere_is_said_and_booked(
+    state: Path, says: Says, tmp_path: Path
+) -> None:
     code, _, err = says("site", "restored", "--state", state, "--spent", "1.5,1e-6,rows")
     assert (code, "unit of --spent" in err) == (2, True)
     assert says("site", "restored", "--state", state, "--spent", "0.25,1e-6,example")[0] == 0
     told = json.loads(says("site", "ledger", "--state", state, "--json")[1])
     assert (told["account"]["epsilon"], told["jobs"][-1]["method"]) == (2.75, "carried over")
-
-
-def test_a_folder_without_records_is_one_line(tmp_path: Path, says: Says) -> None:
+    none = tmp_path / "none"
+    none.mkdir()
     for command in ("ledger", "restored"):
-        code, out, err = says("site", command, "--state", tmp_path)
+        code, out, err = says("site", command, "--state", none)
         assert (code, out) == (2, "")
-        assert err.replace("\n", " ").startswith("fedcal: error: ")
+        assert err.startswith("fedcal: error: ")
         assert "no records of a site" in err.replace("\n", " ")
-        assert list(tmp_path.iterdir()) == []
+        assert list(none.iterdir()) == []

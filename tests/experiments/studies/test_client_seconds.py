@@ -22,26 +22,16 @@ from fedcal.strategies.settings import exact_only
 PRIVATE = [name for name in METHODS if name not in exact_only()]
 
 
-@pytest.fixture(scope="module")
-def table() -> list[dict[str, Any]]:
-    return client_seconds.rows(quick=True)
-
-
-def test_every_method_with_a_private_form_is_there(table: list[dict[str, Any]]) -> None:
+def test_every_method_with_a_private_form_is_timed() -> None:
+    table = client_seconds.rows(quick=True)
     assert [r["method"] for r in table] == PRIVATE
     assert len({frozenset(r) for r in table}) == 1
     json.dumps(table, allow_nan=False)
-
-
-def test_figures_are_consistent(table: list[dict[str, Any]]) -> None:
     for r in table:
         assert r["loop_min"] <= r["loop"] <= r["loop_max"]
         assert r["ratio"] == r["loop"] / r["vectorised"]
         assert r["ratio_cold"] == r["loop_cold"] / r["vectorised_cold"]
         assert (r["scipy"] is None) == (r["method"] != "fedtemp") == (r["ratio_scipy"] is None)
-
-
-def test_each_claim_names_who_is_not_fast_enough(table: list[dict[str, Any]]) -> None:
     said = client_seconds.claims(table)[2:]
     assert [("Flower" in what) for what, _, _ in said] == [True, False]
     for (_, holds, names), key in zip(said, ("ratio_flower", "ratio"), strict=True):
@@ -87,20 +77,7 @@ def test_scipy_finds_the_optima_that_the_client_finds() -> None:
     np.testing.assert_allclose(theirs, ours[inside], atol=1e-3)
 
 
-def test_a_statistic_that_depends_on_the_block_is_not_timed(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shards = client_seconds.population(10, 5)
-
-    def leaky(part: Shards, query: Any) -> Any:
-        return answer(part, query) + np.uint64(part.clients)
-
-    monkeypatch.setattr(client_seconds, "answer", leaky)
-    with pytest.raises(FedcalError, match="other bits"):
-        client_seconds.row("fednewton", shards, 1)
-
-
-def test_warm_parts_hold_the_same_rows() -> None:
+def test_what_is_timed_is_the_same_statistic(monkeypatch: pytest.MonkeyPatch) -> None:
     shards = client_seconds.population(30, 5)
     query = job_for("fednewton", {}, shards, epsilon=1.0).strategy().open_round(1)
     assert query is not None
@@ -108,3 +85,10 @@ def test_warm_parts_hold_the_same_rows() -> None:
     assert [p.clients for p in parts] == [7, 7, 7, 7, 2]
     whole = np.concatenate([answer(p, query.request) for p in parts])
     np.testing.assert_array_equal(whole, answer(shards, query.request))
+
+    def leaky(part: Shards, query: Any) -> Any:
+        return answer(part, query) + np.uint64(part.clients)
+
+    monkeypatch.setattr(client_seconds, "answer", leaky)
+    with pytest.raises(FedcalError, match="other bits"):
+        client_seconds.row("fednewton", shards, 1)
