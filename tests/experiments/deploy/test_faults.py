@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deployment import SITES, Deployment
+from deployment import Deployment
 from machine import Machine
 from procfs import descendants
 

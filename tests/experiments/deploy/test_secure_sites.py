@@ -204,5 +204,3 @@ def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated
     assert code == 0, lines
     assert log.read_text().count("unit example: epsilon 1 of 1 is spent") == 2
     assert len(there.books("spent")) == 1
-
-

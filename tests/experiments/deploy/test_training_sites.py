@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -77,8 +76,6 @@ def test_a_model_comes_of_it_and_each_site_judges_it(there: Deployment) -> None:
     words = ["--calibrator", "trained/model.npz", "--data", "a.npz", "--out", "logits.npz"]
     there.machine.call(["fedcal", "apply", *words], there.env)
     assert datasets.load(str(there.folder / "logits.npz")).test_logits is not None
-
-
 
 
 def test_what_cannot_be_is_one_line(there: Deployment) -> None:

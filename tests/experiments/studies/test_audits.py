@@ -1,4 +1,4 @@
-"""Audits of training as an experiment: real runs see what the law says, and what is claimed."""
+"""Audits as experiments: what attacks and real runs see, and what is claimed of them."""
 
 from __future__ import annotations
 
@@ -8,10 +8,50 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.experiments.studies import training_audit
+from fedcal.experiments.benchmarks.audit import Attacked, attacks
+from fedcal.experiments.studies import noise_audit, training_audit
 from fedcal.experiments.studies.expected import shipped
 from fedcal.experiments.studies.training_audit import CASES, HALF, RIGHT, Audited, fedsgd_run
 from fedcal.privacy.canaries import canary_runs
+
+
+def test_a_row_says_what_the_attack_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    few = [Attacked("laplace", "central", "user"), Attacked("gaussian", "local", "example")]
+    monkeypatch.setattr(noise_audit, "attacks", lambda: few)
+    done: list[tuple[int, int]] = []
+    found = noise_audit.rows(lambda *moved: done.append(moved), trials=4000)
+    assert [(r["mechanism"], r["trust"], r["unit"]) for r in found] == [
+        ("laplace", "central", "user"),
+        ("gaussian", "local", "example"),
+    ]
+    assert found[0]["of_it"] == found[0]["at_least"] / found[0]["claimed"] > 0.5
+    assert done == [(1, 2), (2, 2)]
+
+
+def test_what_ships_attacks_all_that_was_there() -> None:
+    """Whole mechanisms and units: what is new comes in when the expected file is written again."""
+    kept = [(r["mechanism"], r["trust"], r["unit"], r["note"]) for r in shipped("audit").rows]
+    laws, units = {row[0] for row in kept}, {row[2] for row in kept}
+    assert kept == [
+        (c.mechanism, c.trust, c.unit, c.note)
+        for c in attacks()
+        if c.mechanism in laws and c.unit in units
+    ]
+
+
+def row(mechanism: str, share: float, **more: Any) -> dict[str, Any]:
+    known = {"trust": "central", "unit": "user", "note": "", "refuted": False}
+    return known | {"mechanism": mechanism, "of_it": share} | more
+
+
+def test_one_refuted_row_is_named() -> None:
+    good = [row("laplace", 0.9), row("gaussian", 0.4)]
+    assert [holds for _, holds, _ in noise_audit.claims(good)] == [True, True]
+    bad = [*good, row("discrete-laplace", 1.2, refuted=True, note="4 rounds")]
+    (_, holds, said), _ = noise_audit.claims(bad)
+    assert (holds, said) == (False, "refuted: discrete-laplace, central, user, 4 rounds")
+    assert not noise_audit.claims([row("laplace", 0.7)])[1][1]
+
 
 REAL = Audited(8.0, 20, 0.1, 400, RIGHT, real=True)
 
