@@ -1,4 +1,4 @@
-"""Studies of prediction sets: splits, judgements, and the rules that others have."""
+"""Studies of prediction sets: splits, laws of scores, and the rules that others have."""
 
 from __future__ import annotations
 
@@ -21,9 +21,19 @@ from fedcal.experiments.studies import (
     angelopoulos_figure6,
     fedcp_qq,
     pcoqs,
+    prediction_sets_coverage,
     prediction_sets_peers,
+    prediction_sets_rows,
+    prediction_sets_users,
+    set_worlds,
 )
 from fedcal.experiments.studies.set_trials import MEDICAL, exact_thresholds, rng_of, scored, split
+from fedcal.experiments.studies.set_worlds import (
+    Setup,
+    engine_thresholds,
+    law_of,
+    thresholds_of,
+)
 
 FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
 
@@ -48,13 +58,14 @@ def test_judged_as_the_sets_themselves() -> None:
     assert exact_thresholds(scores[:, :8], 0.1) == [1.0]
 
 
-def test_a_quantile_of_quantiles_covers_as_computed() -> None:
-    found = fedcp_qq.mean_coverage(4, 6)
-    scores = np.random.default_rng(0).random((20_000, 4, 6))
+def test_a_quantile_of_quantiles_covers_as_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fedcp_qq, "_NODES", 64)  # exact for so few rows
+    found = fedcp_qq.mean_coverage(3, 5)
+    scores = np.random.default_rng(0).random((40_000, 3, 5))
     scores.sort(axis=2)
     drawn = np.sort(scores, axis=1).mean(axis=0).T  # of uniform scores
     assert found == pytest.approx(drawn, abs=0.006)
-    rank, of_clients, mean = fedcp_qq.best_ranks(4, 6, 0.2)
+    rank, of_clients, mean = fedcp_qq.best_ranks(3, 5, 0.2)
     assert mean == pytest.approx(found[found >= 0.8].min())
     assert mean == found[rank - 1, of_clients - 1]
     with pytest.raises(InputError, match="too few"):
@@ -91,7 +102,9 @@ def test_levels_and_what_is_lost_at_one() -> None:
     assert verdicts == [True, True, False, False]
 
 
-def test_peers_on_few_splits() -> None:
+def test_peers_on_few_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    # what the best ranks are is tested above, and takes its time with many rows
+    monkeypatch.setattr(fedcp_qq, "best_ranks", lambda m, n, alpha: (n - n // 10, m, 1 - alpha))
     rows = prediction_sets_peers.rows(splits=2, made=20)
     assert {r["rule"] for r in rows} == {
         *("non-private", "non-private, our grid", "FedCP-QQ", "Angelopoulos et al."),
@@ -118,3 +131,59 @@ def test_our_release_is_the_library_s() -> None:
         found.append(told.found(Goal(0.1))[0])
     spread = np.std(here) / 100**0.5 + np.std(here) / 300**0.5
     assert np.mean(found) == pytest.approx(here.mean(), abs=3 * spread)
+
+
+GRID = (np.arange(16) + 1) / 16
+
+
+def test_a_law_counts_every_score_once() -> None:
+    for name in (*prediction_sets_coverage.LAWS, "imdb-binary margin"):
+        law = law_of(name, GRID)
+        shares = law.buckets(GRID)
+        assert shares.shape == GRID.shape
+        assert shares.sum() == pytest.approx(1.0)
+        assert law.covered(GRID) == pytest.approx(np.cumsum(shares))
+        assert law.covered(np.array([-1e-9])) == 0.0
+        if name.endswith("edges"):  # masses at and just above thresholds
+            assert shares[0] == pytest.approx(0.0 if name == "above edges" else 1 / 16)
+
+
+def test_mean_of_the_non_private_rule_is_that_of_runs() -> None:
+    rng = np.random.default_rng(0)
+    law = law_of("ties", GRID)
+    found = set_worlds.exact_thresholds(law, 50, 46, 4000, rng)
+    mean = prediction_sets_rows.mean_coverage(law, 50, law.scores)
+    assert law.covered(found).mean() == pytest.approx(mean, abs=0.004)
+
+
+def test_engine_and_laws_find_the_same_thresholds() -> None:
+    setup = Setup("prefix", bins=16, epsilon=8.0, clients=20, mechanism="laplace")
+    both = [
+        found(setup, "smooth", 60, np.random.default_rng(2))
+        for found in (thresholds_of, engine_thresholds)
+    ]
+    assert set(np.unique(both[1])) <= set(np.unique(both[0])) | set(law_grid(setup))
+    assert both[0].mean() == pytest.approx(both[1].mean(), abs=0.04)
+
+
+def law_grid(setup: Setup) -> list[float]:
+    query = setup.strategy().query(1)
+    assert query is not None
+    return [float(t) for t in query.thresholds]
+
+
+def test_small_runs_give_rows_and_claims() -> None:
+    cells = prediction_sets_coverage.CELLS_RUN[::25]
+    found = prediction_sets_coverage.rows(runs=3, engine_runs=2, cells=cells)
+    assert len(found) == len(cells)
+    assert prediction_sets_coverage.claims(found)
+    few = [c for c in prediction_sets_rows.CELLS_RUN if c.n == 1000][:2]
+    found = prediction_sets_rows.rows(runs=3, cells=few)
+    assert [r["n"] for r in found] == [1000, 1000]
+    assert prediction_sets_rows.claims(found)
+    of = [c for c in prediction_sets_users.CELLS_RUN if c.network == "resnet110-cifar10"]
+    found = prediction_sets_users.rows(runs=2, cells=[of[0], of[-1]])
+    (mine,) = (r for r in found if r["rule"] == prediction_sets_users.CROSSING)
+    assert 0 <= mine["cut"] < 0.01
+    assert mine["ratio"] < 1.2
+    assert prediction_sets_users.claims(found)
