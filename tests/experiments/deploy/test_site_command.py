@@ -185,6 +185,7 @@ def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(
             assert (tmp_path / name).stat().st_size < 200
         file.write(b"Exception in thread 1\nSuperNode terminated gracefully\n")
         assert node.stuck()
+        assert not node.stuck()  # since the last look
     assert not node.ended().denied
 
 

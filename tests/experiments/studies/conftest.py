@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,44 +79,39 @@ def network(data_file: Callable[..., str]) -> str:
     return data_file("net.npz")
 
 
-@contextlib.contextmanager
-def _known(folder: Path) -> Iterator[str]:
+def _known(folder: Path, patch: pytest.MonkeyPatch) -> str:
     (folder / "small.toml").write_text(SMALL)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(registry, "FOLDER", folder)
-        patch.setattr(registry, "EXPERIMENTS", {"small": "small"})
-        yield "small"
+    patch.setattr(registry, "FOLDER", folder)
+    patch.setattr(registry, "EXPERIMENTS", {"small": "small"})
+    return "small"
 
 
 @pytest.fixture
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def small(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of the small experiment, which is in the table."""
-    with _known(tmp_path_factory.mktemp("studies")) as name:
-        yield name
+    return _known(tmp_path_factory.mktemp("studies"), monkeypatch)
 
 
-@contextlib.contextmanager
-def _undrawn() -> Iterator[None]:
+def _undrawn(patch: pytest.MonkeyPatch) -> None:
     """Matplotlib takes its time; figures have tests of their own."""
 
     def save(sheet: Any, folder: Path, name: str) -> None:
         (folder / f"{name}.pdf").write_bytes(b"%PDF-")
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fedcal.experiments.report, "write_comparison_report", lambda folder: None)
-        patch.setattr(figures, "save", save)
-        yield
+    patch.setattr(fedcal.experiments.report, "write_comparison_report", lambda folder: None)
+    patch.setattr(figures, "save", save)
 
 
 @pytest.fixture
-def undrawn() -> Iterator[None]:
-    with _undrawn():
-        yield
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    _undrawn(monkeypatch)
 
 
 @pytest.fixture(scope="session")
 def ran(network: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Reproduction, Path]:
     """The small experiment, run once, and the folder of its files."""
     out = tmp_path_factory.mktemp("out")
-    with _known(tmp_path_factory.mktemp("studies")) as name, _undrawn():
+    with pytest.MonkeyPatch.context() as patch:
+        name = _known(tmp_path_factory.mktemp("studies"), patch)
+        _undrawn(patch)
         return reproduce(name, networks=[network], jobs=1, out=out), out
