@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +39,14 @@ class Deployment:
         self.reach = ["--control", control, "--root-certificates", "certificates/ca.crt"]
 
     def superlink(self) -> None:
-        named = {"ca-certfile": "ca.crt", "certfile": "server.crt", "keyfile": "server.key"}
-        files = [f"--ssl-{kind}=certificates/{name}" for kind, name in named.items()]
+        files = [
+            f"--ssl-{kind}=certificates/{name}"
+            for kind, name in (
+                ("ca-certfile", "ca.crt"),
+                ("certfile", "server.crt"),
+                ("keyfile", "server.key"),
+            )
+        ]
         place = self.machine.place
         words = [
             *("flower-superlink", *files, "--enable-supernode-auth", "--isolation", "process"),
@@ -68,12 +73,6 @@ class Deployment:
         keys = [f"certificates/sites/{name}.pub" for name in SITES]
         self.machine.call(["fedcal", "deploy", "register", *keys, *self.reach], self.env)
 
-    def join(self, start: Callable[[str], object]) -> None:
-        """Start each site, and wait until all are online."""
-        for name in SITES:
-            start(name)
-        self.machine.until(lambda: self.machine.online(self.env) == len(SITES))
-
     def site(self, name: str, *extra: str, arrays: dict[str, NDArray[Any]] | None = None) -> None:
         if arrays is None:
             rng = np.random.Generator(np.random.Philox(key=ord(name)))
@@ -91,8 +90,14 @@ class Deployment:
         self.machine.start(f"site-{name}", words, self.env)
 
     def fedcal(self, *words: str) -> subprocess.Popen[str]:
-        said = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-        return subprocess.Popen(["fedcal", *words], cwd=self.folder, env=self.env, **said)
+        return subprocess.Popen(
+            ["fedcal", *words],
+            cwd=self.folder,
+            env=self.env,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def run(self, out: str, *more: str) -> subprocess.Popen[str]:
         private = ["--epsilon", "8", "--unit", "example", "--ledger", f"{out}.db", "--cap", "8"]

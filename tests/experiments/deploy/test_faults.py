@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deployment import Deployment
+from deployment import SITES, Deployment
 from machine import Machine
 from procfs import descendants
 
@@ -25,7 +25,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with Machine(tmp_path_factory.mktemp("deployment")) as machine:
         there = Deployment(machine)
         there.up()
-        there.join(there.site)
+        for name in SITES:
+            there.site(name)
+        machine.until(lambda: machine.online(there.env) == 3)
         yield there
 
 

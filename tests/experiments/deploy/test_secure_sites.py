@@ -33,7 +33,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federated]:
         there = Federated(machine)
         there.up()
         digest = there.agree()
-        there.join(lambda name: there.member(name, digest))
+        for name in SITES:
+            there.member(name, digest)
+        machine.until(lambda: machine.online(there.env) == 3)
         yield there
 
 
@@ -153,29 +155,24 @@ def does_not_start(names: str) -> str:
     )
 
 
-def test_what_no_policy_allows_is_no_run(there: Federated) -> None:
-    """Nor one where a policy is out of date, or a site was given another federation."""
-    booked = [there.books(f"site-{name}") for name in SITES]
-    for out, asked, said in (
+@pytest.mark.parametrize(
+    ("out", "asked", "said"),
+    [
         ("method", ("--method", "fedbin", *ONCE[2:]), "the method: asked is fedbin"),
         ("epsilon", (*ONCE, "--epsilon", "2"), "the epsilon: asked is 2.0, allowed at most 1.0"),
-    ):
-        code, lines = done(there.start(out, *asked, *ALL))
-        refusal = f"this site's policy refuses {said}"
-        assert (code, lines.pop()) == (2, does_not_start("a, b, c"))
-        for name, line in zip(SITES, lines, strict=True):
-            assert line.startswith(f"fedcal: warning: {name}: {refusal}")
-            assert f"cannot take part: {refusal}" in there.log(name).splitlines()[-1]
-    late = restarted(there, there.agree(), "late", expires="2026-01-01")
-    for state, log, said in (("late", late, "the day: asked is"), ("other", None, "the roster")):
-        if log is None:
-            log = restarted(there, there.agree("lungs", "lungs.toml"), state, file="lungs.toml")
-        code, (warned, error) = done(there.start(f"{state}-run", *ONCE, *ALL))
-        assert (code, error) == (2, does_not_start("c"))
-        assert warned.startswith(f"fedcal: warning: c: this site's policy refuses {said}")
-        assert f"policy refuses {said}" in log.read_text()
-        assert there.books(state) == []
-    assert [there.books(f"site-{name}") for name in SITES] == booked  # nobody has paid for these
+    ],
+)
+def test_what_no_policy_allows_is_no_run(
+    there: Federated, out: str, asked: tuple[str, ...], said: str
+) -> None:
+    booked = [there.books(f"site-{name}") for name in SITES]
+    code, lines = done(there.start(out, *asked, *ALL))
+    refusal = f"this site's policy refuses {said}"
+    assert (code, lines.pop()) == (2, does_not_start("a, b, c"))
+    for name, line in zip(SITES, lines, strict=True):
+        assert line.startswith(f"fedcal: warning: {name}: {refusal}")
+        assert f"cannot take part: {refusal}" in there.log(name).splitlines()[-1]
+    assert [there.books(f"site-{name}") for name in SITES] == booked
 
 
 def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated) -> None:
@@ -204,3 +201,22 @@ def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated
     assert code == 0, lines
     assert log.read_text().count("unit example: epsilon 1 of 1 is spent") == 2
     assert len(there.books("spent")) == 1
+
+
+def test_a_run_stops_where_too_few_take_part(there: Federated) -> None:
+    """One policy is out of date; the next site was given another federation."""
+    booked = [there.books(f"site-{name}") for name in SITES]
+    log = restarted(there, there.agree(), "late", expires="2026-01-01")
+    code, (warned, error) = done(there.start("late-run", *ONCE, *ALL))
+    assert (code, error) == (2, does_not_start("c"))
+    assert warned.startswith("fedcal: warning: c: this site's policy refuses the day: asked is")
+    assert "policy refuses the day: asked is" in log.read_text()
+    assert there.books("late") == []
+    other = there.agree("lungs", "lungs.toml")
+    log = restarted(there, other, "other", file="lungs.toml")
+    code, (warned, error) = done(there.start("other-run", *ONCE, *ALL))
+    assert (code, error) == (2, does_not_start("c"))
+    assert warned.startswith("fedcal: warning: c: this site's policy refuses the roster")
+    assert "cannot take part: this site's policy refuses the roster" in log.read_text()
+    assert there.books("other") == []
+    assert [there.books(f"site-{name}") for name in SITES] == booked  # nobody has paid for these

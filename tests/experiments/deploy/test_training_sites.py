@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     with Machine(tmp_path_factory.mktemp("training")) as machine:
         there = Deployment(machine)
         there.up()
-        there.join(lambda name: there.site(name, arrays=features(name)))
+        for name in SITES:
+            there.site(name, arrays=features(name))
+        machine.until(lambda: machine.online(there.env) == len(SITES))
         yield there
 
 
@@ -73,17 +76,25 @@ def test_a_model_comes_of_it_and_each_site_judges_it(there: Deployment) -> None:
         r"a message took ([\d.]+) s", (there.folder / "site-a" / "flower.log").read_text("utf-8")
     )
     assert len(took) >= ROUNDS + 2
+    data = datasets.load(str(applied(there)))
+    assert data.test_logits is not None
+
+
+def applied(there: Deployment) -> Path:
     words = ["--calibrator", "trained/model.npz", "--data", "a.npz", "--out", "logits.npz"]
     there.machine.call(["fedcal", "apply", *words], there.env)
-    assert datasets.load(str(there.folder / "logits.npz")).test_logits is not None
+    return there.folder / "logits.npz"
 
 
-def test_what_cannot_be_is_one_line(there: Deployment) -> None:
-    for more, said in (
-        (("shape=8",), "inputs of shape 16, and the network reads inputs of shape 8"),
-        (("shape=16", "--trust", "distributed"), "--trust central or local"),
-    ):
-        code, line = asked(there, "refused", "--set", *more, "--rounds", "2")
-        assert code == 2
-        assert said in line
-        assert not (there.folder / "refused" / "model.npz").exists()
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (("--set", "shape=8"), "inputs of shape 16, and the network reads inputs of shape 8"),
+        (("--set", "shape=16", "--trust", "distributed"), "--trust central or local"),
+    ],
+)
+def test_what_cannot_be_is_one_line(there: Deployment, more: tuple[str, ...], said: str) -> None:
+    code, line = asked(there, "refused", *more, "--rounds", "2")
+    assert code == 2
+    assert said in line
+    assert not (there.folder / "refused" / "model.npz").exists()
