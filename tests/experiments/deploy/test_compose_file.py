@@ -17,16 +17,21 @@ import fedcal
 from fedcal.experiments import cli
 
 FILE = compose.read()
+MORE = compose.read(file=compose.ROOT / "docker-compose.protocol.yml")
 SERVICES: dict[str, dict[str, Any]] = FILE["services"]
 SITES = ("site-a", "site-b", "site-c")
 
 
-def test_the_file_is_a_compose_file() -> None:
+def wrong_of(file: dict[str, Any]) -> list[str]:
     schema = get_builtin_schema("vendor.compose-spec")
     validator = jsonschema.validators.validator_for(schema)(schema)
-    assert [f"{e.json_path}: {e.message}" for e in validator.iter_errors(FILE)] == []
-    wrong = {**FILE, "services": {"a": {"image": "x", "read-only": True}}}
-    assert not validator.is_valid(wrong)
+    return [f"{e.json_path}: {e.message}" for e in validator.iter_errors(file)]
+
+
+def test_the_files_are_compose_files() -> None:
+    assert wrong_of(FILE) == wrong_of(MORE) == []
+    assert wrong_of({**FILE, "services": {"a": {"image": "x", "read-only": True}}})
+    assert SERVICES.keys() == {"superlink", "executor", *SITES, "tools"}
 
 
 def test_compose_itself_reads_the_file() -> None:
@@ -36,48 +41,47 @@ def test_compose_itself_reads_the_file() -> None:
     subprocess.run(["docker", "compose", "config", "--quiet"], cwd=compose.ROOT, check=True)
 
 
-def test_all_that_runs_is_there() -> None:
-    assert SERVICES.keys() == {"superlink", "executor", *SITES, "tools"}
-
-
-@pytest.mark.parametrize("name", SERVICES)
-def test_a_service_can_do_no_more_than_it_must(name: str) -> None:
-    service = SERVICES[name]
-    assert service["init"] is service["read_only"] is True
-    assert service["cap_drop"] == ["ALL"]
-    assert service["security_opt"] == ["no-new-privileges:true"]
-    assert service["restart"] == ("no" if name == "tools" else "unless-stopped")
-    assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory", "pids"}
-    assert service["image"] == f"fedcal:{fedcal.__version__}"
-    assert service["logging"]["options"].keys() == {"max-size", "max-file"}
-    assert (
-        set(service) & {"privileged", "cap_add", "network_mode", "pid", "ipc", "env_file"} == set()
-    )
-    user, group = service["user"].split(":")
-    assert int(user) == int(group) > 0
-    assert [t.partition(":")[0] for t in service["tmpfs"]] == ["/tmp"]
-    written = {service["environment"][n] for n in ("HOME", "FLWR_HOME", "MPLCONFIGDIR")}
-    assert all(Path(folder).is_relative_to("/tmp") for folder in written)
-    assert "healthcheck" in service or name == "tools"
+def test_a_service_can_do_no_more_than_it_must() -> None:
+    for name, service in SERVICES.items():
+        assert service["init"] is service["read_only"] is True
+        assert service["cap_drop"] == ["ALL"]
+        assert service["security_opt"] == ["no-new-privileges:true"]
+        assert service["restart"] == ("no" if name == "tools" else "unless-stopped")
+        assert service["deploy"]["resources"]["limits"].keys() == {"cpus", "memory", "pids"}
+        assert service["image"] == f"fedcal:{fedcal.__version__}"
+        assert service["logging"]["options"].keys() == {"max-size", "max-file"}
+        open_ = {"privileged", "cap_add", "network_mode", "pid", "ipc", "env_file"}
+        assert set(service) & open_ == set()
+        user, group = service["user"].split(":")
+        assert int(user) == int(group) > 0
+        assert [t.partition(":")[0] for t in service["tmpfs"]] == ["/tmp"]
+        written = [service["environment"][n] for n in ("HOME", "FLWR_HOME", "MPLCONFIGDIR")]
+        assert all(Path(folder).is_relative_to("/tmp") for folder in written)
+        assert "healthcheck" in service or name == "tools"
+        assert "--insecure" not in service["command"]
 
 
 def test_only_the_fleet_port_is_open_and_where_the_operator_says() -> None:
-    control, *_ = ports = SERVICES["superlink"]["ports"]
+    superlink = SERVICES["superlink"]
+    control, *_ = ports = superlink["ports"]
     assert ports == ["127.0.0.1:8000:8000", "127.0.0.1:9092:9092"]
     for address in ("0.0.0.0:9092", "10.0.0.5:443"):
         open_ = compose.read({"FEDCAL_FLEET_PUBLISH": address})["services"]["superlink"]
         assert open_["ports"] == [control, f"{address}:9092"]
     assert {name for name, service in SERVICES.items() if "ports" in service} == {"superlink"}
     # the control port has no login: it listens where no site is
-    control = SERVICES["superlink"]["networks"]["control"]["ipv4_address"]
-    command = SERVICES["superlink"]["command"]
-    assert f"--host={control}" in command
-    assert {"--enable-supernode-auth", "--isolation=process"} <= set(command)
-    for name, service in SERVICES.items():
-        assert "--insecure" not in service["command"]
-        if name != "superlink":
-            assert service["networks"] == (["fleet"] if name in SITES else ["control"])
+    host = superlink["networks"]["control"]["ipv4_address"]
+    asked = {f"--host={host}", "--enable-supernode-auth", "--isolation=process"}
+    assert asked <= set(superlink["command"])
+    for name in SERVICES.keys() - {"superlink"}:
+        assert SERVICES[name]["networks"] == (["fleet"] if name in SITES else ["control"])
     assert FILE["networks"]["fleet"] == {"internal": True}
+    # a site on a machine of its own
+    given = {"FEDCAL_FLEET": "calibration.example.org:9092", "FEDCAL_INTERNAL": "false"}
+    alone = compose.read(given)
+    assert "--fleet=calibration.example.org:9092" in alone["services"]["site-a"]["command"]
+    assert alone["networks"]["fleet"] == {"internal": False}
+    assert "depends_on" not in alone["services"]["site-a"]
 
 
 def test_a_site_has_its_own_key_data_and_state_and_no_other() -> None:
@@ -108,26 +112,15 @@ def test_every_mount_is_declared_and_every_variable_explained() -> None:
     assert explained == set(re.findall(r"\$\{(FEDCAL_\w+):-", text))
 
 
-def test_a_site_on_a_machine_of_its_own() -> None:
-    given = {"FEDCAL_FLEET": "calibration.example.org:9092", "FEDCAL_INTERNAL": "false"}
-    alone = compose.read(given)
-    assert "--fleet=calibration.example.org:9092" in alone["services"]["site-a"]["command"]
-    assert alone["networks"]["fleet"] == {"internal": False}
-    assert "depends_on" not in alone["services"]["site-a"]
-
-
 BUILD = SERVICES["superlink"]["build"]
 IMAGE = compose.ROOT / BUILD["dockerfile"]
 STAGES = IMAGE.read_text("utf-8").replace("\\\n", "").split("\nFROM ")[1:]
 """Of the Dockerfile; each begins with its base."""
 
 
-def test_the_image_is_built_on_a_base_of_a_known_digest_and_carries_no_keys() -> None:
-    assert BUILD == {
-        "context": ".",
-        "dockerfile": "docker/Dockerfile",
-        "args": {"BASE": "", "UID": "1000"},
-    }
+def test_the_image_is_built_on_a_base_of_a_known_digest_without_keys_or_an_installer() -> None:
+    args = {"BASE": "", "UID": "1000"}
+    assert {"context": ".", "dockerfile": "docker/Dockerfile", "args": args} == BUILD
     based = compose.read({"FEDCAL_BASE": "python@sha256:0"})["services"]["superlink"]["build"]
     assert based["args"]["BASE"] == "python@sha256:0"
     # a digest that nobody could verify here is not in the file: a build without one is refused
@@ -138,83 +131,57 @@ def test_the_image_is_built_on_a_base_of_a_known_digest_and_carries_no_keys() ->
     sent = {line[1:] for line in ignored if line.startswith("!")}
     assert all((compose.ROOT / name).exists() for name in sent)
     assert sent & {"certificates", "data", "tests", ".git", ".env"} == set()
-
-
-def test_the_build_refuses_a_base_without_a_digest() -> None:
-    first = STAGES[0].split("\nRUN ")[1].split("\n")[0]  # before anything is installed
-    for base, taken in (
-        ("python:3.11-slim", False),
-        ("", False),
-        ("python@sha256:" + "a" * 63, False),
-        ("python:3.11-slim@sha256:" + "0a" * 32, True),
-    ):
-        done = subprocess.run(
-            ["sh", "-c", first], env={"BASE": base}, capture_output=True, text=True, check=False
-        )
-        assert (done.returncode == 0) is taken, done
-        assert taken or "is not pinned by a digest" in done.stderr
-
-
-def test_the_image_has_no_installer() -> None:
     built, runs = STAGES
     assert built.rstrip().endswith("python -m pip uninstall --yes uv setuptools pip")
     assert "pip install" not in runs
     checks = re.findall(r"find_spec, sys\.argv\[1:\]\)\)\)'\s+([a-z ]+)", runs)
-    assert [check.split() for check in checks] == [
-        ["pip", "setuptools", "wheel", "ensurepip"],  # the base's own
-        ["pip", "setuptools", "uv"],
-    ]
+    of_base = "pip setuptools wheel ensurepip"
+    assert [check.strip() for check in checks] == [of_base, "pip setuptools uv"]
     assert "! command -v pip && ! command -v uv" in runs
 
 
-@pytest.mark.skipif("site" not in cli.COMMANDS, reason="fedcal site is not built yet")
-def test_fedcal_knows_the_options_of_its_services() -> None:
-    for name in SITES:
-        _, command, *words = SERVICES[name]["command"]
-        cli.load_command(command).make_context(command, [*words])
+def test_the_build_refuses_a_base_without_a_digest() -> None:
+    first = STAGES[0].split("\nRUN ")[1].split("\n")[0]  # before anything is installed
+    wrong, right = "python@sha256:" + "a" * 63, "python:3.11-slim@sha256:" + "0a" * 32
+    for base in ("python:3.11-slim", "", wrong, right):
+        done = subprocess.run(["sh", "-c", first], env={"BASE": base}, capture_output=True)
+        assert (done.returncode == 0) == (base == right), done
+        assert base == right or b"is not pinned by a digest" in done.stderr
 
 
 def test_sites_that_protect_themselves_have_more_of_the_same() -> None:
     """The second file adds keys, federation and policy to each site, and changes nothing else."""
-    more = compose.read(file=compose.ROOT / "docker-compose.protocol.yml")
-    schema = get_builtin_schema("vendor.compose-spec")
-    validator = jsonschema.validators.validator_for(schema)(schema)
-    assert [f"{e.json_path}: {e.message}" for e in validator.iter_errors(more)] == []
-    assert more["services"].keys() == {*SITES, "tools"}
+    assert MORE["services"].keys() == {*SITES, "tools"}
     federation = {"source": "federation.toml", "target": "/federation.toml"}
-    assert more["services"]["tools"] == {"configs": [federation]}
+    assert MORE["services"]["tools"] == {"configs": [federation]}
     added = ["--federation=/federation.toml", "--sign-key=/run/secrets/signing.pem"]
     for name in SITES:
-        service, site = more["services"][name], name.removeprefix("site-")
+        service, site = MORE["services"][name], name.removeprefix("site-")
         assert service.keys() == {"command", "configs", "secrets"}
         assert service["command"] == [*SERVICES[name]["command"], *added, "--policy=/site.toml"]
         own = {"source": f"{site}.toml", "target": "/site.toml"}
         assert service["configs"] == [federation, own]
         assert service["secrets"] == [{"source": f"{site}.pem", "target": "signing.pem"}]
-        _, command, *words = service["command"]
-        cli.load_command(command).make_context(command, [*words])
-    files = {value["file"] for kind in ("configs", "secrets") for value in more[kind].values()}
-    assert files == {
-        "./federation.toml",
-        *(f"./policies/{site}.toml" for site in "abc"),
-        *(f"./certificates/sites/{site}.pem" for site in "abc"),
-    }
+        for _, command, *words in (SERVICES[name]["command"], service["command"]):
+            cli.load_command(command).make_context(command, [*words])
+    files = {value["file"] for kind in ("configs", "secrets") for value in MORE[kind].values()}
+    own_files = {f"./policies/{s}.toml" for s in "abc"}
+    own_files |= {f"./certificates/sites/{s}.pem" for s in "abc"}
+    assert files == {"./federation.toml", *own_files}
 
 
 def test_the_commands_that_were_tried_with_podman_are_those_of_the_files() -> None:
     """docker/README.md gives the services' options by hand; they must not stay behind."""
     text = (compose.ROOT / "docker" / "README.md").read_text("utf-8").replace("\\\n", " ")
     words = set(text.split())
-    more = compose.read(file=compose.ROOT / "docker-compose.protocol.yml")
     for name in ("superlink", "executor", "site-a"):
         service = SERVICES[name]
-        for word in (*service["command"], *more["services"].get(name, {}).get("command", ())):
-            assert word in words, (name, word)
-        for variable, value in service["environment"].items():
-            assert f"{variable}={value}" in words
+        more = MORE["services"].get(name, {}).get("command", ())
+        assert {*service["command"], *more} <= words
+        assert {f"{key}={value}" for key, value in service["environment"].items()} <= words
         limits = service["deploy"]["resources"]["limits"]
         cpus, memory, pids = (limits[key] for key in ("cpus", "memory", "pids"))
         assert f"--cpus {cpus} --memory {memory} --pids-limit {pids}" in text
-    closed = {"--read-only", "--init", "no-new-privileges", *SERVICES["superlink"]["tmpfs"]}
-    assert closed <= words
+    assert {"--read-only", "--init", "no-new-privileges"} <= words
+    assert {*SERVICES["superlink"]["tmpfs"]} <= words
     assert "--cap-drop ALL" in text

@@ -1,4 +1,4 @@
-"""What is wrong between a site and a SuperLink, each in one line, before Flower starts."""
+"""Certificates that TLS clients trust; what is wrong between a site and a SuperLink, in a line."""
 
 from __future__ import annotations
 
@@ -6,16 +6,23 @@ import contextlib
 import json
 import socket
 import ssl
+import stat
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from flwr.cli.supernode.register import try_load_public_key
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from refusals import each_is_refused
 
 from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.deploy.certificates import make_certificates
+from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
 from fedcal.experiments.deploy.fleet import (
     Address,
     check_fleet,
@@ -26,11 +33,13 @@ from fedcal.experiments.deploy.fleet import (
 )
 from fedcal.experiments.engines.superlink import complaint
 
+NAMES = ("superlink", "localhost", "calibration.example.org", "127.0.0.1", "::1")
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("certificates")
-    make_certificates(folder / "ours", names=["127.0.0.1"], sites=["a"])
+    make_certificates(folder / "ours", names=NAMES, sites=("a", "b"), days=30)
     make_certificates(folder / "named", names=["hub.example"], sites=[])
     return folder
 
@@ -57,31 +66,28 @@ def listening(folder: Path | None, protocols: Sequence[str] = ("h2",)) -> Iterat
         thread.join()
 
 
-def refusal(address: Address, root: Path) -> str:
-    with pytest.raises(FedcalError) as error:
-        check_fleet(address, trusted(root), 0)
-    assert error.value.exit_code == 1
-    assert "\n" not in str(error.value)
-    return str(error.value).replace(str(address), "FLEET")
+def test_the_right_one_passes_and_each_of_the_others_is_one_line(made: Path) -> None:
+    ours, named = made / "ours", made / "named"
 
+    def refusal(address: Address, root: Path = ours) -> str:
+        with pytest.raises(FedcalError) as error:
+            check_fleet(address, trusted(root / "ca.crt"), 0)
+        assert error.value.exit_code == 1
+        assert "\n" not in str(error.value)
+        return str(error.value).replace(str(address), "FLEET")
 
-def test_the_right_one_passes(made: Path) -> None:
-    with listening(made / "ours") as address:
-        check_fleet(address, trusted(made / "ours/ca.crt"), 0)
-
-
-def test_each_of_the_others_is_one_line(made: Path) -> None:
-    root = made / "ours/ca.crt"
-    with listening(made / "named") as address:
-        assert "was not signed by --root-certificates" in refusal(address, root)
-    with listening(made / "named") as address:
-        said = refusal(address, made / "named/ca.crt")
+    with listening(ours) as address:
+        check_fleet(address, trusted(ours / "ca.crt"), 0)
+    with listening(named) as address:
+        assert "was not signed by --root-certificates" in refusal(address)
+    with listening(named) as address:
+        said = refusal(address, named)
         assert said.startswith("the certificate of FLEET does not name 127.0.0.1: use a name")
-    with listening(made / "ours", ["http/1.1"]) as address:
-        assert "is no Fleet API, which speaks HTTP/2" in refusal(address, root)
+    with listening(ours, ["http/1.1"]) as address:
+        assert "is no Fleet API, which speaks HTTP/2" in refusal(address)
     with listening(None) as address:
-        assert refusal(address, root).startswith("what listens at FLEET does not speak TLS")
-    assert refusal(address, root) == "nobody listens at FLEET (Connection refused)"
+        assert refusal(address).startswith("what listens at FLEET does not speak TLS")
+    assert refusal(address) == "nobody listens at FLEET (Connection refused)"
 
 
 def test_a_superlink_that_is_not_up_yet_is_waited_for(
@@ -129,16 +135,27 @@ def test_an_address_is_read_and_written_or_refused() -> None:
     )
 
 
-def test_the_public_key_is_that_of_the_file(made: Path) -> None:
+def test_files_that_are_not_what_they_should_be_are_refused(made: Path, tmp_path: Path) -> None:
     own = made / "ours/sites/a.key"
-    assert own.with_suffix(".pub").read_text().startswith(public_key(own))
-
-
-def test_only_the_public_half_is_registered(made: Path) -> None:
-    own = made / "ours/sites/a.key"
-    check_public_key(own.with_suffix(".pub"))
+    public = own.with_suffix(".pub")
+    assert public.read_text().startswith(public_key(own))
+    check_public_key(public)
     with pytest.raises(InputError, match=r"register takes a site's \.pub file"):
         check_public_key(own)
+    locked, empty, none = (tmp_path / name for name in ("locked", "empty", "none"))
+    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]
+    with contextlib.suppress(FileNotFoundError):  # where there is no ssh-keygen
+        subprocess.run(command, check=True)
+    empty.touch()
+    for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, empty):
+        with pytest.raises(InputError, match=r"is no ECDSA key|cannot be read: No such file"):
+            public_key(wrong)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        public_key(none)
+    with pytest.raises(InputError, match="No such file"):
+        trusted(none)
+    with pytest.raises(InputError, match="is no PEM file"):
+        trusted(public)
 
 
 def test_what_flower_says_of_an_error_is_found_in_its_json() -> None:
@@ -147,21 +164,92 @@ def test_what_flower_says_of_an_error_is_found_in_its_json() -> None:
     assert complaint("INFO : Starting\nERROR : no such run\n") == "no such run"
 
 
-def test_a_key_that_flower_refuses_is_refused_here(made: Path, tmp_path: Path) -> None:
-    locked = tmp_path / "locked"
-    command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]
-    with contextlib.suppress(FileNotFoundError):  # where there is no ssh-keygen
-        subprocess.run(command, check=True)
-    (tmp_path / "empty").touch()
-    for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, tmp_path / "empty"):
-        with pytest.raises(InputError, match=r"is no ECDSA key|cannot be read: No such file"):
-            public_key(wrong)
-    with pytest.raises(InputError, match="cannot be read: No such file"):
-        public_key(tmp_path / "none")
+def handshake(folder: Path, name: str, authority: Path | None = None) -> str:
+    """The subject of the server, as a strict client that asks for `name`."""
+    client = ssl.create_default_context(cafile=authority or folder / "ca.crt")
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    with (
+        listening(folder) as address,
+        socket.create_connection(address, 5) as plain,
+        client.wrap_socket(plain, server_hostname=name) as secure,
+    ):
+        return str(secure.getpeercert())
 
 
-def test_root_certificates_that_are_none_are_refused(made: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="No such file"):
-        trusted(tmp_path / "none")
-    with pytest.raises(InputError, match="is no PEM file"):
-        trusted(made / "ours/sites/a.pub")
+def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(
+    made: Path, tmp_path: Path
+) -> None:
+    for name in NAMES:
+        assert "fedcal SuperLink" in handshake(made / "ours", name), name
+    make_certificates(tmp_path, names=["localhost"], sites=[])
+    for name, authority in (("elsewhere", None), ("localhost", tmp_path / "ca.crt")):
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(made / "ours", name, authority)
+
+
+def test_flower_reads_the_keys_and_of_people_only_the_owner(made: Path) -> None:
+    ours = made / "ours"
+    flower_supernode = import_module("flwr.supernode.cli.flower_supernode")
+    parser = flower_supernode._parse_args_run_supernode()
+    for site in ("a", "b"):
+        key = str(ours / "sites" / f"{site}.key")
+        given = parser.parse_args(["--auth-supernode-private-key", key])
+        pair = flower_supernode._try_setup_client_authentication(given)
+        assert pair is not None
+        assert isinstance(pair[0].curve, ec.SECP384R1)
+        public = ours / "sites" / f"{site}.pub"
+        assert try_load_public_key(public) == public_key_to_bytes(pair[1])
+        assert public.read_text().endswith(f" {site}\n")
+    modes = {p.name: stat.S_IMODE(p.stat().st_mode) for p in ours.rglob("*") if p.is_file()}
+    secret = {"ca.key", "server.key", "executor.key", "a.key", "b.key"}
+    assert modes.keys() == secret | {"ca.crt", "server.crt", "a.pub", "b.pub"}
+    assert {name for name, mode in modes.items() if mode == 0o600} == secret
+
+
+def test_nothing_is_overwritten_and_nothing_half_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--out", str(tmp_path), "--site", "b"]
+    module = "fedcal.experiments.deploy.certificates"
+    done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    before = (tmp_path / "sites/b.key").read_bytes()
+    with pytest.raises(InputError, match=r"sites/b\.key is there already"):
+        make_certificates(tmp_path, names=["localhost"], sites=["a", "b"])
+    with pytest.raises(SystemExit) as left:
+        main(words)
+    assert left.value.code == 2
+    assert "is there already" in capsys.readouterr().err.splitlines()[-1]
+    assert sorted(p.name for p in tmp_path.rglob("*.*")) == ["b.key", "b.pub"]
+    assert (tmp_path / "sites/b.key").read_bytes() == before
+
+
+def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path: Path) -> None:
+    make_certificates(tmp_path, names=["old.example.org"], sites=["a"], days=10)
+    authority = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())
+    life = authority.not_valid_after_utc - authority.not_valid_before_utc
+    assert life.days == 10 * CA_LIVES
+    with pytest.raises(InputError, match=r"server\.crt is there already"):
+        make_certificates(tmp_path, names=["new.example.org"], sites=[])
+    for name in ("server.crt", "server.key"):
+        (tmp_path / name).unlink()
+    make_certificates(tmp_path, names=["new.example.org"], sites=[])
+    assert x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes()) == authority
+    assert "new.example.org" in handshake(tmp_path, "new.example.org")
+    (tmp_path / "ca.key").write_bytes((tmp_path / "server.key").read_bytes())
+    (tmp_path / "server.crt").unlink()
+    with pytest.raises(InputError, match=r"ca\.key is not the key of ca\.crt"):
+        make_certificates(tmp_path, names=["new.example.org"], sites=[])
+
+
+def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+    table = [
+        ((["*.example.org"], [], 1), "neither a DNS name nor an IP address"),
+        ((["host:9092"], [], 1), "neither a DNS name nor an IP address"),
+        (([], ["../a"], 1), "letters, digits"),
+        ((["localhost"], [], 0), "days must be a whole number"),
+        (([], [], 1), "neither a name of the SuperLink nor a site"),
+    ]
+    out = tmp_path / "out"
+    each_is_refused(table, lambda g: make_certificates(out, names=g[0], sites=g[1], days=g[2]))
+    assert not out.exists()

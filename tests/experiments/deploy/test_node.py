@@ -41,10 +41,7 @@ def test_looks_come_soon_after_an_answer_and_then_as_seldom_as_flowers(
     clock.sleep(0.5)  # a message is being answered
     clock.sleep(3)
     assert slept[-2:] == [0.2, 0.2]
-
-
-def test_flowers_loop_asks_the_time_for_nothing_but_sleep() -> None:
-    """What `Clock` stands in for."""
+    # all that Flower's loop asks of the time, which `Clock` stands in for
     calls = re.findall(r"^\s+time\.(\S+)$", inspect.getsource(flower), re.MULTILINE)
     assert calls == ["sleep(3)", "sleep(0.5)", "sleep(0.5)"]
 
@@ -119,7 +116,7 @@ def test_a_giant_message_is_refused_before_it_is_whole(
     )
 
 
-def test_a_part_that_grpc_does_not_take_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_are_too_large_or_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     class Full(Exception):
         def code(self) -> Any:
             return SimpleNamespace(name="RESOURCE_EXHAUSTED")
@@ -129,10 +126,7 @@ def test_a_part_that_grpc_does_not_take_is_too_large(monkeypatch: pytest.MonkeyP
 
     link = SuperLink("query.answer", ConfigRecord(), RUN_CONFIG)
     monkeypatch.setattr(link, "pull", fails)
-    assert "InputError" in link.ask()
-
-
-def test_of_a_message_of_too_many_parts_none_is_pulled() -> None:
+    assert "InputError" in link.ask()  # gRPC does not take it
     link = SuperLink("query.who", ConfigRecord(), RUN_CONFIG)
     link.tree.children.extend([link.tree.children[0]] * 1000)
     assert "InputError" in link.ask()

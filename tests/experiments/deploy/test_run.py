@@ -41,15 +41,14 @@ class Sites(InProcessGrid):
 
     def __init__(self, folder: Path, fields: dict[str, Any]) -> None:
         rng = np.random.default_rng(3)
-        for k in range(CLIENTS):
+        super().__init__(site_app(folder, terms_of_job), [70 + k for k in range(CLIENTS)])
+        self._apps, self.leave = {}, False
+        for node, context in self._contexts.items():
             labels = rng.integers(0, 3, 60)
             logits = 3 * (rng.normal(size=(60, 3)) + np.eye(3)[labels])
-            rows = Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1)
-            prepare(folder / f"site-{k}", rows)
-        super().__init__(site_app(folder, terms_of_job), [70 + k for k in range(CLIENTS)])
-        self._apps = [site_app(folder / f"site-{k}", terms_of_job) for k in range(CLIENTS)]
-        self.leave = False
-        for context in self._contexts.values():
+            site = folder / f"site-{node}"
+            prepare(site, Shards.from_owner(logits, labels, np.zeros(60, np.int64), 1))
+            self._apps[node] = site_app(site, terms_of_job)
             context.run_config = fields
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
@@ -59,7 +58,7 @@ class Sites(InProcessGrid):
         return super().push_messages(messages)
 
     def _deliver(self, message: Message) -> Message:
-        self._app = self._apps[message.metadata.dst_node_id - 70]
+        self._app = self._apps[message.metadata.dst_node_id]
         return super()._deliver(message)
 
 
@@ -107,14 +106,8 @@ def link(
 
 def config(folder: Path, **options: Any) -> Config:
     given = {"method": "fednewton", "rounds": 2, "epsilon": 4.0, "unit": "example", **options}
-    return Config(
-        **given,
-        clients=CLIENTS,
-        engine="grpc",
-        control="127.0.0.1:1",
-        root_certificates=str(folder / "ca.crt"),
-        grace=0.2,
-    )
+    given |= {"clients": CLIENTS, "engine": "grpc", "control": "127.0.0.1:1", "grace": 0.2}
+    return Config(**given, root_certificates=str(folder / "ca.crt"))
 
 
 def values(out: Path) -> list[Any]:
@@ -123,11 +116,18 @@ def values(out: Path) -> list[Any]:
 
 def test_another_run_takes_the_place_of_one_that_has_ended(link: SuperLink, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    first = deploy.deployed(config(tmp_path), out=out)
+    with pytest.raises(InputError, match="holds no run"):
+        deploy.deployed(config(tmp_path), out=out, resume=True)
+    link.before = lambda sites: setattr(sites, "leave", True)
+    with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
+        first = deploy.deployed(config(tmp_path), out=out)
+    assert (out / "result.json").exists()
+    other = config(tmp_path, epsilon=2.0)
     with pytest.raises(InputError, match=r"holds a run over real sites of .*: --over"):
-        deploy.deployed(config(tmp_path, epsilon=2.0), out=out)
+        deploy.deployed(other, out=out)
+    link.before = lambda sites: None
     with pytest.warns(UserWarning, match="which is replaced"):
-        second = deploy.deployed(config(tmp_path, epsilon=2.0), out=out, overwrite=True)
+        second = deploy.deployed(other, out=out, overwrite=True)
     assert second.privacy["epsilon"] == 2.0
     assert second.rounds != first.rounds
     assert values(out) == [one["values"] for one in second.rounds]
@@ -150,26 +150,6 @@ def test_an_outcome_that_nobody_waited_for_is_fetched_not_made_again(
     assert values(out) == [one["values"] for one in found.rounds]
 
 
-def test_a_result_that_no_site_is_there_for_is_a_result(link: SuperLink, tmp_path: Path) -> None:
-    link.before = lambda sites: setattr(sites, "leave", True)
-    with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
-        deploy.deployed(config(tmp_path), out=tmp_path / "out")
-    assert (tmp_path / "out" / "result.json").exists()
-
-
-def without_the_last(sites: Sites) -> None:
-    """Its answers cannot be read."""
-    deliver = sites._deliver
-
-    def fails(message: Message) -> Message:
-        last = message.metadata.dst_node_id == 70 + CLIENTS - 1
-        if last and message.metadata.message_type == ANSWER:
-            return Message(RecordDict(), reply_to=message)
-        return deliver(message)
-
-    sites._deliver = fails  # type: ignore[method-assign]
-
-
 NAMES = ("Aachen", "Basel", "Celle")
 
 
@@ -181,8 +161,19 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(server, "names_of", lambda roster, clients: NAMES)
-    monkeypatch.setattr(deploy, "names_of", lambda roster, clients: NAMES)
+    def without_the_last(sites: Sites) -> None:
+        deliver = sites._deliver
+
+        def fails(message: Message) -> Message:
+            last = message.metadata.dst_node_id == 70 + CLIENTS - 1
+            if last and message.metadata.message_type == ANSWER:
+                return Message(RecordDict(), reply_to=message)  # nobody can read it
+            return deliver(message)
+
+        sites._deliver = fails  # type: ignore[method-assign]
+
+    for module in (server, deploy):
+        monkeypatch.setattr(module, "names_of", lambda roster, clients: NAMES)
     link.before, out = without_the_last, tmp_path / "out"
     more = {"rows_per_client": 60} if method == "conformal" else {}
     asked = config(tmp_path, method=method, rounds=None, set=more)
@@ -203,36 +194,10 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     assert stands.names == {str(70 + k): name for k, name in enumerate(NAMES)}
 
 
-def test_a_run_that_goes_on_is_not_started_twice(link: SuperLink, tmp_path: Path) -> None:
-    """Two servers of one run would release the same round twice, charged once."""
-    out, refused = tmp_path / "out", list[str]()
-
-    def twice(sites: Sites) -> None:
-        original = sites.pull_messages
-
-        def pull(ids: Iterable[str]) -> Iterable[Message]:
-            if not refused and (out / "server" / "checkpoint.json").exists():
-                refused.append("")
-                for resume in (False, True):
-                    with pytest.raises(InputError, match="its run has not ended") as error:
-                        server.serve(sites, {**link._fields, "resume": resume})
-                    refused.append(str(error.value))
-                with pytest.raises(InputError, match="has not ended"):
-                    deploy.deployed(config(tmp_path), out=out)
-            return original(ids)
-
-        sites.pull_messages = pull  # type: ignore[method-assign]
-
-    link.before = twice
-    found = deploy.deployed(config(tmp_path), out=out)
-    assert len(refused) == 3
-    assert link.runs == 1
-    assert values(out) == [one["values"] for one in found.rounds]
-
-
-def test_resume_follows_a_run_that_goes_on(
+def test_a_run_that_goes_on_is_followed_and_not_started_twice(
     link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Two servers of one run would release the same round twice, charged once."""
     out, followed = tmp_path / "out", list[int]()
 
     def follow(*_: object) -> None:
@@ -240,22 +205,31 @@ def test_resume_follows_a_run_that_goes_on(
         raise Interrupted("")
 
     def again(sites: Sites) -> None:
+        for resume in (False, True):
+            with pytest.raises(InputError, match="its run has not ended"):
+                server.serve(sites, {**link._fields, "resume": resume})
+        with pytest.raises(InputError, match="has not ended"):
+            deploy.deployed(config(tmp_path), out=out)
+        (out / deploy.STARTED).write_text('{"flower_run": 1}')  # the command is faster
+        with monkeypatch.context() as patch:
+            patch.setattr(deploy, "_follow", follow)
+            with pytest.warns(UserWarning, match="followed"), pytest.raises(Interrupted):
+                deploy.deployed(config(tmp_path), out=out, resume=True)
+
+    def in_mid_run(sites: Sites) -> None:
         original = sites.pull_messages
 
         def pull(ids: Iterable[str]) -> Iterable[Message]:
             if not followed and (out / "server" / "checkpoint.json").exists():
-                (out / deploy.STARTED).write_text('{"flower_run": 1}')  # the command is faster
-                with monkeypatch.context() as patch:
-                    patch.setattr(deploy, "_follow", follow)
-                    with pytest.warns(UserWarning, match="followed"), pytest.raises(Interrupted):
-                        deploy.deployed(config(tmp_path), out=out, resume=True)
+                again(sites)
             return original(ids)
 
         sites.pull_messages = pull  # type: ignore[method-assign]
 
-    link.before = again
-    deploy.deployed(config(tmp_path), out=out)
+    link.before = in_mid_run
+    found = deploy.deployed(config(tmp_path), out=out)
     assert (followed, link.runs) == ([1], 1)
+    assert values(out) == [one["values"] for one in found.rounds]
 
 
 def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
@@ -292,44 +266,34 @@ def test_the_config_of_a_run_is_found_again_from_another_folder(
     assert not any(elsewhere.iterdir())
 
 
-@pytest.mark.parametrize("rounds", [0, 1])
-def test_a_superlink_that_is_gone_is_not_waited_for(
-    rounds: int, link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(
+    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is killed in mid-run: the server's process dies with it, and writes no last word."""
-    out = tmp_path / "out"
-    monkeypatch.setattr(deploy, "_GONE_S", 0.5)
+    monkeypatch.setattr(deploy, "_GONE_S", 0.3)
+    for rounds, next_ in ((0, "start the run again"), (1, "fedcal deploy resume --out {} goes on")):
+        out = tmp_path / f"out-{rounds}"
 
-    def killed() -> int:
-        link.state = "unknown"
-        if rounds:
-            (out / "server" / "checkpoint.json").touch()
-            run_folder.note_progress(out / "server", rounds, 2)
-        return 1
+        def killed(out: Path = out, rounds: int = rounds) -> int:
+            link.state = "unknown"
+            if rounds:
+                (out / "server" / "checkpoint.json").touch()
+                run_folder.note_progress(out / "server", rounds, 2)
+            return 1
 
-    monkeypatch.setattr(link, "submit", killed)
-    next_ = f"fedcal deploy resume --out {out} goes on" if rounds else "start the run again"
-    with pytest.raises(FedcalError, match=f"has not told of the run for 0.5 s.*: once .*{next_}"):
-        deploy.deployed(config(tmp_path), out=out)
-
-
-def test_a_command_to_a_superlink_that_hangs_is_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+        monkeypatch.setattr(link, "submit", killed)
+        said = f"has not told of the run for 0.3 s.*: once .*{next_.format(out)}"
+        with pytest.raises(FedcalError, match=said):
+            deploy.deployed(config(tmp_path), out=out)
     hangs = tmp_path / "flwr"
     hangs.write_text("#!/bin/sh\nsleep 600\n")
     hangs.chmod(0o700)
-    monkeypatch.setattr(superlink, "COMMAND_S", 0.5)
+    monkeypatch.setattr(superlink, "COMMAND_S", 0.3)
     (tmp_path / "run").mkdir()
     flower = superlink.FlowerRun(tmp_path / "run", superlink.Commands(hangs, hangs), {})
     assert flower.status(1) == superlink.UNKNOWN
-    with pytest.raises(FedcalError, match=r"did not take the run: no answer within 0.5 s"):
+    with pytest.raises(FedcalError, match=r"did not take the run: no answer within 0.3 s"):
         flower.submit()
-
-
-def test_nothing_to_go_on_with_is_one_line(link: SuperLink, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no run"):
-        deploy.deployed(config(tmp_path), out=tmp_path / "out", resume=True)
 
 
 def test_a_federation_file_says_how_many_there_are(link: SuperLink, tmp_path: Path) -> None:

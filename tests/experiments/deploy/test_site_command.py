@@ -45,57 +45,46 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_rows"
 
 
-def test_rows_come_from_a_function(module: str) -> None:
+def test_rows_come_from_a_function(module: str, tmp_path: Path) -> None:
     rows = read_rows(f"{module}:pair", None)
     assert np.array_equal(rows.logits, LOGITS)
-    assert of_scores(rows, ["well", "sick"]).described() == (
-        "own_rows:pair: 6 rows, 2 classes (well, sick), logits"
-    )
-    named = read_rows(f"{module}:named", ["well", "sick"])
-    assert named.labels.tolist() == LABELS
+    described = of_scores(rows, ["well", "sick"]).described()
+    assert described == "own_rows:pair: 6 rows, 2 classes (well, sick), logits"
+    assert read_rows(f"{module}:named", ["well", "sick"]).labels.tolist() == LABELS
     other = shards_of(read_rows(f"{module}:mapping", None))
     assert (other.input, other.clients) == ("probs", 1)
     assert other.subjects is not None
     assert sys.path[0] != str(Path.cwd())
-
-
-def test_class_names_say_which_column_a_label_means(tmp_path: Path) -> None:
-    """The digest tells the other sites of this order: it must be that of the labels."""
-    rows = "".join(
-        f"{a},{b},{'sick' if y else 'well'}\n" for (a, b), y in zip(LOGITS, LABELS, strict=True)
-    )
-    plain, own = tmp_path / "plain.csv", tmp_path / "own.csv"
-    plain.write_text(f"logit_0,logit_1,label\n{rows}")
-    own.write_text(f"logit_well,logit_sick,label\n{rows}")
-    for file in (plain, own):
-        assert read_rows(str(file), ["well", "sick"]).labels.tolist() == LABELS
-    assert read_rows(str(plain), ["sick", "well"]).labels.tolist() == [1 - y for y in LABELS]
-    turned = read_rows(str(own), ["sick", "well"])  # its columns say whose they are
-    assert turned.labels.tolist() == [1 - y for y in LABELS]
-    np.testing.assert_array_equal(turned.scores, np.array(LOGITS)[:, ::-1])
-    with pytest.raises(InputError, match="of the classes well, sick, not sick, cured"):
-        read_rows(str(own), ["sick", "cured"])
-    with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
-        read_rows(str(plain), None)
-
-
-def test_a_function_that_returns_no_rows_is_one_line(module: str) -> None:
+    for name, clients in (("one", [7] * 6), ("two", [7] * 5 + [8])):
+        np.savez(tmp_path / f"{name}.npz", logits=LOGITS, labels=LABELS, client=clients)
+    assert shards_of(read_rows("one.npz", None)).rows.tolist() == [6]
     table = [
         (f"{module}:more", "must return"),
         (f"{module}:wrong", "must return"),
         (f"{module}:fails", "failed: OSError: the database is away"),
         (f"{module}:none", "AttributeError"),
         ("no_such_module:rows", "ModuleNotFoundError"),
+        ("two.npz", "2 clients; a site is one client"),
     ]
-    each_is_refused(table, lambda function: read_rows(function, None))
+    each_is_refused(table, lambda source: read_rows(source, None))
 
 
-def test_a_site_is_one_client(tmp_path: Path) -> None:
-    for name, clients in (("one", [7] * 6), ("two", [7] * 5 + [8])):
-        np.savez(tmp_path / f"{name}.npz", logits=LOGITS, labels=LABELS, client=clients)
-    assert shards_of(read_rows(str(tmp_path / "one.npz"), None)).rows.tolist() == [6]
-    with pytest.raises(InputError, match="2 clients; a site is one client"):
-        read_rows(str(tmp_path / "two.npz"), None)
+def test_class_names_say_which_column_a_label_means(tmp_path: Path) -> None:
+    """The digest tells the other sites of this order: it must be that of the labels."""
+    names = ["sick" if y else "well" for y in LABELS]
+    rows = "".join(f"{a},{b},{name}\n" for (a, b), name in zip(LOGITS, names, strict=True))
+    plain, own = tmp_path / "plain.csv", tmp_path / "own.csv"
+    plain.write_text(f"logit_0,logit_1,label\n{rows}")
+    own.write_text(f"logit_well,logit_sick,label\n{rows}")
+    for file in (plain, own):
+        assert read_rows(str(file), ["well", "sick"]).labels.tolist() == LABELS
+        turned = read_rows(str(file), ["sick", "well"])
+        assert turned.labels.tolist() == [1 - y for y in LABELS]
+    np.testing.assert_array_equal(turned.scores, np.array(LOGITS)[:, ::-1])  # columns are named
+    with pytest.raises(InputError, match="of the classes well, sick, not sick, cured"):
+        read_rows(str(own), ["sick", "cured"])
+    with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
+        read_rows(str(plain), None)
 
 
 def test_wrong_options_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -153,37 +142,30 @@ def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(
 # --- a SuperNode that has ended -----------------------------------------------------------------
 
 
-def what_now(ended: Ended, lease: Path, quick: int = 0) -> str:
-    return _may_come_back(ended, lease, Address("hub", 1), "ecdsa-key", Path("state"), quick)
-
-
-def test_a_key_that_nobody_knows_is_named_at_once(tmp_path: Path) -> None:
-    refused = Ended(305, "Failed to activate SuperNode.")
-    with pytest.raises(FedcalError, match="this public key to register: ecdsa-key") as error:
-        what_now(refused, tmp_path / "lease")
-    assert error.value.exit_code == 1
-
-
-def test_after_a_crash_the_lease_is_waited_for(
+def test_what_is_said_of_a_supernode_that_has_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lease = tmp_path / "lease"
-    lease.touch()
+
+    def what_now(ended: Ended, quick: int = 0) -> str:
+        return _may_come_back(ended, lease, Address("hub", 1), "ecdsa-key", Path("state"), quick)
+
     refused = Ended(305, "Failed to activate SuperNode.")
-    assert "counts this site as connected still" in what_now(refused, lease)
+    with pytest.raises(FedcalError, match="this public key to register: ecdsa-key") as error:
+        what_now(refused)
+    assert error.value.exit_code == 1
+    lease.touch()  # after a crash the lease is waited for
+    assert "counts this site as connected still" in what_now(refused)
     later = lease.stat().st_mtime + LEASE_S + 1
     monkeypatch.setattr("time.time", lambda: later)
     with pytest.raises(FedcalError, match="does not know this site's key"):
-        what_now(refused, lease)
-
-
-def test_other_ends(tmp_path: Path) -> None:
+        what_now(refused)
     with pytest.raises(FedcalError, match="the clocks of the two machines differ"):
-        what_now(Ended(None, "Finished server process", denied=True), tmp_path)
+        what_now(Ended(None, "Finished server process", denied=True))
     gone = Ended(None, "StatusCode.UNAVAILABLE")
-    assert what_now(gone, tmp_path) == "the connection to hub:1 has ended: connecting again"
+    assert what_now(gone) == "the connection to hub:1 has ended: connecting again"
     with pytest.raises(FedcalError, match=r"ends again and again: .*UNAVAILABLE; its log is"):
-        what_now(gone, tmp_path, 3)
+        what_now(gone, 3)
 
 
 def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(
@@ -191,21 +173,19 @@ def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(
 ) -> None:
     monkeypatch.setattr(supernode, "MOST_BYTES", 100)
     log = tmp_path / supernode.FLOWER_LOG
-    with log.open("ab") as file:  # as the processes hold it
+    with log.open("ab", buffering=0) as file:  # as the processes hold it
         node = supernode.SuperNode(tmp_path, cast(Any, None), 0)
         file.write(b"SuperNode ID: 7\n")
-        file.flush()
         assert node.connected()
         for number in range(50):
             file.write(b"Receiving: message %d\n" % number)
-            file.flush()
             node.bound_log()
             assert not node.stuck()
-        assert log.stat().st_size < 200
-        assert (tmp_path / "flower.log.1").stat().st_size < 200
+        for name in (log.name, "flower.log.1"):
+            assert (tmp_path / name).stat().st_size < 200
         file.write(b"Exception in thread 1\nSuperNode terminated gracefully\n")
-        file.flush()
         assert node.stuck()
+        assert not node.stuck()  # since the last look
     assert not node.ended().denied
 
 
@@ -251,12 +231,10 @@ def test_features_that_do_not_do_are_one_line(tmp_path: Path) -> None:
         np.savez(tmp_path / "rows.npz", **features(**change))  # type: ignore[arg-type]
         site_rows(str(tmp_path / "rows.npz"), cast(Any, names))
 
+    turned = {"class_names": ["well", "sick"], "names": ["sick", "well"]}
     table: list[tuple[dict[str, object], str]] = [
         ({"names": None}, "do not tell how many classes there are: give --class-names"),
-        (
-            {"class_names": ["well", "sick"], "names": ["sick", "well"]},
-            "it is of the classes well, sick",
-        ),
+        (turned, "it is of the classes well, sick"),
         ({"labels": [0, 1, 2, 0, 0, 0]}, "must be a class"),
         ({"features": np.full((6, 4), np.nan)}, "all values must be finite"),
         ({"features": np.zeros((0, 4)), "labels": []}, "must have shape"),

@@ -73,6 +73,17 @@ app = ClientApp()
 """
 
 
+AHEAD = """
+import datetime, sys
+if any("flower-supernode" in word for word in sys.orig_argv):
+    class Ahead(datetime.datetime):
+        @classmethod
+        def now(cls, tz=None):
+            return super().now(tz) + datetime.timedelta(seconds=60)
+    datetime.datetime = Ahead
+"""
+
+
 @pytest.fixture(scope="module")
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuperLink]:
     link = SuperLink(tmp_path_factory.mktemp("superlink"), ["a", "b", "c"])
@@ -91,9 +102,9 @@ def rows(n: int) -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(n, 2)), rng.integers(2, size=n)
 
 
-def processes(folder: Path) -> list[str]:
-    """Command lines of what runs with this site's folder in its environment."""
-    found = []
+def left_of(folder: Path) -> list[str]:
+    """Processes with this site's folder in their environment, and homes of Flower's in it."""
+    found = [path.name for path in folder.glob("flower-*")]
     for process in Path("/proc").glob("[0-9]*"):
         try:
             if f"FEDCAL_SITE={folder.resolve()}".encode() in (process / "environ").read_bytes():
@@ -112,22 +123,19 @@ def wait_for(site: subprocess.Popen[str] | SuperNode, log: Path, what: str) -> s
     raise AssertionError(f"{what!r} did not come")
 
 
-def start_site(link: SuperLink, folder: Path, key: str, **change: Path) -> subprocess.Popen[str]:
+def start_site(
+    link: SuperLink, folder: Path, key: str, root: Path | None = None
+) -> subprocess.Popen[str]:
     logits, labels = rows(877)
     np.savez(folder / "rows.npz", logits=logits, labels=labels)
-    root = change.get("root", link.root)
-    return subprocess.Popen(
-        [
-            *(str(BIN / "fedcal"), "site", "--data", "rows.npz", "--class-names", "well,sick"),
-            *("--fleet", link.fleet, "--root-certificates", str(root)),
-            *("--key", str(link.key(key)), "--state", "state"),
-            *("--key-records", "key.records"),  # a test's own: a key has one folder for ever
-        ],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    words = [
+        *(str(BIN / "fedcal"), "site", "--data", "rows.npz", "--class-names", "well,sick"),
+        *("--fleet", link.fleet, "--root-certificates", str(root or link.root)),
+        *("--key", str(link.key(key)), "--state", "state"),
+        *("--key-records", "key.records"),  # a test's own: a key has one folder for ever
+    ]
+    said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    return subprocess.Popen(words, cwd=folder, text=True, **said)  # type: ignore[call-overload]
 
 
 def test_two_sites_answer_and_run_nothing_that_the_server_names(
@@ -146,7 +154,7 @@ def test_two_sites_answer_and_run_nothing_that_the_server_names(
             wait_for(started, tmp_path / "state" / "site.log", "connected to")
             shown = link.run(app)
             assert out.exists(), shown
-        assert processes(tmp_path / "a") == []
+        assert left_of(tmp_path / "a") == []
     finally:
         started.send_signal(signal.SIGINT)
         said, _ = started.communicate(timeout=30)
@@ -176,65 +184,42 @@ def test_two_sites_answer_and_run_nothing_that_the_server_names(
     assert words[-1] == "fedcal: interrupted: the site is stopped; the same command starts it again"
     for log in ("site.log", "flower.log"):
         assert not re.search(r"\b877\b", (tmp_path / "state" / log).read_text("utf-8"))
-    assert processes(tmp_path / "state") == []
-    assert [path.name for path in (tmp_path / "state").glob("flower-*")] == []
+    assert left_of(tmp_path / "state") == []
 
 
-def test_a_site_that_the_superlink_does_not_know_says_which_key(
-    link: SuperLink, tmp_path: Path
-) -> None:
-    site = start_site(link, tmp_path, "c")
-    said, _ = site.communicate(timeout=60)
-    assert site.returncode == 1
-    *_, error = said.splitlines()
-    public = link.key("c").with_suffix(".pub").read_text().split()
-    assert error.startswith(f"fedcal: error: the SuperLink at {link.fleet} does not know this site")
-    assert error.endswith(f"to register: {public[0]} {public[1]}")
-
-
-def test_another_authority_is_not_trusted(link: SuperLink, tmp_path: Path) -> None:
-    make_certificates(tmp_path / "other", names=["127.0.0.1"], sites=[])
-    site = start_site(link, tmp_path, "a", root=tmp_path / "other" / "ca.crt")
-    said, _ = site.communicate(timeout=60)
-    assert site.returncode == 1
-    assert "was not signed by --root-certificates" in said.splitlines()[-1]
-
-
-AHEAD = """
-import datetime, sys
-if any("flower-supernode" in word for word in sys.orig_argv):
-    class Ahead(datetime.datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return super().now(tz) + datetime.timedelta(seconds=60)
-    datetime.datetime = Ahead
-"""
-
-
-def test_clocks_that_differ_are_one_line(
+def test_why_a_site_cannot_connect_is_one_line(
     link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def ended(key: str, root: Path | None = None) -> str:
+        site = start_site(link, tmp_path, key, root)
+        said, _ = site.communicate(timeout=60)
+        assert site.returncode == 1
+        return str(said.splitlines()[-1])
+
+    error, public = ended("c"), link.key("c").with_suffix(".pub").read_text().split()
+    assert error.startswith(f"fedcal: error: the SuperLink at {link.fleet} does not know this site")
+    assert error.endswith(f"to register: {public[0]} {public[1]}")
+    make_certificates(tmp_path / "other", names=["127.0.0.1"], sites=[])
+    (tmp_path / "key.records").unlink(missing_ok=True)
+    other = tmp_path / "other" / "ca.crt"
+    assert "was not signed by --root-certificates" in ended("a", other)
     (tmp_path / "clock").mkdir()
     (tmp_path / "clock" / "sitecustomize.py").write_text(AHEAD, "utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "clock"))
-    site = start_site(link, tmp_path, "a")
-    said, _ = site.communicate(timeout=60)
-    assert site.returncode == 1
-    assert "the clocks of the two machines differ" in said.splitlines()[-1]
+    assert "the clocks of the two machines differ" in ended("a")
 
 
 def test_sigterm_ends_all_and_a_kill_leaves_nothing(link: SuperLink, tmp_path: Path) -> None:
+    state = tmp_path / "state"
     for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -9)):
         site = start_site(link, tmp_path, "a")
-        log = tmp_path / "state" / "site.log"
-        wait_for(site, log, "connected to")
-        assert len(processes(tmp_path / "state")) >= 3
-        log.unlink()
+        wait_for(site, state / "site.log", "connected to")
+        assert len(left_of(state)) >= 4
+        (state / "site.log").unlink()
         os.kill(site.pid, number)
         site.communicate(timeout=30)
         assert site.returncode == code
         deadline = time.monotonic() + 15
-        while processes(tmp_path / "state") and time.monotonic() < deadline:
+        while left_of(state) and time.monotonic() < deadline:
             time.sleep(0.1)
-        assert processes(tmp_path / "state") == []
-        assert [path.name for path in (tmp_path / "state").glob("flower-*")] == []
+        assert left_of(state) == []

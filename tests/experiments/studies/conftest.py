@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fedcal.experiments.studies import registry
+import fedcal.experiments.report
+from fedcal.experiments.studies import figures, registry
+from fedcal.experiments.studies.result import Reproduction
+from fedcal.experiments.studies.run import reproduce
 
 SMALL = """
 [small]
@@ -50,9 +54,10 @@ block = "Ours"
 """
 
 
-@pytest.fixture
-def data_file(tmp_path: Path) -> Callable[..., str]:
+@pytest.fixture(scope="session")
+def data_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Writes a data file of three classes with a test part; gives its path."""
+    folder = tmp_path_factory.mktemp("data")
 
     def write(name: str, own_clients: bool = False, n: int = 400) -> str:
         rng = np.random.default_rng(5)
@@ -63,23 +68,50 @@ def data_file(tmp_path: Path) -> Callable[..., str]:
         arrays |= {"test_logits": logits[test], "test_labels": labels[test]}
         if own_clients:
             arrays["client"] = np.arange(n // 2) % 7
-        np.savez(tmp_path / name, **arrays)  # type: ignore[arg-type]
-        return str(tmp_path / name)
+        np.savez(folder / name, **arrays)  # type: ignore[arg-type]
+        return str(folder / name)
 
     return write
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def network(data_file: Callable[..., str]) -> str:
     return data_file("net.npz")
 
 
-@pytest.fixture
-def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The name of the small experiment, which is in the table."""
-    studies = tmp_path / "studies"
-    studies.mkdir()
-    (studies / "small.toml").write_text(SMALL)
-    monkeypatch.setattr(registry, "FOLDER", studies)
-    monkeypatch.setattr(registry, "EXPERIMENTS", {"small": "small"})
+def _known(folder: Path, patch: pytest.MonkeyPatch) -> str:
+    (folder / "small.toml").write_text(SMALL)
+    patch.setattr(registry, "FOLDER", folder)
+    patch.setattr(registry, "EXPERIMENTS", {"small": "small"})
     return "small"
+
+
+@pytest.fixture
+def small(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of the small experiment, which is in the table."""
+    return _known(tmp_path_factory.mktemp("studies"), monkeypatch)
+
+
+def _undrawn(patch: pytest.MonkeyPatch) -> None:
+    """Matplotlib takes its time; figures have tests of their own."""
+
+    def save(sheet: Any, folder: Path, name: str) -> None:
+        (folder / f"{name}.pdf").write_bytes(b"%PDF-")
+
+    patch.setattr(fedcal.experiments.report, "write_comparison_report", lambda folder: None)
+    patch.setattr(figures, "save", save)
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    _undrawn(monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def ran(network: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Reproduction, Path]:
+    """The small experiment, run once, and the folder of its files."""
+    out = tmp_path_factory.mktemp("out")
+    with pytest.MonkeyPatch.context() as patch:
+        name = _known(tmp_path_factory.mktemp("studies"), patch)
+        _undrawn(patch)
+        return reproduce(name, networks=[network], jobs=1, out=out), out

@@ -22,22 +22,19 @@ def fedcal(*words: str) -> int:
     return int(left.value.code or 0)
 
 
-@pytest.mark.parametrize("words", [(), ("--list",)])
-def test_the_list_has_a_line_for_each(words: tuple[str, ...], capsys: Captured) -> None:
-    assert fedcal(*words) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
-    assert all(len(line.split()) > 5 for line in lines)
-
-
-def test_the_list_as_json(capsys: Captured) -> None:
+def test_the_list_has_a_line_for_each(capsys: Captured) -> None:
+    for words in ((), ("--list",)):
+        assert fedcal(*words) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line.split()[0] for line in lines] == list(EXPERIMENTS)
+        assert all(len(line.split()) > 5 for line in lines)
     assert fedcal("--list", "--json") == 0
     assert [e["name"] for e in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
+def test_what_is_not_allowed_is_one_line(tmp_path: Path, capsys: Captured) -> None:
+    (tmp_path / "f").touch()
+    for words, said in (
         (("maddock-tabel2",), "did you mean 'maddock-table2'? nearest of 39: maddock-table2, "),
         (("maddock-table2", "--data", "no.npz"), "no.npz"),
         (("maddock-table2", "--data", "a.npz,"), "is empty"),
@@ -46,43 +43,37 @@ def test_the_list_as_json(capsys: Captured) -> None:
         (("maddock-table2", "--jobs", "0"), "jobs must be"),
         (("maddock-table2", "--resume"), "--out"),
         (("maddock-table2", "--list"), "--list"),
+        (("maddock-table2", "--out", str(tmp_path / "f")), "not a folder"),
         (("--check",), "needs a NAME; fedcal reproduce --list"),
-    ],
-)
-def test_what_is_not_allowed_is_one_line(
-    words: tuple[str, ...], said: str, capsys: Captured
-) -> None:
-    assert fedcal(*words) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert err.count("\n") == 1
-    assert said in err
-
-
-def test_out_that_is_a_file(tmp_path: Path, capsys: Captured) -> None:
-    (tmp_path / "f").touch()
-    assert fedcal("maddock-table2", "--out", str(tmp_path / "f")) == 2
-    assert "not a folder" in capsys.readouterr().err
+    ):
+        assert fedcal(*words) == 2, words
+        out, err = capsys.readouterr()
+        assert (out, err.count("\n")) == ("", 1)
+        assert said in err
 
 
 def test_check_says_what_deviates(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
-    assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check") == 2
+    given = (small, "--seeds", "1", "--jobs", "1")
+    assert fedcal(*given, "--check") == 2
     assert "no expected results of small" in capsys.readouterr().err
+    assert fedcal(*given, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["name"] == small
+    assert {c["title"] for c in told["cells"]} >= {"Base", "FedBBQ", "FedNewton"}
 
     write(small, content(reproduce(small, seeds=1, jobs=1)), "abc1234")
-    assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check") == 0
+    assert fedcal(*given, "--check") == 0
     out = capsys.readouterr().out
-    assert "all results are as expected" in out
-    assert "FedBBQ all weight" in out
-    assert "not told here" in out
+    for words in ("all results are as expected", "FedBBQ all weight", "not told here"):
+        assert words in out
 
     results = read(small)["results"]
     results[1]["classwise_ece"][0] *= 2
     write(small, results, "abc1234")
-    assert fedcal(small, "--seeds", "1", "--jobs", "1", "--check", "--quiet") == 1
+    assert fedcal(*given, "--check", "--quiet") == 1
     out, err = capsys.readouterr()
     first, last = err.splitlines()
     assert out == ""
@@ -120,10 +111,3 @@ def test_check_says_which_verdicts_differ(
     (line,) = check(right | {"weighted-keeps": '""'})
     assert line == "weighted-keeps: no verdict is expected; its study file should say one"
     assert check(dict.fromkeys(right, '""'), "--seeds", "1") == []  # of fewer seeds nothing is
-
-
-def test_json_is_the_file(small: str, capsys: Captured) -> None:
-    assert fedcal(small, "--seeds", "1", "--jobs", "1", "--json") == 0
-    read = json.loads(capsys.readouterr().out)
-    assert read["name"] == small
-    assert {c["title"] for c in read["cells"]} >= {"Base", "FedBBQ", "FedNewton"}

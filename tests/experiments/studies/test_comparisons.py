@@ -13,31 +13,24 @@ from fedcal.experiments.studies.comparisons import COMPARISONS, command, measure
 from fedcal.experiments.studies.registry import EXPERIMENTS
 
 
-def test_no_name_is_taken_twice() -> None:
+def test_a_comparison_s_command_line_says_its_options_and_what_ships_is_of_it() -> None:
     assert not set(COMPARISONS) & set(EXPERIMENTS)
-
-
-@pytest.mark.parametrize("name", COMPARISONS)
-def test_the_command_line_says_the_options(name: str) -> None:
-    words = shlex.split(command(name))
-    assert words[:2] == ["fedcal", "compare"]
-    parsed = cli.load_command("compare").make_context("compare", words[2:]).params
-    for key, value in COMPARISONS[name].items():
-        values = value if isinstance(value, (list, tuple)) else [value]
-        told = str(parsed[key]).split(",")
-        assert [type(v)(t) for v, t in zip(values, told, strict=True)] == list(values)
-
-
-@pytest.mark.parametrize("name", COMPARISONS)
-def test_what_ships_is_of_that_comparison(name: str) -> None:
-    options, found = COMPARISONS[name], expected.read(name)
-    assert (found["schema"], found["name"]) == (3, name)
-    lines = found["results"]
-    assert {line["failures"] != [] for line in lines} == {False}
-    budgets = {line["epsilon"] for line in lines if not line["baseline"]}
-    assert budgets == {None if e == float("inf") else e for e in options["epsilon"]}
-    labels = {line["method"] for line in lines}
-    assert labels == {method.partition("[")[0] for method in options["method"]}
+    for name, options in COMPARISONS.items():
+        words = shlex.split(command(name))
+        assert words[:2] == ["fedcal", "compare"]
+        parsed = cli.load_command("compare").make_context("compare", words[2:]).params
+        for key, value in options.items():
+            values = value if isinstance(value, (list, tuple)) else [value]
+            told = str(parsed[key]).split(",")
+            assert [type(v)(t) for v, t in zip(values, told, strict=True)] == list(values)
+        found = expected.read(name)
+        assert (found["schema"], found["name"]) == (3, name)
+        lines = found["results"]
+        assert {line["failures"] != [] for line in lines} == {False}
+        budgets = {line["epsilon"] for line in lines if not line["baseline"]}
+        assert budgets == {None if e == float("inf") else e for e in options["epsilon"]}
+        labels = {line["method"] for line in lines}
+        assert labels == {method.partition("[")[0] for method in options["method"]}
 
 
 def test_a_line_is_what_compare_gives(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from fedcal.errors import InputError
-from fedcal.experiments.studies import documents, texts
+from fedcal.evaluation.intervals import Estimate
+from fedcal.experiments.studies import documents, subgroups, texts
 from fedcal.experiments.studies.check import unsure
 from fedcal.experiments.studies.claims import Verdict
 from fedcal.experiments.studies.documents import filled, pages
@@ -16,13 +17,24 @@ from fedcal.experiments.studies.registry import SEEDS
 from fedcal.experiments.studies.spec import EVERYWHERE, Experiment
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "page",
+    [
+        # forty federations of all rows are evaluated for this one
+        pytest.param(p, marks=[pytest.mark.slow] if p.name == "subgroups.md" else [], id=p.name)
+        for p in pages()
+    ],
+)
 def test_a_page_is_what_its_results_make_of_it(page: Path) -> None:
     text = page.read_text("utf-8")
     assert filled(text) == text, "run `python -m fedcal.experiments.studies.documents`"
 
 
 def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="made-up"):
+        filled("<!-- generated: made-up -->\n<!-- /generated -->\n")
+    with pytest.raises(ValueError, match="no end"):
+        filled("<!-- generated: maddock-table2 -->\nand no end\n")
     monkeypatch.setattr(documents, "BLOCKS", {"a": lambda: "new\n", "b": lambda: "| x |"})
     old = "before\n<!-- generated: a -->\nold\n<!-- /generated -->\nbetween\n"
     old += "<!-- generated: b -->\n<!-- /generated -->\n"
@@ -30,20 +42,6 @@ def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch: pytest.MonkeyPat
     new += "<!-- generated: b -->\n\n| x |\n\n<!-- /generated -->\n"
     assert filled(old) == new
     assert filled(new) == new
-
-
-@pytest.mark.parametrize(
-    ("text", "error", "said"),
-    [
-        ("<!-- generated: made-up -->\n<!-- /generated -->\n", InputError, "made-up"),
-        ("<!-- generated: maddock-table2 -->\nand no end\n", ValueError, "no end"),
-    ],
-)
-def test_a_block_that_nobody_makes_or_that_does_not_end(
-    text: str, error: type[Exception], said: str
-) -> None:
-    with pytest.raises(error, match=said):
-        filled(text)
 
 
 def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
@@ -63,3 +61,26 @@ def test_numbers_of_several_commits_are_told_apart(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(texts, "read", lambda name: {"commit": commits[name]})
     assert texts.filled("made_by", ("x", "y")).endswith("made by commit abc.")
     assert texts.filled("made_by", ("x", "y", "z")).endswith(": `x`, `y` by abc; `z` by def.")
+
+
+def estimate(value: float, low: float, high: float, drowned: bool = False) -> Estimate:
+    return Estimate(value, low, high, 0.01, 0.01, 0.0, drowned)
+
+
+def test_a_cell_says_what_noise_has_left() -> None:
+    found = estimate(0.155, 0.068, 0.242)
+    assert subgroups.cell(found, "+") == "**+15.5** (+6.8 to +24.2)"
+    assert subgroups.cell(found) == "15.5 (6.8 to 24.2)"
+    assert subgroups.cell(estimate(-0.2, -0.318, -0.01, True), "+") == "drowned (-31.8 to -1.0)"
+    assert subgroups.cell(None) == "too few rows"
+    assert subgroups.cell(subgroups.turned(found)) == "84.5 (75.8 to 93.2)"
+
+
+@pytest.mark.slow
+def test_figures_show_every_group_light_and_dark(tmp_path: Path) -> None:
+    subgroups.main([str(tmp_path)])
+    assert len(list(tmp_path.glob("*-dark.png"))) == len(subgroups.FIGURES) == 2
+    for path in tmp_path.iterdir():
+        assert path.read_bytes().startswith(b"\x89PNG")
+    for shown, groups in zip(subgroups.FIGURES.values(), (16, 10), strict=True):
+        assert {len(lines) for lines in shown().series.values()} == {groups}

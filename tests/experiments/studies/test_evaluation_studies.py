@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.evaluation import METRICS, intervals
+from fedcal.evaluation import intervals
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.studies import (
@@ -54,7 +54,7 @@ def test_dealing_rows_otherwise_changes_no_bit() -> None:
 )
 def test_noise_of_all_clients_has_the_std_that_is_stated(trust: str, unit: str) -> None:
     rng = rng_of("test", 1, trust, unit)
-    asked = strategy(trust, unit, clients=3000)
+    asked = strategy(trust, unit, clients=1000)
     off, stated = [], 0.0
     for _ in range(200):
         drawn = [world("calibrated").draw(size, rng) for size in rows_of_rounds(asked)]
@@ -130,37 +130,19 @@ def test_a_few_errors() -> None:
         exact = (row["trust"], row["quantity"]) == ("secagg", "P/R/A given")
         assert (row["error"] == 0) == exact
     assert evaluation_errors.claims(found)[0][1]
+    kept = shipped("evaluation-errors").rows
+    axes = {r["axis"] for r in kept if r["what"] == "slope"}
+    assert axes == {"clients", "buckets", "epsilon", "height"}
 
 
-def test_an_error_falls_as_it_should() -> None:
-    few = evaluation_errors.Setting("distributed", 1_000, 24)
-    errors = [
-        np.mean(evaluation_errors._errors(s, "P/R/A given", 12))
-        for s in (few, evaluation_errors.replace(few, clients=100_000))
-    ]
-    assert slope([1_000, 100_000], errors) == pytest.approx(-1, abs=0.2)
-
-
-def test_what_the_files_say() -> None:
-    found = shipped("evaluation-intervals").rows
-    assert {r["federations"] for r in found} == {evaluation_intervals.FEDERATIONS}
-    smooth = [r for r in found if r["group"] == "smooth"]
-    assert {r["metric"] for r in smooth} <= {*METRICS}
-    assert min(r["coverage"] for r in smooth) >= evaluation_intervals.NARROW
-    slopes = [r for r in shipped("evaluation-errors").rows if r["what"] == "slope"]
-    assert {r["axis"] for r in slopes} == {"clients", "buckets", "epsilon", "height"}
-
-
-@pytest.mark.parametrize(
-    ("slope", "error", "holds"),
-    [(-0.95, 0.02, True), (-0.85, 0.14, None), (-0.92, 0.08, None), (-0.5, 0.1, False)],
-)
-def test_a_slope_holds_by_its_limit_and_not_by_its_noise(
-    slope: float, error: float, holds: bool | None
-) -> None:
+def test_a_slope_holds_by_its_limit_and_not_by_its_noise() -> None:
     exact = {"what": "error", "trust": "secagg", "quantity": "P/R/A given", "error": 0.0}
     one = {"what": "slope", "trust": "local", "label": "l", "quantity": "q", "axis": "clients"}
-    found = evaluation_errors.claims(
-        [exact, one | {"slope": slope, "slope_std": error, "theory": -1}]
-    )
-    assert found[1][1] is holds
+    for slope_, error, holds in (
+        (-0.95, 0.02, True),
+        (-0.85, 0.14, None),
+        (-0.92, 0.08, None),
+        (-0.5, 0.1, False),
+    ):
+        rows = [exact, one | {"slope": slope_, "slope_std": error, "theory": -1}]
+        assert evaluation_errors.claims(rows)[1][1] is holds

@@ -6,7 +6,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import pytest
 import study_row
 
 from fedcal.experiments.figures.drawing import draw
@@ -29,43 +28,41 @@ def cells(**varied: list[Any]) -> Rows:
     return [CELL | {"title": t, key: v} for t in titles for v in values]
 
 
-@pytest.mark.parametrize(
-    ("x", "key", "values", "ticks"),
-    [
-        ("rounds", "rounds", [1, 12, 60], ["1", "12", "60"]),
-        ("epsilon", "epsilon", [0.1, 1.0, None], ["0.1", "1", "∞"]),
-        (
-            "partition",
-            "partition",
-            ["dirichlet:0.1", "dirichlet:0.8", "iid"],
-            ["0.1", "0.8", "iid"],
-        ),
-    ],
-)
-def test_each_setting_has_its_place(x: str, key: str, values: list[Any], ticks: list[str]) -> None:
-    made = sheet_of(experiment(Plot("T", "p", x, "classwise_ece")), cells(**{key: values})[::-1])
-    assert made is not None
-    (ax,) = draw(made).axes
-    shown = sorted(zip(ax.get_xticks(), (t.get_text() for t in ax.get_xticklabels()), strict=True))
-    assert [text for _, text in shown] == ticks
-    assert len(ax.lines) == 2
-    for line in ax.lines:
-        x, y = line.get_data()
-        assert list(x) == sorted(x)
-        assert list(y) == [2.0] * 3  # per cent
-        for place, (tick, _) in zip(x, shown, strict=True):
-            assert abs(place - tick) < 0.05 * (ax.get_xlim()[1] - ax.get_xlim()[0])
-    assert {text for _, text in made.legend} == {"FedTemp", "FedBBQ"}
+def test_each_setting_has_its_place() -> None:
+    dirichlet = ["dirichlet:0.1", "dirichlet:0.8", "iid"]
+    for key, values, ticks in (
+        ("rounds", [1, 12, 60], ["1", "12", "60"]),
+        ("epsilon", [0.1, 1.0, None], ["0.1", "1", "∞"]),
+        ("partition", dirichlet, ["0.1", "0.8", "iid"]),
+    ):
+        plot = Plot("T", "p", key, "classwise_ece")
+        made = sheet_of(experiment(plot), cells(**{key: values})[::-1])
+        assert made is not None
+        (ax,) = draw(made).axes
+        labels = [t.get_text() for t in ax.get_xticklabels()]
+        shown = sorted(zip(ax.get_xticks(), labels, strict=True))
+        assert [text for _, text in shown] == ticks
+        assert len(ax.lines) == 2
+        for line in ax.lines:
+            x, y = line.get_data()
+            assert list(x) == sorted(x)
+            assert list(y) == [2.0] * 3  # per cent
+            for place, (tick, _) in zip(x, shown, strict=True):
+                assert abs(place - tick) < 0.05 * (ax.get_xlim()[1] - ax.get_xlim()[0])
+        assert {text for _, text in made.legend} == {"FedTemp", "FedBBQ"}
 
 
 def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis() -> None:
-    mine = [c | {"epsilon": e} for c in cells(rounds=[1, 12]) for e in (1.0, 3.0)]
-    made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), mine)
+    of, rounds = experiment(Plot("T", "p", "rounds", "accuracy")), cells(rounds=[1, 12])
+    made = sheet_of(of, [c | {"epsilon": e} for c in rounds for e in (1.0, 3.0)])
     assert made is not None
     names = [text for _, text in made.legend]
     assert len(names) == len(set(names)) == 4
     assert "FedTemp, ε = 1" in names
     assert len({style for style, _ in made.legend}) == 4
+    # a table has no figure, and failed cells are not drawn
+    assert sheet_of(experiment(), rounds) is None
+    assert sheet_of(of, [c | {"failures": ["no"]} for c in rounds]) is None
 
 
 def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
@@ -81,12 +78,6 @@ def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
     assert levels == [[2.0], [90.0], [50.0], [90.0]]
     assert made.columns == 2
     assert all(math.isfinite(v) for ax in axes for v in ax.get_yticks())
-
-
-def test_a_table_has_no_figure_and_failed_cells_are_not_drawn() -> None:
-    assert sheet_of(experiment(), cells(rounds=[1, 12])) is None
-    failed = [c | {"failures": ["no"]} for c in cells(rounds=[1, 12])]
-    assert sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), failed) is None
 
 
 def test_files_are_whole_and_the_same_each_time(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 
 import pytest
+from study_row import CELL
 
 from fedcal.experiments.show.tables import Marked, markdown
 from fedcal.experiments.studies.cells import completed
@@ -28,26 +29,13 @@ GRID = Experiment(
 
 def cell(title: str, ece: list[float], accuracy: float = 0.9, network: str = "net") -> Record:
     own = title in POOLED
-    return completed(
-        {
-            "network": network,
-            "part": "q" if own else "p",
-            "block": "ours" if own else "paper",
-            "row": "",
-            "title": title,
-            "method": (PAPER | POOLED)[title],
-            "baseline": title in ("Base", "pooled"),
-            "epsilon": None,
-            "rounds": 12,
-            "sampling_rate": 0.1,
-            "clients": 100,
-            "partition": "iid",
-            "classwise_ece": ece,
-            "accuracy": [accuracy] * len(ece),
-            "accuracy_before": 0.9,
-            "failures": [],
-        }
-    )
+    changed = {
+        **{"network": network, "title": title, "method": (PAPER | POOLED)[title]},
+        **{"part": "q" if own else "p", "block": "ours" if own else "paper", "partition": "iid"},
+        **{"baseline": title in ("Base", "pooled"), "classwise_ece": ece},
+        "accuracy": [accuracy] * len(ece),
+    }
+    return completed(CELL | changed)
 
 
 CELLS = [
@@ -59,21 +47,22 @@ CELLS = [
 
 
 def test_the_best_is_sought_among_those_that_keep_accuracy() -> None:
-    paper, ours, _ = blocks_of(GRID, CELLS)
+    blocks = paper, ours, _ = blocks_of(GRID, CELLS)
     assert paper.columns == ("network", "Base", "A", "B")
-    assert list(paper.rows) == [
-        (
-            "net",
-            Marked("5.000"),
-            Marked("1.000 (0.000)", mark=MARK),
-            Marked("3.000 (1.414)", best=True),
-        )
-    ]
+    base, lossy = Marked("5.000"), Marked("1.000 (0.000)", mark=MARK)
+    assert list(paper.rows) == [("net", base, lossy, Marked("3.000 (1.414)", best=True))]
     assert ours.rows[0][1] == Marked("2.000")  # a pooled baseline competes with nobody
-
-
-def test_columns_stand_in_the_experiment_s_order() -> None:
-    assert blocks_of(GRID, CELLS[::-1]) == blocks_of(GRID, CELLS)
+    assert blocks_of(GRID, CELLS[::-1]) == blocks  # in the experiment's order
+    assert markdown(paper).splitlines() == [
+        "### paper",
+        "",
+        "| network | Base | A | B |",
+        "|---|---:|---:|---:|",
+        "| net | 5.000 | 1.000 (0.000)† | **3.000 (1.414)** |",
+    ]
+    failed = [*CELLS[:2], CELLS[2] | {"failures": ["no"]}, CELLS[3]]
+    ((_, *found),) = blocks_of(GRID, failed)[0].rows
+    assert found == [base, lossy, "failed"]  # alone, the model wins nothing
 
 
 def test_ratios_are_to_the_reference_of_the_same_network() -> None:
@@ -87,29 +76,9 @@ def test_ratios_are_to_the_reference_of_the_same_network() -> None:
     ]
 
 
-def test_a_failed_cell_says_so_and_does_not_win() -> None:
-    failed = [*CELLS[:2], CELLS[2] | {"failures": ["no"]}, CELLS[3]]
-    ((_, base, _, b),) = blocks_of(GRID, failed)[0].rows
-    assert b == "failed"
-    assert base == Marked("5.000")  # alone
-
-
-def test_markdown() -> None:
-    text = markdown(blocks_of(GRID, CELLS)[0])
-    assert text.splitlines() == [
-        "### paper",
-        "",
-        "| network | Base | A | B |",
-        "|---|---:|---:|---:|",
-        "| net | 5.000 | 1.000 (0.000)† | **3.000 (1.414)** |",
-    ]
-
-
 def test_csv_holds_fractions_with_all_digits() -> None:
-    lines = {
-        line["title"]: line
-        for line in csv.DictReader(io.StringIO(Reproduction(GRID, CELLS).to_csv()))
-    }
+    text = Reproduction(GRID, CELLS).to_csv()
+    lines = {line["title"]: line for line in csv.DictReader(io.StringIO(text))}
     assert list(lines) == ["Base", "A", "B", "pooled"]
     assert float(lines["B"]["classwise_ece_mean"]) == pytest.approx(0.03)
     assert lines["A"]["loses_accuracy"] == "True"

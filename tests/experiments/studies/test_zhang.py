@@ -13,23 +13,16 @@ from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
 from fedcal.errors import InputError
 from fedcal.experiments.studies import angelopoulos_figure3
 from fedcal.experiments.studies.expected import shipped
-from fedcal.experiments.studies.spec import Told
-from fedcal.experiments.studies.zhang import (
-    figure1,
-    mixture,
-    models,
-    table1,
-    table3,
-    tables,
-)
+from fedcal.experiments.studies.spec import Rows
+from fedcal.experiments.studies.zhang import figure1, mixture, models, table1, table3, tables
 from fedcal.experiments.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
 from fedcal.experiments.studies.zhang.models import DELTA, Training
 from fedcal.experiments.studies.zhang.scores import above, paired, scores
 from fedcal.experiments.studies.zhang.tasks import MIXTURE, relabelled, task
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> str:
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> str:
     """600 rows of three classes, and as many to test on."""
     rng = np.random.default_rng(0)
     arrays = {}
@@ -37,33 +30,31 @@ def file(tmp_path: Path) -> str:
         y = rng.integers(0, 3, 600)
         x = rng.standard_normal((600, 4)) * 0.3 + np.eye(4)[y]
         arrays |= {f"{prefix}features": x.astype(np.float32), f"{prefix}labels": y}
-    path = tmp_path / "made.npz"
+    path = tmp_path_factory.mktemp("data") / "made.npz"
     np.savez(path, **arrays)
     return str(path)
 
 
-def test_a_table_of_a_file(file: str) -> None:
-    rows = table1.rows(data=[file], seeds=2)
-    assert [r["method"] for r in rows if r["what"] == "method"] == list(METHODS)
-    assert {r["data"] for r in rows if r["what"] != "paper"} == {"made"}
-    said = table1.claims(rows)
-    assert all(text and found for text, _, found, *_ in said)
+@pytest.fixture(scope="module")
+def found(file: str) -> Rows:
+    return table1.rows(data=[file], seeds=2)
+
+
+def test_a_table_of_a_file(file: str, found: Rows, tmp_path: Path) -> None:
+    assert [r["method"] for r in found if r["what"] == "method"] == list(METHODS)
+    assert {r["data"] for r in found if r["what"] != "paper"} == {"made"}
+    said = table1.claims(found)
+    assert all(text and words for text, _, words, *_ in said)
     assert any("in the paper's order" in text for text, *_ in said)
+    assert np.linalg.norm(task(file).x, axis=1).max() <= 1 + 1e-6
     with pytest.raises(InputError, match="corrupted"):
         table3.rows(data=[file], seeds=1)
     with pytest.raises(InputError, match="twice"):
         table1.rows(data=[file, file])
-
-
-def test_rows_are_no_longer_than_the_norm(file: str) -> None:
-    assert np.linalg.norm(task(file).x, axis=1).max() <= 1 + 1e-6
-
-
-def test_a_file_without_test_rows_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "alone.npz"
-    np.savez(path, features=np.ones((4, 2), np.float32), labels=np.array([0, 1, 0, 1]))
+    alone = tmp_path / "alone.npz"
+    np.savez(alone, features=np.ones((4, 2), np.float32), labels=np.array([0, 1, 0, 1]))
     with pytest.raises(InputError, match="test_features"):
-        task(str(path))
+        task(str(alone))
 
 
 def test_split_and_recalibration_share_the_model_and_no_row(file: str) -> None:
@@ -128,26 +119,21 @@ def test_clipping_polarises_two_gaussians() -> None:
     assert all(holds for _, holds, _ in figure1.claims(rows))
 
 
-def test_the_paper_s_own_numbers_have_its_order_on_three_of_ten_columns() -> None:
-    held = [
-        name for t in ("table1", "table7", "table2") for name, h in tables.orders(t).items() if h
-    ]
-    assert held == ["CIFAR-10", "CIFAR-10", "SST-2"]
-    assert sum(len(tables.printed(t)) for t in ("table1", "table7", "table2")) == 10
-
-
-def test_all_columns_of_the_paper_stand_beside_ours(file: str) -> None:
+def test_all_columns_of_the_paper_stand_beside_ours(found: Rows) -> None:
     """SUN397 loses more than a point by the split; Adult stands beside four texts, not one."""
-    said = {text.partition(": ")[2]: own for text, _, _, own in _printed_claims(file, "table1")}
+    names = ("table1", "table7", "table2")
+    held = [name for t in names for name, holds in tables.orders(t).items() if holds]
+    assert held == ["CIFAR-10", "CIFAR-10", "SST-2"]
+    assert sum(len(tables.printed(t)) for t in names) == 10
+
+    def printed(table: str) -> dict[str, str]:
+        told = [c for c in tables.claims(found, table) if len(c) == 4]
+        return {text.partition(": ")[2]: own for text, _, _, own in told}
+
     split = "recalibration with the split costs less than one point of accuracy"
-    assert said[split] == "on 2 of 3; not on SUN397; up to 1.04 points"
-    orders = [own for text, _, _, own in _printed_claims(file, "table2") if "paper's order" in text]
+    assert printed("table1")[split] == "on 2 of 3; not on SUN397; up to 1.04 points"
+    orders = [own for text, own in printed("table2").items() if "paper's order" in text]
     assert orders == ["on 1 of 4; not on MNLI, QNLI, QQP"]
-
-
-def _printed_claims(file: str, table: str) -> list[tuple[str, Told, str, str]]:
-    made_here = table1.rows(data=[file], seeds=2)
-    return [c for c in tables.claims(made_here, table) if len(c) == 4]
 
 
 def test_what_does_not_differ_neither_holds_nor_fails() -> None:

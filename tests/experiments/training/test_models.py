@@ -8,22 +8,23 @@ import numpy as np
 import pytest
 import torch
 
+from fedcal.errors import InputError
 from fedcal.experiments.training.run import train
 from fedcal.training.torch_models import as_input, build
 
 
-@pytest.mark.parametrize(
-    ("model", "shape"),
-    [("cnn", (12, 12)), ("cnn", (9, 12, 3)), ("resnet18", (8, 9, 3))],
-)
-def test_image_models_take_images_as_they_lie(model: str, shape: tuple[int, ...]) -> None:
-    rows = np.random.default_rng(0).integers(0, 256, (2, *shape), dtype=np.uint8)
-    net = build(model, shape, 5, seed=0).eval()
-    with torch.no_grad():
-        logits = net(as_input(rows))
-        scaled = net(as_input((rows / 127.5 - 1).astype(np.float32)))
-    assert logits.shape == (2, 5)
-    torch.testing.assert_close(logits, scaled, atol=1e-4, rtol=1e-4)
+def test_image_models_take_images_as_they_lie() -> None:
+    rng = np.random.default_rng(0)
+    for model, shape in (("cnn", (12, 12)), ("cnn", (9, 12, 3)), ("resnet18", (8, 9, 3))):
+        rows = rng.integers(0, 256, (2, *shape), dtype=np.uint8)
+        net = build(model, shape, 5, seed=0).eval()
+        with torch.no_grad():
+            logits = net(as_input(rows))
+            scaled = net(as_input((rows / 127.5 - 1).astype(np.float32)))
+        assert logits.shape == (2, 5)
+        torch.testing.assert_close(logits, scaled, atol=1e-4, rtol=1e-4)
+    with pytest.raises(InputError, match="6 x 6 are too small for the model resnet18"):
+        build("resnet18", (6, 6), 4, 0)
 
 
 def test_the_lstm_reads_in_order() -> None:
@@ -35,18 +36,14 @@ def test_the_lstm_reads_in_order() -> None:
     assert not torch.allclose(one, other)
 
 
-@pytest.mark.parametrize(
-    ("model", "shape", "parameters"),
-    [("cnn", (28, 28), 215_370), ("resnet18", (8, 8, 3), 11_173_962), ("lstm", (80,), 801_370)],
-)
-def test_sizes(model: str, shape: tuple[int, ...], parameters: int) -> None:
-    net = build(model, shape, 10, seed=0)
-    assert sum(p.numel() for p in net.parameters()) == parameters
-
-
 def test_weights_follow_from_the_seed_and_are_all_that_is_averaged() -> None:
-    for model, shape in (("cnn", (8, 8)), ("resnet18", (8, 8)), ("lstm", (80,))):
-        a, again, other = (build(model, shape, 3, seed) for seed in (1, 1, 2))
+    for model, shape, parameters in (
+        ("cnn", (28, 28), 215_370),
+        ("resnet18", (8, 8, 3), 11_173_962),
+        ("lstm", (80,), 801_370),
+    ):
+        a, again, other = (build(model, shape, 10, seed) for seed in (1, 1, 2))
+        assert sum(p.numel() for p in a.parameters()) == parameters
         assert list(a.state_dict()) == [name for name, _ in a.named_parameters()]
         assert all(torch.equal(v, again.state_dict()[k]) for k, v in a.state_dict().items())
         assert any(not torch.equal(v, other.state_dict()[k]) for k, v in a.state_dict().items())
@@ -69,32 +66,16 @@ def test_resnet18_learns_under_label_skew(tmp_path: Path) -> None:
         x[row, 2 * label : 2 * label + 2, :, label] += 120
     data = tmp_path / "images.npz"
     np.savez(data, x=x.astype(np.uint8), y=y)
-    training = train(
-        data=str(data),
-        model="resnet18",
-        clients=2,
-        partition="dirichlet:1",
-        rounds=6,
-        sampling_rate=1.0,
-        batch_size=8,
-        lr=0.01,
-    )
+    options = {"clients": 2, "partition": "dirichlet:1", "rounds": 6, "lr": 0.01}
+    training = train(data=str(data), model="resnet18", sampling_rate=1.0, batch_size=8, **options)
     assert training.metrics["accuracy"] > 0.7  # three classes
 
 
 @pytest.mark.slow
 def test_the_lstm_learns_what_follows(tmp_path: Path) -> None:
-    lines = ["role\tline"]
-    lines += [f"{role}\t{'abcd' * 60}" for role in ("HAMLET", "GHOST")]
+    lines = ["role\tline", *(f"{role}\t{'abcd' * 60}" for role in ("HAMLET", "GHOST"))]
     data = tmp_path / "play.tsv"
     data.write_text("\n".join(lines))
-    training = train(
-        data=str(data),
-        model="lstm",
-        rounds=12,
-        sampling_rate=1.0,
-        batch_size=8,
-        lr=0.5,
-        evaluate_every=2,
-    )
+    options = {"rounds": 12, "lr": 0.5, "evaluate_every": 2}
+    training = train(data=str(data), model="lstm", sampling_rate=1.0, batch_size=8, **options)
     assert training.metrics["accuracy"] > 0.6  # four characters, equally frequent

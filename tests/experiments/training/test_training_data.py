@@ -39,47 +39,32 @@ def dealt(data: str, **options: Any) -> ClientData:
     return load(TrainConfig(data, **options))[0]
 
 
-def rows(federation: ClientData) -> list[tuple[bytes, int]]:
-    """All rows of a federation, in any order."""
-    parts = [rows for name in PARTS for rows in federation.parts[name]]
-    return sorted(
-        (x.tobytes(), int(y)) for part in parts for x, y in zip(part.x, part.y, strict=True)
-    )
-
-
 # --- how rows are cut -------------------------------------------------------------------------
 
 
-def test_every_row_is_in_one_part_of_one_client(tmp_path: Path) -> None:
-    federation = dealt(npz(tmp_path, x=X, y=Y), clients=7, partition="dirichlet:0.5")
-    assert federation.clients == 7
-    assert rows(federation) == sorted((x.tobytes(), int(y)) for x, y in zip(X, Y, strict=True))
-    tenths = [federation.sizes(name) for name in ("calibration", "test")]
-    of = sum(federation.sizes(name) for name in PARTS)
-    for tenth in tenths:
-        assert (np.abs(tenth - of / 10) <= 0.5).all()
-
-
-def test_the_split_follows_from_the_seed(tmp_path: Path) -> None:
+def test_every_row_is_in_one_part_of_one_client_and_the_seed_says_which(tmp_path: Path) -> None:
     data = npz(tmp_path, x=X, y=Y)
-    a, again, other = (dealt(data, clients=5, partition="iid", seed=s) for s in (1, 1, 2))
-    assert a.fingerprint() == again.fingerprint()
+    options: dict[str, Any] = {"clients": 7, "partition": "dirichlet:0.5"}
+    a, again, other = (dealt(data, seed=s, **options) for s in (1, 1, 2))
+    assert a.clients == 7
+    parts = [rows for name in PARTS for rows in a.parts[name]]
+    found = [(x.tobytes(), y) for part in parts for x, y in zip(part.x, part.y, strict=True)]
+    assert sorted(found) == sorted((x.tobytes(), y) for x, y in zip(X, Y, strict=True))
+    of = sum(a.sizes(name) for name in PARTS)
+    for name in ("calibration", "test"):
+        assert (np.abs(a.sizes(name) - of / 10) <= 0.5).all()
+    assert a.fingerprint() == again.fingerprint() != other.fingerprint()
     assert np.array_equal(a.parts["test"][0].x, again.parts["test"][0].x)
-    assert a.fingerprint() != other.fingerprint()
 
 
-def test_natural_clients_keep_their_rows(tmp_path: Path) -> None:
-    client = np.array(["b", "a"])[np.arange(200) // 150]
-    federation = dealt(npz(tmp_path, x=X, y=Y, client=client))
+def test_natural_clients_keep_their_rows_and_are_left_out_or_cut(tmp_path: Path) -> None:
+    data = npz(tmp_path, x=X, y=Y, client=np.array(["b", "a"])[np.arange(200) // 150])
+    federation = dealt(data)
     assert federation.names == ("a", "b")
     assert [federation.sizes(name).tolist() for name in PARTS] == [[40, 120], [5, 15], [5, 15]]
-
-
-def test_small_clients_are_left_out_and_large_ones_cut(tmp_path: Path) -> None:
-    data = npz(tmp_path, x=X, y=Y, client=np.arange(200) // 150)
-    assert dealt(data, min_rows=51).names == ("0",)
+    assert dealt(data, min_rows=51).names == ("b",)
     federation = dealt(data, max_rows=100)
-    assert sum(federation.sizes(name) for name in PARTS).tolist() == [100, 50]
+    assert sum(federation.sizes(name) for name in PARTS).tolist() == [50, 100]
     assert dealt(data, clients=1, seed=3).clients == 1
     with pytest.raises(InputError, match=r"2 natural clients .* but clients = 3"):
         dealt(data, clients=3)
@@ -106,26 +91,19 @@ def _test_rows_of(kind: str, folder: Path) -> str:
     train, test = X[:150] // 2 * 2, np.full((50, 6, 6), MARK, np.uint8)  # even numbers and 7
     y, test_y, client = Y[:150], Y[150:], np.arange(150) % 5
     flat, flat_test = train.reshape(150, -1)[:, :4] + 0.0, test.reshape(50, -1)[:, :4] + 0.0
-    if kind == "images":
-        return npz(folder, x=train, y=y, test_x=test, test_y=test_y)
-    if kind == "images of clients":
-        who = {"client": client, "test_client": client[:50]}
+    if kind.startswith("images"):
+        who = {"client": client, "test_client": client[:50]} if kind.endswith("clients") else {}
         return npz(folder, x=train, y=y, test_x=test, test_y=test_y, **who)
     if kind == "features":
         arrays = {"features": flat, "y": y, "test_features": flat_test, "test_y": test_y}
         return npz(folder, **arrays, class_names=list("abcd"))
     if kind == "leaf":
-        parts = {"train": (train, y), "test": (test, test_y)}
-        return leaf(
-            folder,
-            **{
-                part: {
-                    f"f{k}": {"x": (x[k::5].reshape(-1, 36) * 1.0).tolist(), "y": z[k::5].tolist()}
-                    for k in range(5)
-                }
-                for part, (x, z) in parts.items()
-            },
-        )
+
+        def users(x: np.ndarray, y: np.ndarray) -> dict[str, Any]:
+            flat = x.reshape(-1, 36) * 1.0
+            return {f"f{k}": {"x": flat[k::5].tolist(), "y": y[k::5].tolist()} for k in range(5)}
+
+        return leaf(folder, train=users(train, y), test=users(test, test_y))
     if kind == "logits":
         return npz(folder, logits=flat, labels=y, test_logits=flat_test, test_labels=test_y)
     path = folder / f"rows.{kind}"
@@ -142,23 +120,19 @@ def _test_rows_of(kind: str, folder: Path) -> str:
         ("images", "fedavg"),
         ("images of clients", "dp-fedavg"),
         ("features", "fedsgd"),
-        ("features", "fedavg"),
         ("leaf", "fedavg"),
         ("leaf", "fedsgd"),
     ],
 )
 def test_nothing_is_trained_on_a_test_part(tmp_path: Path, kind: str, method: str) -> None:
-    model = {"features": "mlp"}.get(kind, "cnn")
-    unit = "user" if method == "dp-fedavg" else "example"
-    partition = None if kind in ("images of clients", "leaf") else "iid"
-    clients = None if partition is None else 4
+    options: dict[str, Any] = {"method": method, "model": "mlp" if kind == "features" else "cnn"}
+    options["unit"] = "user" if method == "dp-fedavg" else "example"
+    if kind in ("images", "features"):
+        options |= {"partition": "iid", "clients": 4}
     data = _test_rows_of(kind, tmp_path)
-    options: Any = {"method": method, "model": model, "unit": unit}
-    options |= {"partition": partition, "clients": clients}
-    if kind == "features" and method == "fedavg":
+    if kind == "features":
         with pytest.raises(InputError, match="'fedavg' does not train the model mlp"):
-            dealt(data, **options)
-        return
+            dealt(data, **{**options, "method": "fedavg"})
     made = dealt(data, **options)
     trained = shards_of(made)
     assert trained.inputs is not None
@@ -217,26 +191,24 @@ def declared(png: bytes, size: int) -> bytes:
 
 
 def test_bad_folders(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image")
     folder = image_folder(tmp_path / "images")
     with pytest.raises(InputError, match="holds no images"):
         read_pool(str(folder / "cat"))
-    image = pytest.importorskip("PIL.Image")
-    image.new("RGB", (9, 9)).save(folder / "dog" / "99.png")
-    with pytest.raises(InputError, match=r"dog/99.png is 9 x 9, the first image 5 x 4"):
+    whole, bad = (folder / "dog" / "00.png").read_bytes(), folder / "dog" / "99.png"
+
+    def written(content: Any) -> None:
+        bad.write_bytes(content) if isinstance(content, bytes) else content.save(bad)
         read_pool(str(folder))
-    (folder / "dog" / "99.png").write_bytes(b"no picture")
-    with pytest.raises(InputError, match=r"dog/99.png is no intact image"):
-        read_pool(str(folder))
-    whole = (folder / "dog" / "00.png").read_bytes()
-    (folder / "dog" / "99.png").write_bytes(declared(whole, 60_000))
-    with pytest.raises(InputError, match=r"dog/99.png is no intact image"):
-        read_pool(str(folder))
-    image.fromarray(np.full((4, 5), 40_000, np.uint16)).save(folder / "dog" / "99.png")
-    with pytest.raises(InputError, match=r"dog/99.png has more than 8 bits"):
-        read_pool(str(folder))
-    (folder / "dog" / "99.png").write_bytes(whole[:-30])
-    with pytest.raises(InputError, match=r"dog/99.png is no intact image"):
-        read_pool(str(folder))
+
+    table = [
+        (image.new("RGB", (9, 9)), r"dog/99.png is 9 x 9, the first image 5 x 4"),
+        (b"no picture", r"dog/99.png is no intact image"),
+        (declared(whole, 60_000), r"dog/99.png is no intact image"),
+        (image.fromarray(np.full((4, 5), 40_000, np.uint16)), r"dog/99.png has more than 8 bits"),
+        (whole[:-30], r"dog/99.png is no intact image"),
+    ]
+    each_is_refused(table, written)
 
 
 def test_bad_arrays(tmp_path: Path) -> None:
@@ -265,23 +237,15 @@ def test_bad_arrays(tmp_path: Path) -> None:
 
 def test_other_files_and_pairs(tmp_path: Path) -> None:
     (tmp_path / "data.csv").write_text("a,b\n")
-    with pytest.raises(InputError, match="unknown kind of data"):
-        read_pool(str(tmp_path / "data.csv"))
     (tmp_path / "data.npz").write_bytes(b"no zip")
-    with pytest.raises(InputError, match=r"not an intact \.npz"):
-        read_pool(str(tmp_path / "data.npz"))
     one, two = npz(tmp_path, "1.npz", x=X, y=Y), npz(tmp_path, "2.npz", x=X[:, 1:], y=Y)
-    with pytest.raises(InputError, match=r"5 x 6 .* and of 6 x 6 .* do not go together"):
-        read_pool(f"{one},{two}")
-    with pytest.raises(InputError, match=r"an entry of the list .* is empty"):
-        read_pool(f"{one},")
-
-
-def test_images_can_be_too_small(tmp_path: Path) -> None:
-    from fedcal.training.torch_models import build
-
-    with pytest.raises(InputError, match="6 x 6 are too small for the model resnet18"):
-        build("resnet18", (6, 6), 4, 0)
+    table = [
+        (str(tmp_path / "data.csv"), "unknown kind of data"),
+        (str(tmp_path / "data.npz"), r"not an intact \.npz"),
+        (f"{one},{two}", r"5 x 6 .* and of 6 x 6 .* do not go together"),
+        (f"{one},", r"an entry of the list .* is empty"),
+    ]
+    each_is_refused(table, read_pool)
 
 
 # --- text ---------------------------------------------------------------------------------------
@@ -303,26 +267,17 @@ def test_characters_are_numbered_as_in_leaf() -> None:
     assert [CHARACTERS[k] for k in encode("Ay, é \U0001f600!")] == list("Ay,    !")
 
 
-def test_roles_are_clients_and_small_ones_are_left_out(tmp_path: Path) -> None:
+def test_roles_are_clients_whose_characters_are_predicted_once(tmp_path: Path) -> None:
     data = table(tmp_path, {"HAMLET": 8, "GHOST": 1, "OPHELIA": 4}, ".tsv.gz")
     federation, config = load(TrainConfig(data, model="lstm"))
-    assert federation.names == ("HAMLET", "OPHELIA")
+    assert federation.names == ("HAMLET", "OPHELIA")  # small ones are left out
     assert (config.partition, config.min_rows) == ("natural", 100)
-    length = len("\n".join(LINES * 8)) - CONTEXT
-    assert sum(federation.sizes(name)[0] for name in PARTS) == length
     assert (federation.classes, federation.shape) == (80, (CONTEXT,))
-
-
-def test_each_character_is_predicted_once_from_those_before(tmp_path: Path) -> None:
-    federation = dealt(table(tmp_path, {"HAMLET": 8}), model="lstm")
     spoken = encode("\n".join(LINES * 8))
     predicted = [federation.parts[name][0] for name in PARTS]
     assert np.array_equal(np.concatenate([part.y for part in predicted]), spoken[CONTEXT:])
-    row = 0
-    for part in predicted:
-        for x in part.x:
-            assert np.array_equal(x, spoken[row : row + CONTEXT])
-            row += 1
+    before = np.lib.stride_tricks.sliding_window_view(spoken, CONTEXT)[:-1]
+    assert np.array_equal(np.concatenate([part.x for part in predicted]), before)
 
 
 def test_plain_text_has_no_clients(tmp_path: Path) -> None:
@@ -370,15 +325,13 @@ def leaf(folder: Path, **parts: dict[str, Any]) -> str:
     return str(folder)
 
 
-def test_leaf_images_keep_their_own_cut(tmp_path: Path) -> None:
+def test_leaf_clients_keep_their_own_cut(tmp_path: Path) -> None:
     def user(rows: int, value: float) -> dict[str, Any]:
         return {"x": [[value] * 16] * rows, "y": [k % 3 for k in range(rows)]}
 
-    data = leaf(
-        tmp_path,
-        train={"f01": user(20, 0.25), "f02": user(30, 0.5)},
-        test={"f01": user(4, 0.75), "f02": user(5, 1)},
-    )
+    train = {"f01": user(20, 0.25), "f02": user(30, 0.5)}
+    test = {"f01": user(4, 0.75), "f02": user(5, 1)}
+    data = leaf(tmp_path / "images", train=train, test=test)
     federation, config = load(TrainConfig(data))
     assert config.partition == "natural"
     assert federation.names == ("f01", "f02")
@@ -387,20 +340,14 @@ def test_leaf_images_keep_their_own_cut(tmp_path: Path) -> None:
     assert {float(v) for v in federation.parts["train"][0].x.ravel()} == {0.25}
     assert {float(v) for v in federation.parts["test"][1].x.ravel()} == {1.0}
 
-
-def test_leaf_texts(tmp_path: Path) -> None:
     windows = {"x": ["a" * 79 + "b", "b" * 80], "y": ["c", "d"]}
-    data = leaf(tmp_path, train={"HAMLET": windows}, test={"HAMLET": windows})
-    federation, _ = load(TrainConfig(data, model="lstm", min_rows=1))
+    data = leaf(tmp_path / "texts", train={"HAMLET": windows}, test={"HAMLET": windows})
+    federation = dealt(data, model="lstm", min_rows=1)
     assert [CHARACTERS[k] for k in federation.labels("train")] == ["c", "d"]
     assert CHARACTERS[federation.parts["test"][0].x[0, -1]] == "b"
 
-
-def test_leaf_clients_are_cut_in_their_own_proportion(tmp_path: Path) -> None:
-    def user(rows: int) -> dict[str, Any]:
-        return {"x": ["ab" * 40] * rows, "y": ["c"] * rows}
-
-    data = leaf(tmp_path, train={"HAMLET": user(80)}, test={"HAMLET": user(20)})
+    train, test = ({"HAMLET": {"x": ["ab" * 40] * n, "y": ["c"] * n}} for n in (80, 20))
+    data = leaf(tmp_path / "large", train=train, test=test)
     federation = dealt(data, model="lstm", min_rows=1, max_rows=40)
     assert [federation.sizes(name).tolist() for name in PARTS] == [[32], [4], [4]]
 

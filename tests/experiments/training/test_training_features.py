@@ -52,13 +52,11 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path: Path) -> None:
         **{"features": X, "scale": 1.0, "labels": Y, "group": group, "subject": np.arange(200)},
         **{**TEST, "test_group": group[:40], "test_fog_3": -X[:40]},
     )
-    pool = read_pool(path)
-    made = split(pool, TrainConfig(path, clients=4, partition="iid", seed=3))
-    assert sum(made.sizes("test")) == 40
+    made = split(read_pool(path), TrainConfig(path, clients=4, partition="iid", seed=3))
     assert (made.group_names, made.classes, made.shape) == (("m", "w"), 3, (5,))
     ids = {part: np.concatenate([rows.ids for rows in made.parts[part]]) for part in PARTS}
-    fit = np.concatenate([ids["train"], ids["calibration"]])
-    assert sorted(fit) == list(range(200))
+    assert len(ids["test"]) == 40
+    assert sorted([*ids["train"], *ids["calibration"]]) == list(range(200))
     np.testing.assert_array_equal(  # Algorithm 1's tenth
         np.sort(ids["calibration"]), np.flatnonzero(held_out(np.arange(200), 3, 0.1))
     )
@@ -69,9 +67,6 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path: Path) -> None:
             np.testing.assert_array_equal(rows.y, rows.ids % 3)
             np.testing.assert_array_equal(rows.group, 1 - rows.ids % 2)
     np.testing.assert_array_equal(made.shifted["fog", 3], -X[:40][ids["test"]].astype(float))
-
-
-def test_test_rows_of_natural_clients(tmp_path: Path) -> None:
     client = np.arange(200) // 100
     path = npz(tmp_path, features=X, scale=1, y=Y, client=client, **TEST, test_client=Y[:40] % 2)
     made = split(read_pool(path), TrainConfig(path, partition="natural"))
@@ -80,42 +75,48 @@ def test_test_rows_of_natural_clients(tmp_path: Path) -> None:
 
 
 def test_the_fingerprint_covers_the_inputs(tmp_path: Path) -> None:
-    def print_of(x: Any) -> str:
-        path = npz(tmp_path, features=x, scale=1, y=Y)
-        config = TrainConfig(path, clients=2, partition="iid")
-        return split(read_pool(path), config).fingerprint()
-
     other = X.copy()
     other[17, 2] += 1
-    assert print_of(X) == print_of(X.copy()) != print_of(other)
+    found = []
+    for x in (X, X, other):
+        path = npz(tmp_path, features=x, scale=1, y=Y)
+        config = TrainConfig(path, clients=2, partition="iid")
+        found.append(split(read_pool(path), config).fingerprint())
+    assert found[0] == found[1] != found[2]
 
 
 def test_bad_files(tmp_path: Path) -> None:
+    known: dict[str, Any] = {"features": X, "scale": 1, "y": Y}
+    flat = {"features": np.full((2, 2), np.inf), "y": [0, 1], "scale": None}
     table: list[tuple[dict[str, Any], str]] = [
-        ({"features": X, "scale": 1}, "one of the arrays 'labels' and 'y' is needed"),
-        ({"features": X, "y": Y}, "whole numbers need scale.* got int8 without scale"),
-        ({"features": X / 2, "scale": 1, "y": Y}, "got float64 with scale"),
-        ({"features": X[0], "y": Y, "scale": 1}, r"must have shape \(rows, features\), got \(5,\)"),
-        ({"features": np.full((2, 2), np.inf), "y": [0, 1]}, "features: all values must be finite"),
-        ({"features": X, "scale": 1, "y": Y[1:]}, r"y: must have shape \(200,\), one per row of"),
-        ({"features": X, "scale": 1, "y": Y + 3, "class_names": list("abc")}, r"y: 3 at row 0"),
-        ({"features": X, "scale": 0, "y": Y}, "scale must be a finite number > 0"),
-        ({"features": X, "scale": 1, "y": 0 * Y}, "there is one class"),
-        ({"features": X, "scale": 1, "y": Y, "x": Y}, "unknown key 'x'; allowed: features, "),
-        ({"features": X, "scale": 1, "y": Y, "test_y": Y}, "test_y without test_features"),
-        ({"features": X, "scale": 1, "y": Y, "test_features": X}, "'test_labels' and 'test_y'"),
-        ({"features": X, "scale": 1, "y": Y, "client": Y / 2}, "client: must hold whole numbers"),
-        (
-            {"features": X, "scale": 1, "y": Y, **TEST, "test_fog_3": X},
-            r"test_fog_3: must have shape \(40, 5\), got \(200, 5\)",
-        ),
-        (
-            {"features": X, "scale": 1, "y": Y, **TEST, "test_group": Y[:40]},
-            "group and test_group: give both",
-        ),
+        ({"y": None}, "one of the arrays 'labels' and 'y' is needed"),
+        ({"scale": None}, "whole numbers need scale.* got int8 without scale"),
+        ({"features": X / 2}, "got float64 with scale"),
+        ({"features": X[0]}, r"must have shape \(rows, features\), got \(5,\)"),
+        (flat, "features: all values must be finite"),
+        ({"y": Y[1:]}, r"y: must have shape \(200,\), one per row of"),
+        ({"y": Y + 3, "class_names": list("abc")}, r"y: 3 at row 0"),
+        ({"scale": 0}, "scale must be a finite number > 0"),
+        ({"y": 0 * Y}, "there is one class"),
+        ({"x": Y}, "unknown key 'x'; allowed: features, "),
+        ({"test_y": Y}, "test_y without test_features"),
+        ({"test_features": X}, "'test_labels' and 'test_y'"),
+        ({"client": Y / 2}, "client: must hold whole numbers"),
+        ({**TEST, "test_fog_3": X}, r"test_fog_3: must have shape \(40, 5\), got \(200, 5\)"),
+        ({**TEST, "test_group": Y[:40]}, "group and test_group: give both"),
     ]
-    path = str(tmp_path / "data.npz")
-    each_is_refused(table, lambda arrays: read_pool(npz(tmp_path, **arrays)), repr(path))
+
+    def read(change: dict[str, Any]) -> None:
+        arrays = {key: value for key, value in (known | change).items() if value is not None}
+        read_pool(npz(tmp_path, **arrays))
+
+    each_is_refused(table, read, repr(str(tmp_path / "data.npz")))
+    features = npz(tmp_path, **known)
+    images = npz(tmp_path, "i.npz", x=RNG.integers(0, 256, (9, 6, 6), dtype=np.uint8), y=Y[:9])
+    with pytest.raises(InputError, match="features, which are read from one file alone"):
+        read_pool(f"{images},{features}")
+    with pytest.raises(InputError, match=r"feature_norm has no effect here: .* holds images"):
+        read_pool(images, 1.0)
 
 
 @pytest.mark.parametrize("entry", feature_sets(), ids=lambda entry: entry.name)
@@ -131,12 +132,3 @@ def test_shipped_features_are_what_the_list_says(entry: FeatureSet) -> None:
         assert 0.4 < length.min() <= length.max() <= 1 + 1e-6
     if entry.name == "mnist-features":
         assert sorted(pool.test.shifted) == sorted((name, 3) for name in CORRUPTIONS)
-
-
-def test_features_are_read_from_one_file_and_images_have_no_norm(tmp_path: Path) -> None:
-    features = npz(tmp_path, features=X, scale=1, y=Y)
-    images = npz(tmp_path, "i.npz", x=RNG.integers(0, 256, (9, 6, 6), dtype=np.uint8), y=Y[:9])
-    with pytest.raises(InputError, match="features, which are read from one file alone"):
-        read_pool(f"{images},{features}")
-    with pytest.raises(InputError, match=r"feature_norm has no effect here: .* holds images"):
-        read_pool(images, 1.0)

@@ -1,0 +1,189 @@
+"""Studies of prediction sets: splits, laws of scores, and the rules that others have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedcal import datasets
+from fedcal.conformal import Conformity, PredictionSets, grids
+from fedcal.conformal.noise import Noise
+from fedcal.conformal.release import Goal, SetRelease
+from fedcal.encodings import column_norm, decoder_of
+from fedcal.errors import InputError
+from fedcal.experiments.studies import (
+    angelopoulos_figure2,
+    angelopoulos_figure3,
+    angelopoulos_figure4,
+    angelopoulos_figure5,
+    angelopoulos_figure6,
+    fedcp_qq,
+    pcoqs,
+    prediction_sets_coverage,
+    prediction_sets_peers,
+    prediction_sets_rows,
+    prediction_sets_users,
+    set_worlds,
+)
+from fedcal.experiments.studies.set_trials import MEDICAL, exact_thresholds, rng_of, scored, split
+from fedcal.experiments.studies.set_worlds import (
+    Setup,
+    engine_thresholds,
+    law_of,
+    thresholds_of,
+)
+
+FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
+
+
+def test_judged_as_the_sets_themselves() -> None:
+    kept = {"resnet110-cifar10": 10_000, "heart-disease": 769, MEDICAL: 1_254}
+    assert {name: len(scored(name).own) for name in kept} == kept
+    splits = split(scored("resnet110-cifar10"), 100, 300, 2, rng_of("test"))
+    found = splits.judged(np.array([0.3, 1.0]))
+    shipped = datasets.load("resnet110-cifar10")
+    assert shipped.test_logits is not None
+    assert shipped.test_labels is not None
+    sets = PredictionSets(Conformity("lac"), np.array([0.3]), 10, 0.1)
+    chosen = sets.of_logits(shipped.test_logits[splits.tests[0]])
+    labels = shipped.test_labels[splits.tests[0]]
+    assert found.coverage[0] == chosen[np.arange(300), labels].mean()
+    assert found.mean_sizes == pytest.approx([chosen.sum(axis=1).mean(), 10.0])
+    assert (found.sizes.sum(), found.all_labels) == (600, 0.5)
+    assert [len(set(rows)) for rows in splits.tests] == [300, 300]
+    scores = np.linspace(0.01, 0.99, 99)[None]
+    assert exact_thresholds(scores, 0.1) == [scores[0, 89]]  # the 90th of 99, exactly
+    assert exact_thresholds(scores[:, :8], 0.1) == [1.0]
+
+
+def test_a_quantile_of_quantiles_covers_as_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fedcp_qq, "_NODES", 64)  # exact for so few rows
+    found = fedcp_qq.mean_coverage(3, 5)
+    scores = np.random.default_rng(0).random((40_000, 3, 5))
+    scores.sort(axis=2)
+    drawn = np.sort(scores, axis=1).mean(axis=0).T  # of uniform scores
+    assert found == pytest.approx(drawn, abs=0.006)
+    rank, of_clients, mean = fedcp_qq.best_ranks(3, 5, 0.2)
+    assert mean == pytest.approx(found[found >= 0.8].min())
+    assert mean == found[rank - 1, of_clients - 1]
+    with pytest.raises(InputError, match="too few"):
+        fedcp_qq.best_ranks(2, 3, 0.1)
+    with pytest.raises(InputError, match="evenly"):
+        fedcp_qq.thresholds(scores[:, 0], 4, 0.1)
+
+
+def test_pcoqs_ends_at_the_rank_without_noise_and_covers_too_little_of_few_rows() -> None:
+    rng = np.random.default_rng(0)
+    scores = rng.random((50, 99))
+    found = pcoqs.thresholds(scores, 0.1, 1e12, rng, digits=12)
+    low, high = np.sort(scores)[:, [89, 90]].T  # noise just below 0, rounded down, is a row less
+    assert ((low - 1e-9 <= found) & (found <= high + 1e-9)).all()
+    found = pcoqs.thresholds(rng.random((2000, 50)), 0.1, 1 / 8, rng)
+    assert found.mean() == pytest.approx(0.83, abs=0.015)
+
+
+@pytest.mark.parametrize("module", FIGURES)
+def test_a_figure_from_few_splits(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(angelopoulos_figure3, "tasks", lambda data: [])  # heads: test_zhang.py
+    monkeypatch.setattr(angelopoulos_figure5, "SEEDS", 2)
+    rows = module.rows(splits=2)
+    assert module.sheet(rows) is not None
+    assert all(said for _, _, said, *_ in module.claims(rows))
+    settings = [r for r in rows if r["what"] == "setting"]
+    assert all(0.8 < r["coverage"] <= 1.0 for r in settings)
+
+
+def test_levels_and_what_is_lost_at_one() -> None:
+    rows = angelopoulos_figure2.rows(trials=50)
+    assert angelopoulos_figure2.sheet(rows) is not None
+    verdicts = [holds for _, holds, *_ in angelopoulos_figure2.claims(rows)]
+    assert verdicts == [True, True, False, False]
+
+
+def test_peers_on_few_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+    # what the best ranks are is tested above, and takes its time with many rows
+    monkeypatch.setattr(fedcp_qq, "best_ranks", lambda m, n, alpha: (n - n // 10, m, 1 - alpha))
+    rows = prediction_sets_peers.rows(splits=2, made=20)
+    assert {r["rule"] for r in rows} == {
+        *("non-private", "non-private, our grid", "FedCP-QQ", "Angelopoulos et al."),
+        *("Angelopoulos et al., m = 10,000", "ours, a draw", "ours, a release"),
+        *("P-COQS", "P-COQS, not rounded"),
+    }
+    assert len(prediction_sets_peers.claims(rows)) == 10
+    assert prediction_sets_peers.sheet(rows) is not None
+    sized = [r for r in rows if r["data"] in prediction_sets_peers.DATA]
+    assert all(r["set_size"] > 0 for r in sized)
+
+
+def test_our_release_is_the_library_s() -> None:
+    n, grid, multiplier = 1000, grids.spread(64, arcs=True), 2.0
+    rng = np.random.default_rng(0)
+    scores = rng.random((300, n))
+    here = prediction_sets_peers.release(scores, rng, grid, multiplier)
+    std = multiplier * column_norm("prefix", 64, 1, 2)
+    decoder, found = decoder_of("prefix", 64), []
+    for row in scores[:100]:
+        counts = np.bincount(np.searchsorted(grid, row), minlength=64)
+        noisy = counts + decoder @ rng.normal(0.0, std, 64)
+        told = SetRelease(grid, noisy[None], decoder, Noise(std), n)
+        found.append(told.found(Goal(0.1))[0])
+    spread = np.std(here) / 100**0.5 + np.std(here) / 300**0.5
+    assert np.mean(found) == pytest.approx(here.mean(), abs=3 * spread)
+
+
+GRID = (np.arange(16) + 1) / 16
+
+
+def test_a_law_counts_every_score_once() -> None:
+    for name in (*prediction_sets_coverage.LAWS, "imdb-binary margin"):
+        law = law_of(name, GRID)
+        shares = law.buckets(GRID)
+        assert shares.shape == GRID.shape
+        assert shares.sum() == pytest.approx(1.0)
+        assert law.covered(GRID) == pytest.approx(np.cumsum(shares))
+        assert law.covered(np.array([-1e-9])) == 0.0
+        if name.endswith("edges"):  # masses at and just above thresholds
+            assert shares[0] == pytest.approx(0.0 if name == "above edges" else 1 / 16)
+
+
+def test_mean_of_the_non_private_rule_is_that_of_runs() -> None:
+    rng = np.random.default_rng(0)
+    law = law_of("ties", GRID)
+    found = set_worlds.exact_thresholds(law, 50, 46, 4000, rng)
+    mean = prediction_sets_rows.mean_coverage(law, 50, law.scores)
+    assert law.covered(found).mean() == pytest.approx(mean, abs=0.004)
+
+
+def test_engine_and_laws_find_the_same_thresholds() -> None:
+    setup = Setup("prefix", bins=16, epsilon=8.0, clients=20, mechanism="laplace")
+    both = [
+        found(setup, "smooth", 60, np.random.default_rng(2))
+        for found in (thresholds_of, engine_thresholds)
+    ]
+    assert set(np.unique(both[1])) <= set(np.unique(both[0])) | set(law_grid(setup))
+    assert both[0].mean() == pytest.approx(both[1].mean(), abs=0.04)
+
+
+def law_grid(setup: Setup) -> list[float]:
+    query = setup.strategy().query(1)
+    assert query is not None
+    return [float(t) for t in query.thresholds]
+
+
+def test_small_runs_give_rows_and_claims() -> None:
+    cells = prediction_sets_coverage.CELLS_RUN[::25]
+    found = prediction_sets_coverage.rows(runs=3, engine_runs=2, cells=cells)
+    assert len(found) == len(cells)
+    assert prediction_sets_coverage.claims(found)
+    few = [c for c in prediction_sets_rows.CELLS_RUN if c.n == 1000][:2]
+    found = prediction_sets_rows.rows(runs=3, cells=few)
+    assert [r["n"] for r in found] == [1000, 1000]
+    assert prediction_sets_rows.claims(found)
+    of = [c for c in prediction_sets_users.CELLS_RUN if c.network == "resnet110-cifar10"]
+    found = prediction_sets_users.rows(runs=2, cells=[of[0], of[-1]])
+    (mine,) = (r for r in found if r["rule"] == prediction_sets_users.CROSSING)
+    assert 0 <= mine["cut"] < 0.01
+    assert mine["ratio"] < 1.2
+    assert prediction_sets_users.claims(found)
