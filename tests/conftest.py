@@ -1,7 +1,5 @@
 """What every test needs: one thread, a cache of plans of its own, and a quiet Flower."""
 
-from __future__ import annotations
-
 import html
 import logging
 import os

@@ -1,7 +1,5 @@
 """The house rules that hold for every module: who imports whom, what is never written."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import os
@@ -178,7 +176,7 @@ def circle(graph: Mapping[str, set[str]]) -> list[str]:
             del left[name]
 
 
-def test_no_module_imports_itself_in_a_circle() -> None:
+def test_no_module_imports_itself_in_a_circle():
     known = {module_of(path): path for path in MODULES}
     graph = {name: modules_imported(parsed(path), known) for name, path in known.items()}
     assert circle(graph) == []
@@ -237,18 +235,18 @@ def offenders(check: Callable[[ast.Module, Path], Collection[str]]) -> dict[str,
     return {path: sorted(findings) for path, findings in found.items() if findings}
 
 
-def test_imports_point_one_way() -> None:
+def test_imports_point_one_way():
     assert offenders(forbidden_imports) == {}
 
 
-def test_heavy_packages_are_imported_where_used() -> None:
+def test_heavy_packages_are_imported_where_used():
     heavy = offenders(lambda tree, path: imports_at_import(tree, path.parts[0]) & HEAVY)
     assert heavy == {path: sorted(packages) for path, packages in OPTIONAL.items()}
 
 
-def test_house_rules() -> None:
+def test_house_rules():
     for check in (pickles, global_randomness, asserts, undocumented):
-        assert offenders(lambda tree, path, check=check: check(tree)) == {}  # type: ignore[misc]
+        assert offenders(lambda tree, path, check=check: check(tree)) == {}
     assert {Path(name).parts[0] for name in NAMES} == set(PACKAGES)
     for name in ("clients/client_app.py", "strategies/flower.py", "experiments/engines/flower.py"):
         assert "flwr" in imports(parsed(ROOT / name), "")
@@ -299,7 +297,7 @@ KEPT = (
 )
 
 
-def test_what_breaks_a_rule_is_seen() -> None:
+def test_what_breaks_a_rule_is_seen():
     assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}) == ["a", "b", "c"]
     tree = ast.parse("def f():\n    from fedcal.x import y, z")
     assert modules_imported(tree, {"fedcal.x", "fedcal.x.y"}) == {"fedcal.x", "fedcal.x.y"}
@@ -352,7 +350,7 @@ def wrong_all(path: Path) -> list[str]:
     return wrong + [f"{n} does not exist" for n in told if not hasattr(module, n)]
 
 
-def test_all_is_exactly_what_is_public() -> None:
+def test_all_is_exactly_what_is_public():
     stems = {str(path.relative_to(ROOT).parent) for path in WITH_ALL if path.stem == "__init__"}
     assert stems >= {"fedcal", "fedcal/metrics", "fedcal/calibrators", "strategies", "experiments"}
     wrong = {str(path.relative_to(ROOT)): wrong_all(path) for path in WITH_ALL}
@@ -375,7 +373,7 @@ def python(code: str, cwd: Path, *path: Path) -> subprocess.CompletedProcess[str
     )
 
 
-def test_a_fresh_import_loads_nothing_heavy(tmp_path: Path) -> None:
+def test_a_fresh_import_loads_nothing_heavy(tmp_path):
     """Nor the science Flower; and what simulates needs no locks of POSIX."""
     show = "print(*sys.modules)"
     names = ("calibrators", "datasets", "metrics", "partition", "privacy.plan", "release")
@@ -395,7 +393,7 @@ def test_a_fresh_import_loads_nothing_heavy(tmp_path: Path) -> None:
     assert loaded & (HEAVY | {"scipy.stats", "dp_accounting"}) == set()
 
 
-def test_other_packages_of_the_rooms_names_do_not_matter(tmp_path: Path) -> None:
+def test_other_packages_of_the_rooms_names_do_not_matter(tmp_path):
     """And a room itself has one import name."""
     for name in ROOMS:
         (tmp_path / name).mkdir()
@@ -410,7 +408,7 @@ def test_other_packages_of_the_rooms_names_do_not_matter(tmp_path: Path) -> None
     assert done.stdout.splitlines() == [f"import fedcal.{room}, not {room}" for room in ROOMS]
 
 
-def test_the_main_functions_are_fedcal_s_own(tmp_path: Path) -> None:
+def test_the_main_functions_are_fedcal_s_own(tmp_path):
     code = "from fedcal import simulate, compare, plan; print(plan.__module__); import fedcal"
     done = python(f"{code}; fedcal.simulat", tmp_path)
     assert done.stdout == "fedcal.experiments.planner.plan\n", done.stderr
@@ -418,7 +416,7 @@ def test_the_main_functions_are_fedcal_s_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("found", [None, "../clients"])
-def test_a_checkout_without_links_fails_loudly(tmp_path: Path, found: str | None) -> None:
+def test_a_checkout_without_links_fails_loudly(tmp_path, found):
     """What `core.symlinks=false` makes of a link: a file that holds the name; or nothing at all."""
     package = tmp_path / "fedcal"
     package.mkdir()

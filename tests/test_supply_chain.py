@@ -1,7 +1,5 @@
 """What is installed, by version and hash, and the bill of materials that names it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re
@@ -43,7 +41,7 @@ OURS, THEIRS = entries(ROOT / "constraints.txt"), entries(PEERS)
 LOCKED = {path.name: entries(path) for path in sorted(LOCKS.glob("*.txt"))}
 
 
-def test_locks_and_constraints_agree_and_every_entry_has_its_hashes() -> None:
+def test_locks_and_constraints_agree_and_every_entry_has_its_hashes():
     assert LOCKED.keys() == {"all.txt", "build.txt", "peers.txt", "torch-cpu.txt"}
     for file, lock in LOCKED.items():
         for name, (locked, hashes) in lock.items():
@@ -55,13 +53,13 @@ def test_locks_and_constraints_agree_and_every_entry_has_its_hashes() -> None:
     assert THEIRS.keys() <= LOCKED["peers.txt"].keys()
 
 
-def test_no_file_names_a_registry() -> None:
+def test_no_file_names_a_registry():
     for path in (*LOCKS.iterdir(), ROOT / "constraints.txt", PEERS, ROOT / "Makefile"):
         found = re.findall(r"https?://|--(?:extra-)?index|--find-links", path.read_text("utf-8"))
         assert all(path.name == "torch-cpu.txt" for _ in found), path  # a comment there
 
 
-def test_all_that_pyproject_asks_for_is_locked_and_in_range() -> None:
+def test_all_that_pyproject_asks_for_is_locked_and_in_range():
     project = PROJECT["project"]
     asked = [*project["dependencies"]]
     for extra in project["optional-dependencies"].values():
@@ -76,7 +74,7 @@ def test_all_that_pyproject_asks_for_is_locked_and_in_range() -> None:
         assert wanted.specifier.contains(LOCKED["build.txt"][wanted.name][0])
 
 
-def test_every_install_is_by_hash_or_of_fedcal_itself() -> None:
+def test_every_install_is_by_hash_or_of_fedcal_itself():
     """In the Makefile and the Dockerfile; both build fedcal with the locked setuptools alone."""
     hashed, own = {"--require-hashes", "--only-binary"}, {"--no-deps", "--no-build-isolation"}
     for path in (ROOT / "Makefile", ROOT / "docker" / "Dockerfile"):
@@ -103,7 +101,7 @@ def wheel(folder: Path, name: str, *needs: str) -> Path:
 
 
 @pytest.mark.parametrize("fault", ["", "other bytes", "no hash", "not locked"])
-def test_pip_takes_what_the_lock_has_and_nothing_else(tmp_path: Path, fault: str) -> None:
+def test_pip_takes_what_the_lock_has_and_nothing_else(tmp_path, fault):
     """The lock is given as constraints, which pip takes hashes from since 26.1."""
     if tuple(map(int, version("pip").split(".")[:2])) < (26, 1):
         pytest.skip("this pip is not the one of locks/build.txt")
@@ -130,7 +128,7 @@ def test_pip_takes_what_the_lock_has_and_nothing_else(tmp_path: Path, fault: str
         assert "Would install brick-1 house-1" in done.stdout
 
 
-def test_the_bill_of_materials_is_cyclonedx_and_names_what_runs(tmp_path: Path) -> None:
+def test_the_bill_of_materials_is_cyclonedx_and_names_what_runs(tmp_path):
     out = tmp_path / "sbom.json"
     script = [sys.executable, str(ROOT / "docker" / "sbom.py"), "--out", str(out)]
     subprocess.run([*script, "--lock", str(LOCKS / "all.txt")], check=True, capture_output=True)

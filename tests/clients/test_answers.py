@@ -1,7 +1,5 @@
 """What a client sends under each trust model: its bounded answer, its coin, its noise."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -46,7 +44,7 @@ def plan_of(length: int = 2, **change: Any) -> Plan:
 
 
 def asked_of(plan: Plan) -> Request:
-    temperatures = np.linspace(0.5, 2.0, plan.bound.length)  # type: ignore[union-attr]
+    temperatures = np.linspace(0.5, 2.0, plan.bound.length)
     request = Curator(plan).open(1, ClippedNLL(temperatures, 10.0)).request
     return replace(request, context=None)  # it would not go with another round
 
@@ -60,7 +58,7 @@ def noise_in(sent: np.ndarray, request: Request, shards: Shards) -> np.ndarray:
 
 
 @trusted
-def test_each_client_adds_its_noise_to_its_answer(mechanism: str, trust: str) -> None:
+def test_each_client_adds_its_noise_to_its_answer(mechanism, trust):
     plan = plan_of(500, mechanism=mechanism, trust=trust)
     request, shards = asked_of(plan), some_shards()
     noise = noise_in(contribute(shards, request, everybody), request, shards) * plan.grid
@@ -75,7 +73,7 @@ def test_each_client_adds_its_noise_to_its_answer(mechanism: str, trust: str) ->
 
 
 @trusted
-def test_a_site_sends_the_same_alone_and_among_others(mechanism: str, trust: str) -> None:
+def test_a_site_sends_the_same_alone_and_among_others(mechanism, trust):
     plan = plan_of(mechanism=mechanism, trust=trust, sampling_rate=0.5)
     request, shards = asked_of(plan), some_shards()
     together = contribute(shards, request, everybody)
@@ -90,9 +88,7 @@ def test_a_site_sends_the_same_alone_and_among_others(mechanism: str, trust: str
 
 @trusted
 @pytest.mark.parametrize("seeded", [True, False])
-def test_a_real_client_takes_no_seed_from_a_message(
-    mechanism: str, trust: str, seeded: bool
-) -> None:
+def test_a_real_client_takes_no_seed_from_a_message(mechanism, trust, seeded):
     source = "seeded" if seeded else "system"
     request = asked_of(plan_of(mechanism=mechanism, trust=trust, noise_source=source))
     assert (request.seed is not None) == seeded
@@ -107,7 +103,7 @@ def test_a_real_client_takes_no_seed_from_a_message(
 
 
 @trusted
-def test_noise_of_the_operating_system_has_the_plans_std(mechanism: str, trust: str) -> None:
+def test_noise_of_the_operating_system_has_the_plans_std(mechanism, trust):
     plan = plan_of(500, mechanism=mechanism, trust=trust, noise_source="system")
     request, shards = asked_of(plan), some_shards(rows=0)
     total = contribute(shards, request, everybody).sum(axis=0, dtype=np.uint64)
@@ -119,7 +115,7 @@ def test_noise_of_the_operating_system_has_the_plans_std(mechanism: str, trust: 
 
 
 @pytest.mark.parametrize("source", ["seeded", "system"])
-def test_coins_leave_rows_out_at_the_rate(source: str) -> None:
+def test_coins_leave_rows_out_at_the_rate(source):
     """The sum's mean is the rate times the sum; everybody answers, whatever its coin."""
     clients, rate = 3000, 0.3
     plan = plan_of(1, clients=clients, sampling_rate=rate, trust="distributed", noise_source=source)
@@ -141,7 +137,7 @@ def test_coins_leave_rows_out_at_the_rate(source: str) -> None:
     assert (sent[:, 0] != again[:, 0]).any() == (source == "system")
 
 
-def test_coins_are_tossed_afresh_by_each_site_in_each_round() -> None:
+def test_coins_are_tossed_afresh_by_each_site_in_each_round():
     plan = plan_of(1, sampling_rate=0.5, trust="distributed")
     request = replace(asked_of(plan), noise=None)
     shards = Shards.from_owner(
@@ -159,7 +155,7 @@ def test_coins_are_tossed_afresh_by_each_site_in_each_round() -> None:
     assert all(0.2 < np.mean(h) < 0.8 for h in several)
 
 
-def test_a_tail_sends_what_a_client_without_rows_sends() -> None:
+def test_a_tail_sends_what_a_client_without_rows_sends():
     """To the bit: so neither who answers nor a message tells a coin, or whether there are rows."""
     clients, length = 400, 20
     plan = plan_of(length, clients=clients, sampling_rate=0.5, trust="distributed")
@@ -180,7 +176,7 @@ class Unknown(ClippedNLL):
     kind = "unknown"
 
 
-def test_a_tail_is_computed_and_refused_like_a_head() -> None:
+def test_a_tail_is_computed_and_refused_like_a_head():
     """A question that cannot be answered fails whatever the coin says, or failing would tell it."""
     plan = plan_of(1, sampling_rate=0.01, trust="distributed")
     request = asked_of(plan)
@@ -204,7 +200,7 @@ def per_row(kind: str, rule: Any, order: Any, norm: float = 0.4) -> Request:
     return Request(STATS[kind], bound, ring, 1)
 
 
-def test_a_client_of_many_rows_is_not_clipped_as_a_whole() -> None:
+def test_a_client_of_many_rows_is_not_clipped_as_a_whole():
     request = per_row("bin_outcomes", "joint", 1, norm=1.0)
     request = replace(request, bound=replace(request.bound, norms=(4.0, 4.0)))
     shards = some_shards()
@@ -214,7 +210,7 @@ def test_a_client_of_many_rows_is_not_clipped_as_a_whole() -> None:
     assert request.ring.decode(answer(shards, client)).sum(axis=1).max() <= 4
 
 
-def test_more_rows_than_the_ring_holds_are_saturated() -> None:
+def test_more_rows_than_the_ring_holds_are_saturated():
     request = per_row("bin_outcomes", "joint", 1, norm=1.0)
     tight = replace(
         request, ring=replace(request.ring, headroom=2**63 - 1 - int(60 / request.ring.grid))
@@ -229,11 +225,10 @@ def test_more_rows_than_the_ring_holds_are_saturated() -> None:
 
 
 @trusted
-def test_questions_that_differ_in_anything_share_no_noise(mechanism: str, trust: str) -> None:
+def test_questions_that_differ_in_anything_share_no_noise(mechanism, trust):
     """Proportional noise on two answers, or the same on two sums, would give both away."""
     request = asked_of(plan_of(mechanism=mechanism, trust=trust))
     bound, noise = request.bound, request.noise
-    assert noise is not None
     nobody = some_shards(rows=0)  # then all that is sent is noise
     one = contribute(nobody, request, everybody).view(np.int64)
     np.testing.assert_array_equal(one, contribute(nobody, request, everybody).view(np.int64))
@@ -256,9 +251,7 @@ def test_questions_that_differ_in_anything_share_no_noise(mechanism: str, trust:
 
 
 @pytest.mark.parametrize("kind", STATS)
-def test_rows_are_clipped_one_by_one_and_added_in_any_piece(
-    kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_rows_are_clipped_one_by_one_and_added_in_any_piece(kind, monkeypatch):
     request, shards = per_row(kind, "joint", 1), some_shards(rows=60, classes=3)
     whole = answer(shards, request)
     want = np.zeros_like(whole)
@@ -272,7 +265,7 @@ def test_rows_are_clipped_one_by_one_and_added_in_any_piece(
         np.testing.assert_array_equal(answer(shards, request), whole)
 
 
-def test_a_unary_answer_is_bits() -> None:
+def test_a_unary_answer_is_bits():
     bound, prefers = Bound((8,), (2.0,)), prefer("unary")
     federation = Federation(clients=CLIENTS, classes=4, epsilon=1.0, trust="local")
     plan = make_plan(federation, rounds=1, bound=bound, prefers=prefers)

@@ -1,11 +1,8 @@
 """What a server may bundle: the run config, and nothing else."""
 
-from __future__ import annotations
-
 import zipfile
 from collections.abc import Mapping
 from io import BytesIO
-from pathlib import Path
 
 import pytest
 from refusals import each_is_refused
@@ -27,7 +24,7 @@ def packed(files: Mapping[str, bytes], how: int = zipfile.ZIP_DEFLATED) -> bytes
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of a package that Flower uses
-def test_fedcal_s_own_bundle_is_taken(tmp_path: Path) -> None:
+def test_fedcal_s_own_bundle_is_taken(tmp_path):
     """As Flower builds it of the folder that is given to it."""
     from flwr.cli.build import build_fab_from_disk
 
@@ -35,7 +32,7 @@ def test_fedcal_s_own_bundle_is_taken(tmp_path: Path) -> None:
     check_bundle(build_fab_from_disk(tmp_path))
 
 
-def test_any_other_member_is_refused() -> None:
+def test_any_other_member_is_refused():
     names = (
         *("hostile.py", "pyproject.toml.py", ".info/hostile.py", "fedcal/__init__.py", "data/x.so"),
         *("../pyproject.toml", "/pyproject.toml", "./pyproject.toml", "PYPROJECT.TOML", "lib/"),
@@ -47,7 +44,7 @@ def test_any_other_member_is_refused() -> None:
     each_is_refused([(one, "bundle holds 3 files") for one in more], check_bundle, most=300)
 
 
-def test_members_that_are_missing_or_come_twice_are_refused() -> None:
+def test_members_that_are_missing_or_come_twice_are_refused():
     for files in ({}, {"pyproject.toml": b""}, {".info/CONTENT": b""}):
         with pytest.raises(InputError, match="bundle holds"):
             check_bundle(packed(files))
@@ -63,7 +60,7 @@ def test_members_that_are_missing_or_come_twice_are_refused() -> None:
     each_is_refused([(content, "bundle") for content in no_zip], check_bundle)
 
 
-def test_sizes_are_bounded_and_nothing_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sizes_are_bounded_and_nothing_is_unpacked(monkeypatch):
     bomb = packed({**OURS, "pyproject.toml": bytes(bundle.MOST_BYTES + 1)})
     assert len(bomb) < 20_000
     plain = packed(OURS)

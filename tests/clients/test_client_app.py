@@ -1,7 +1,5 @@
 """The Flower client on its own: three messages, and what it must not answer."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +22,8 @@ from fedcal.shards import Shards
 CLIENTS = 4
 REQUEST = Request(ClassCounts(3), Bound((3,), (2.0,)), Ring(CLIENTS, 2.0**-24), round=5)
 FIELDS: dict[str, dict[str, Any]] = {
-    "query": REQUEST.to_fields(),  # type: ignore[dict-item]
-    "context": REQUEST.context_fields(),  # type: ignore[dict-item]
+    "query": REQUEST.to_fields(),
+    "context": REQUEST.context_fields(),
 }
 MASKING: dict[str, Any] = {"seed": 9, "cohort": [0, 2, 3]}
 
@@ -58,9 +56,7 @@ def words_of(reply: Message) -> list[int]:
     return [int(v) for v in reply.content.array_records["answer"]["words"].numpy()]
 
 
-def test_a_node_tells_its_site_and_answers_as_the_batched_function(
-    grid: InProcessGrid, shards: Shards
-) -> None:
+def test_a_node_tells_its_site_and_answers_as_the_batched_function(grid, shards):
     want = answer(shards, REQUEST)
     assert want.any()
     for site in range(CLIENTS):
@@ -71,13 +67,13 @@ def test_a_node_tells_its_site_and_answers_as_the_batched_function(
         assert list(reply.content) == ["answer"]
 
 
-def test_with_a_cohort_the_answer_is_masked(grid: InProcessGrid, shards: Shards) -> None:
+def test_with_a_cohort_the_answer_is_masked(grid, shards):
     reply = ask(grid, 72, "query.answer", **records_of(REQUEST), masking=ConfigRecord(MASKING))
     want = answer(shards, REQUEST)[2] + mask(2, [0, 2, 3], 9, REQUEST.round, 3)
     assert words_of(reply) == want.tolist()
 
 
-def test_reveal_tells_the_seeds_of_this_round_and_pair_only(grid: InProcessGrid) -> None:
+def test_reveal_tells_the_seeds_of_this_round_and_pair_only(grid):
     asked = ConfigRecord({**MASKING, "dropped": [3], "round": 5})
     record = ask(grid, 70, "query.reveal", masking=asked).content.config_records["seeds"]
     assert dict(record) == {"3": reveal(0, [3], [0, 2, 3], 9, 5)[3]}
@@ -85,7 +81,7 @@ def test_reveal_tells_the_seeds_of_this_round_and_pair_only(grid: InProcessGrid)
     assert record != ask(grid, 70, "query.reveal", masking=other).content.config_records["seeds"]
 
 
-def test_what_is_not_allowed_is_an_error_reply(grid: InProcessGrid) -> None:
+def test_what_is_not_allowed_is_an_error_reply(grid):
     query = FIELDS["query"]
     short = {k: v for k, v in query.items() if k != "norms"}
     for kind, records in (
@@ -129,14 +125,14 @@ def sent_by(shards: Shards, request: Request, simulated: bool) -> list[list[int]
     return [words_of(ask(grid, 70 + k, "query.answer", **sent)) for k in range(CLIENTS)]
 
 
-def test_a_simulated_client_sends_the_bits_of_the_batched_function(shards: Shards) -> None:
+def test_a_simulated_client_sends_the_bits_of_the_batched_function(shards):
     request = noisy_request(shards)
     want = contribute(shards, request, np.arange(CLIENTS))
     assert sent_by(shards, request, simulated=True) == want.tolist()
     assert want.tolist() != answer(shards, request).tolist()
 
 
-def test_a_real_client_ignores_the_seed_in_a_query(shards: Shards) -> None:
+def test_a_real_client_ignores_the_seed_in_a_query(shards):
     """Whoever sent the seed could subtract the noise."""
     request = noisy_request(shards)
     seeded = contribute(shards, request, np.arange(CLIENTS)).tolist()
@@ -149,9 +145,7 @@ def test_a_real_client_ignores_the_seed_in_a_query(shards: Shards) -> None:
     assert by_default not in (seeded[0], answer(shards, request)[0].tolist())
 
 
-def test_a_context_that_makes_no_sense_is_one_line_and_no_answer(
-    grid: InProcessGrid, shards: Shards
-) -> None:
+def test_a_context_that_makes_no_sense_is_one_line_and_no_answer(grid, shards):
     """Nor a question that makes none; all of them: tests/fedcal/test_request.py."""
     request = noisy_request(shards)
     fields = {"query": request.to_fields(), "context": request.context_fields()}

@@ -1,7 +1,5 @@
 """Counts against a plain loop over rows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -36,7 +34,7 @@ def slow_histograms(shards: Shards, bins: int) -> np.ndarray:
     return counts
 
 
-def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides() -> None:
+def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides():
     # p_1 = 1/2 (an edge of 4 bins), 1 and 0, each once as positive and once as negative
     logits = np.repeat([[0.0, 0.0], [-1e4, 0.0], [0.0, -1e4]], 2, axis=0)
     labels = np.tile([1, 0], 3)
@@ -46,7 +44,7 @@ def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides() -> None:
 
 
 @pytest.mark.parametrize(("c", "bins"), [(2, 2), (2, 128), (3, 8), (10, 128), (40, 2)])
-def test_histograms_are_those_of_a_plain_loop(c: int, bins: int) -> None:
+def test_histograms_are_those_of_a_plain_loop(c, bins):
     shards = some_shards(c)
     want = slow_histograms(shards, bins)
     got = class_histograms(shards, ClassHistograms(bins, c))

@@ -1,7 +1,5 @@
 """FedCal's local training: plain SGD of one client, for all of them at once."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -50,7 +48,7 @@ def sgd(own: Shards, query: MLPUpdate) -> np.ndarray:
 
 
 @pytest.mark.parametrize(("batch", "epochs"), [(64, 2), (16, 1)])
-def test_the_update_is_the_way_from_where_sgd_on_the_own_rows_ends(batch: int, epochs: int) -> None:
+def test_the_update_is_the_way_from_where_sgd_on_the_own_rows_ends(batch, epochs):
     shards, query = some_shards(), asked(batch=batch, epochs=epochs)
     got = mlp_update(shards, query)
     counted = mlp_update(shards, replace(query, count=True))
@@ -61,9 +59,7 @@ def test_the_update_is_the_way_from_where_sgd_on_the_own_rows_ends(batch: int, e
 
 
 @pytest.mark.parametrize("c", [3, 10, 70])
-def test_how_many_are_trained_together_changes_no_bit(
-    c: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_how_many_are_trained_together_changes_no_bit(c, monkeypatch):
     shards, query = some_shards(c, (70, 65, 30, 29, 28, 27, 5, 80)), asked(c)
     want = mlp_update(shards, query)
     for together in (1, 3, 64):
@@ -71,7 +67,7 @@ def test_how_many_are_trained_together_changes_no_bit(
         assert mlp_update(shards, query).tobytes() == want.tobytes()
 
 
-def test_an_update_is_bounded_by_its_steps_before_any_clipping() -> None:
+def test_an_update_is_bounded_by_its_steps_before_any_clipping():
     shards = some_shards()
     shards = Shards(shards.logits * 1e98, shards.labels, shards.offsets)
     norms = np.linalg.norm(mlp_update(shards, asked(lr=0.01)), axis=1)

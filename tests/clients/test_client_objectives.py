@@ -1,7 +1,5 @@
 """Derivatives of the temperature objective: slow twins in exact sums, and finite differences."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -48,7 +46,7 @@ def slow_sums(shards: Shards, k: int, log_a: float) -> tuple[float, float]:
 
 @pytest.mark.parametrize("c", [2, 10, 50])
 @pytest.mark.parametrize("log_a", [-1.5, 0.0, 0.75])
-def test_newton_is_its_slow_twin(c: int, log_a: float) -> None:
+def test_newton_is_its_slow_twin(c, log_a):
     shards = some_shards(c)
     want = [slow_sums(shards, k, log_a) for k in range(CLIENTS)]
     got = temperature_newton(shards, TemperatureNewton(log_a, shards.classes))
@@ -56,7 +54,7 @@ def test_newton_is_its_slow_twin(c: int, log_a: float) -> None:
 
 
 @pytest.mark.parametrize("c", [2, 10])
-def test_scores_are_the_gradient_on_the_grid(c: int) -> None:
+def test_scores_are_the_gradient_on_the_grid(c):
     shards = some_shards(c)
     want = [[slow_sums(shards, k, -math.log(t))[0] for t in TEMPERATURES] for k in range(5)]
     assert temperature_scores(shards, TemperatureScores(**GRID)) == pytest.approx(
@@ -64,7 +62,7 @@ def test_scores_are_the_gradient_on_the_grid(c: int) -> None:
     )
 
 
-def test_scores_change_sign_at_the_pooled_optimum() -> None:
+def test_scores_change_sign_at_the_pooled_optimum():
     shards = some_shards(10, rows=400)
     t = TemperatureScaling().fit(shards.logits, shards.labels).temperature
     around = {"low": t * 0.999, "high": t * 1.001, "points": 2}

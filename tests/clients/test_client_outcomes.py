@@ -1,7 +1,5 @@
 """Counts of correct and wrong predictions by confidence, and the one cell that is drawn."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -24,7 +22,7 @@ def some_shards(c: int, rows: int = 200) -> Shards:
 
 
 @pytest.mark.parametrize("c", [2, 10, 50])
-def test_counts_are_those_of_the_reliability_diagram(c: int) -> None:
+def test_counts_are_those_of_the_reliability_diagram(c):
     shards = some_shards(c)
     wrong = bin_outcomes(shards, BinOutcomes(15, "correct_wrong"))
     total = bin_outcomes(shards, BinOutcomes(15, "correct_total"))
@@ -37,14 +35,14 @@ def test_counts_are_those_of_the_reliability_diagram(c: int) -> None:
     assert not wrong[2].any()
 
 
-def test_of_tied_logits_the_first_is_predicted() -> None:
+def test_of_tied_logits_the_first_is_predicted():
     logits = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
     shards = Shards.from_owner(logits, np.array([0, 1]), np.array([0, 1]), 2)
     counts = bin_outcomes(shards, BinOutcomes(2, "correct_wrong"))
     assert counts.tolist() == [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]
 
 
-def test_one_row_changes_the_counts_by_its_sensitivity() -> None:
+def test_one_row_changes_the_counts_by_its_sensitivity():
     shards = some_shards(3)
     for row in range(0, 200, 7):
         keep = np.arange(200) != row
@@ -58,7 +56,7 @@ def test_one_row_changes_the_counts_by_its_sensitivity() -> None:
             assert np.abs(change).sum() == want
 
 
-def test_each_row_of_a_client_is_drawn_equally_often() -> None:
+def test_each_row_of_a_client_is_drawn_equally_often():
     shards = some_shards(3, rows=40)
     counts = bin_outcomes(shards, BinOutcomes(5, "correct_wrong"))
     draws = 1000
@@ -71,7 +69,7 @@ def test_each_row_of_a_client_is_drawn_equally_often() -> None:
     assert np.abs(mean - share).max() < 5 * np.sqrt(0.25 / draws)
 
 
-def test_clients_with_as_many_rows_draw_for_themselves() -> None:
+def test_clients_with_as_many_rows_draw_for_themselves():
     rng = np.random.default_rng(0)
     shards = Shards.from_owner(rng.normal(0, 3, (400, 2)), np.zeros(400, int), np.arange(400), 400)
     pairs = Shards(shards.logits, shards.labels, np.arange(0, 401, 2))

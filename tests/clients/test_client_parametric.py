@@ -1,7 +1,5 @@
 """Updates and Newton sums of scaling with a vector of parameters."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -51,7 +49,7 @@ def unpacked(triangle: Floats, size: int) -> Floats:
 
 
 @forms
-def test_the_update_is_the_way_from_the_optimum_to_w(form: Form) -> None:
+def test_the_update_is_the_way_from_the_optimum_to_w(form):
     shards, w = some_shards(4), some_w(form, 4)
     asked = {"form": form.kind, "w": w, "proximal": 0.5, "steps": 40, "count": True}
     got = scaling_update(shards, ScalingUpdate(**asked))
@@ -64,7 +62,7 @@ def test_the_update_is_the_way_from_the_optimum_to_w(form: Form) -> None:
 
 
 @forms
-def test_the_gradient_is_that_of_the_loss(form: Form) -> None:
+def test_the_gradient_is_that_of_the_loss(form):
     shards, w, step = some_shards(4), some_w(form, 4), 1e-6
     got = scaling_newton(shards, newton(form, w, "none"))
     assert got.shape == (5, len(w))
@@ -79,7 +77,7 @@ def test_the_gradient_is_that_of_the_loss(form: Form) -> None:
 
 @forms
 @pytest.mark.parametrize("c", [2, 5])
-def test_curvature_is_that_of_an_explicit_jacobian(form: Form, c: int) -> None:
+def test_curvature_is_that_of_an_explicit_jacobian(form, c):
     """J by finite differences of the scores: J' (diag p - p p') J."""
     shards, w, step = some_shards(c), some_w(form, c), 1e-6
     size = len(w)
@@ -98,7 +96,7 @@ def test_curvature_is_that_of_an_explicit_jacobian(form: Form, c: int) -> None:
             assert unpacked(full, size) == pytest.approx(want, rel=1e-5, abs=1e-6)
 
 
-def test_curvature_of_rows_so_confident_that_1_p_has_no_digits_is_positive() -> None:
+def test_curvature_of_rows_so_confident_that_1_p_has_no_digits_is_positive():
     shards = some_shards(6)
     shards = Shards(shards.logits * 30.0, shards.labels, shards.offsets)
     for form in (VectorScaling, OrderPreservingVector):
@@ -109,7 +107,7 @@ def test_curvature_of_rows_so_confident_that_1_p_has_no_digits_is_positive() -> 
             assert np.linalg.eigvalsh(h / near / near[:, None]).min() > -1e-12
 
 
-def test_a_query_that_cannot_be_answered_is_refused() -> None:
+def test_a_query_that_cannot_be_answered_is_refused():
     usual = {"form": "vector", "w": VectorScaling.identity(3), "curvature": "full", "classes": 3}
     table: list[tuple[dict[str, Any], str]] = [
         ({"form": "temperature"}, "unknown form 'temperature'"),

@@ -1,7 +1,5 @@
 """Local optima: the pooled fit of the client's own rows, and the shards that have none."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -36,7 +34,7 @@ def shard(logits: list[list[float]], labels: list[int]) -> Shards:
     return Shards.from_owner(np.array(logits), y, np.zeros(len(y), np.int64), 1)
 
 
-def test_who_gives_up_after_some_steps_ends_on_the_way_to_the_bound() -> None:
+def test_who_gives_up_after_some_steps_ends_on_the_way_to_the_bound():
     """Newton on log(1 + exp(-a m)) comes nearer to infinity by about 1 / m a step."""
     part = shard([[2.0, 0.0]], [0])
     ends = [
@@ -48,7 +46,7 @@ def test_who_gives_up_after_some_steps_ends_on_the_way_to_the_bound() -> None:
 
 
 @pytest.mark.parametrize("c", [2, 10, 60])
-def test_the_local_optimum_is_the_fit_of_the_clients_rows(c: int) -> None:
+def test_the_local_optimum_is_the_fit_of_the_clients_rows(c):
     """Wherever it starts, within 50 steps; the update is the way from it to w."""
     shards = noisy_shards(c)
     own = [shards.block(k, k + 1) for k in range(shards.clients - 1)]
@@ -69,7 +67,7 @@ def test_the_local_optimum_is_the_fit_of_the_clients_rows(c: int) -> None:
             assert np.array_equal(uncounted, sent[:, :1])
 
 
-def test_shards_without_an_optimum_answer_the_bound() -> None:
+def test_shards_without_an_optimum_answer_the_bound():
     """Beside other clients, too; the fit of a calibrator has the same bound."""
     for logits, labels, a in (
         ([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0]], [0, 1], 20.0),  # no errors
@@ -97,7 +95,7 @@ def test_shards_without_an_optimum_answer_the_bound() -> None:
         assert got[0, 0] == pytest.approx(1 - limit)
 
 
-def test_a_row_alone_is_fitted_as_by_the_calibrator() -> None:
+def test_a_row_alone_is_fitted_as_by_the_calibrator():
     """It has its optimum inside the bounds only if two classes are near each other."""
     rng = np.random.default_rng(10)
     logits, labels = rng.normal(0, 3, (50, 10)), rng.integers(0, 10, 50)

@@ -1,7 +1,5 @@
 """What a search over temperatures asks for, against loops in plain Python and other modules."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -33,7 +31,7 @@ def slow_row(z: list[float], y: int, t: float) -> tuple[bool, float, float]:
 
 
 @pytest.mark.parametrize("c", [2, 10, 50])
-def test_each_is_its_slow_twin(c: int) -> None:
+def test_each_is_its_slow_twin(c):
     shards, many = some_shards(c), len(TEMPERATURES)
     gap, loss = np.zeros((CLIENTS, many)), np.zeros((CLIENTS, many))
     bins = np.zeros((CLIENTS, many, 15))
@@ -50,6 +48,6 @@ def test_each_is_its_slow_twin(c: int) -> None:
     assert gaps == pytest.approx(bins, abs=1e-10)
 
 
-def test_the_gap_rises_with_the_temperature() -> None:
+def test_the_gap_rises_with_the_temperature():
     gaps = accuracy_gap(some_shards(10), AccuracyGap(np.linspace(0.2, 9, 40)))
     assert (np.diff(gaps[:4]) > 0).all()

@@ -1,7 +1,5 @@
 """Flower's client runtime neither unpacks nor imports what a server sends."""
 
-from __future__ import annotations
-
 import contextlib
 import logging
 import os
@@ -30,7 +28,7 @@ def _as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delitem(sys.modules, "hostile")
 
 
-def test_the_flower_of_constraints_txt_is_known() -> None:
+def test_the_flower_of_constraints_txt_is_known():
     check_flower()
     root = Path(__file__).parents[2]
     assert f"flwr=={KNOWN[-1]}" in (root / "constraints.txt").read_text("utf-8").splitlines()
@@ -51,15 +49,12 @@ def hostile(mark: Path) -> dict[str, str]:
     return {"hostile.py": f"open({str(mark)!r}, 'w').close()\nraise SystemExit"}
 
 
-def test_a_bundle_with_code_is_one_line_here_and_a_class_there(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_bundle_with_code_is_one_line_here_and_a_class_there(tmp_path, caplog):
     caplog.set_level(logging.INFO, LOGGER)
     mark = tmp_path / "mark"
     with own_app(probe_app()):
         refused = guard._reply_to(guard._bundle(**hostile(mark)))
         answered = guard._reply_to(guard._bundle())
-    assert refused is not None
     assert "InputError; the site's own log says more" in refused.error.reason
     assert "hostile" not in refused.error.reason
     (line,) = [r.getMessage() for r in caplog.records if r.name == LOGGER]
@@ -67,20 +62,19 @@ def test_a_bundle_with_code_is_one_line_here_and_a_class_there(
         "refused to answer: the server's bundle holds 3 files where pyproject.toml and "
         ".info/CONTENT are allowed: 'hostile.py'"
     )
-    assert answered is not None
     assert not answered.has_error()
     assert not mark.exists()
     assert not (tmp_path / "home").exists()
 
 
-def test_flower_alone_runs_the_code(tmp_path: Path) -> None:
+def test_flower_alone_runs_the_code(tmp_path):
     """What all this is for; were it not so, the tests here would show nothing."""
     mark = tmp_path / "mark"
     guard._reply_to(guard._bundle(**hostile(mark)))
     assert mark.exists()
 
 
-def test_the_self_test_passes_and_leaves_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_self_test_passes_and_leaves_nothing(caplog):
     before = {name: getattr(flower, name) for name in vars(flower)}
     threads = os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else []
     self_test()
@@ -107,10 +101,10 @@ def loads(app: ClientApp) -> dict[str, object]:
 
 
 @pytest.mark.parametrize("half", [no_guard, unpacks, takes_code, loads])
-def test_the_self_test_sees_half_a_guard(half: object, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_self_test_sees_half_a_guard(half, monkeypatch):
     @contextlib.contextmanager
     def own(app: ClientApp) -> Iterator[None]:
-        with guard._replaced(**half(app)):  # type: ignore[operator]
+        with guard._replaced(**half(app)):
             yield
 
     monkeypatch.setattr(guard, "own_app", own)
@@ -118,9 +112,7 @@ def test_the_self_test_sees_half_a_guard(half: object, monkeypatch: pytest.Monke
         self_test()
 
 
-def test_the_self_test_sees_a_flower_that_takes_another_way(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_self_test_sees_a_flower_that_takes_another_way(monkeypatch):
     """The names are there, and are not what is called."""
     install, load, run = (
         *(flower.install_from_fab, flower.get_load_client_app_fn, flower.run_clientapp),
@@ -128,16 +120,14 @@ def test_the_self_test_sees_a_flower_that_takes_another_way(
 
     def other_way(*args: object, **kwargs: object) -> None:
         with guard._replaced(install_from_fab=install, get_load_client_app_fn=load):
-            run(*args, **kwargs)  # type: ignore[arg-type]
+            run(*args, **kwargs)
 
     monkeypatch.setattr(flower, "run_clientapp", other_way)
     with pytest.raises(FedcalError, match="nothing is answered"):
         self_test()
 
 
-def test_a_message_that_cannot_be_read_ends_the_process(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_message_that_cannot_be_read_ends_the_process(monkeypatch, caplog):
     """Flower hears of a process that ended, and replies; of one that failed it does not."""
 
     def fails(client: object) -> None:
@@ -149,9 +139,7 @@ def test_a_message_that_cannot_be_read_ends_the_process(
     assert caplog.messages == ["refused to answer: a message cannot be read: MemoryError"]
 
 
-def test_a_flower_that_was_not_tried_or_is_another_is_refused(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_flower_that_was_not_tried_or_is_another_is_refused(monkeypatch):
     for version in ("1.38.0", "1.39.1", "1.40.0", "1.42.0", ""):
         with monkeypatch.context() as patch:
             patch.setattr(flwr, "__version__", version)

@@ -1,7 +1,5 @@
 """What a site checks before it answers."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,7 +32,6 @@ def check(fields: dict[str, Any], request: Request, site: Prepared) -> Request:
 
 def asked(federation: Federation = FEDERATION) -> Request:
     opened = FedBin(federation).open_round(1)
-    assert opened is not None
     return opened.request
 
 
@@ -44,7 +41,7 @@ def site(tmp_path: Path) -> Prepared:
     return prepared(tmp_path / "site")
 
 
-def test_an_honest_request_passes(site: Prepared) -> None:
+def test_an_honest_request_passes(site):
     request = asked()
     assert check(FIELDS, request, site) == request
     known = {**FIELDS, "classes": 0, "class-digest": digest_of(["healthy", "disease"])}
@@ -52,7 +49,7 @@ def test_an_honest_request_passes(site: Prepared) -> None:
     assert check(known, again, site) == again
 
 
-def test_a_run_that_is_another_is_refused(site: Prepared) -> None:
+def test_a_run_that_is_another_is_refused(site):
     table: list[tuple[dict[str, Any], str]] = [
         ({"class-digest": digest_of(["disease", "healthy"])}, "class names are not this site's"),
         ({"classes": 3}, "3 classes, this site has 2"),
@@ -68,34 +65,32 @@ def test_a_run_that_is_another_is_refused(site: Prepared) -> None:
     each_is_refused(((fields, "no key") for fields in short), lambda f: check(f, asked(), site))
 
 
-def test_a_share_of_the_noise_alone_is_not_sent(site: Prepared) -> None:
+def test_a_share_of_the_noise_alone_is_not_sent(site):
     """The server says of how many: of ten million it has a three-thousandth of the std."""
     shared = Federation(10**7, 2, epsilon=1.0, trust="distributed", noise_source="system")
     with pytest.raises(InputError, match="needs secure aggregation among the sites"):
         check(Job("fedbin", shared).to_fields(), asked(shared), site)
 
 
-def test_an_oversized_answer_is_refused_before_it_is_computed(
-    site: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_oversized_answer_is_refused_before_it_is_computed(site, monkeypatch):
     monkeypatch.setattr(guard, "MOST_NUMBERS", 100)
     with pytest.raises(InputError, match="an answer of 256 numbers is asked for; at most 100"):
         check(FIELDS, asked(), site)
 
 
-def test_a_promise_to_subjects_needs_subjects(site: Prepared) -> None:
+def test_a_promise_to_subjects_needs_subjects(site):
     federation = Federation(5, 2, epsilon=1.0, unit="subject", noise_source="system")
     with pytest.raises(InputError, match="column subject"):
         check({**FIELDS, **federation.to_fields()}, asked(federation), site)
 
 
-def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path: Path) -> None:
+def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path):
     prepare(tmp_path / "site", replace(ROWS, inputs=np.zeros((6, 4))))
     with pytest.raises(InputError, match="about scores, this site has rows to train on"):
         check(FIELDS, asked(), prepared(tmp_path / "site"))
 
 
-def test_what_the_policy_does_not_allow_is_refused(tmp_path: Path) -> None:
+def test_what_the_policy_does_not_allow_is_refused(tmp_path):
     for epsilon in (1.0, 0.99):
         local = {"trust": ["local"], "adjacency": ["replace"]}
         (policy := tmp_path / "rules.toml").write_text(

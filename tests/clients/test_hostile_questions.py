@@ -3,8 +3,6 @@
 `tests/experiments/deploy/test_hostile_server.py` asks the same through a real SuperLink.
 """
 
-from __future__ import annotations
-
 import logging
 from dataclasses import replace
 from pathlib import Path
@@ -65,9 +63,7 @@ def refused(reply: Message, caplog: pytest.LogCaptureFixture) -> str:
 
 
 @pytest.mark.parametrize("name", hostile(RUN))
-def test_what_was_not_agreed_is_refused(
-    site: Site, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
+def test_what_was_not_agreed_is_refused(site, caplog, name):
     refused(site.ask(hostile(RUN)[name], JOB.to_fields()), caplog)
     assert site.booked() == 0
     assert not site.ask(asked_by(JOB, RUN), JOB.to_fields()).has_error()  # it spent nothing
@@ -76,11 +72,8 @@ def test_what_was_not_agreed_is_refused(
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_the_server_does_not_learn_on_which_rows_a_question_fails(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    rows: int,
-) -> None:
+    tmp_path, caplog, monkeypatch, rows
+):
     """A statistic that takes one row, and fails on more of them."""
     job = Job("dp-histogram", replace(FEDERATION, clients=300, mechanism="unary"))
     cell = STATISTICS["outcome_cell"]

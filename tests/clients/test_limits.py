@@ -1,7 +1,5 @@
 """What takes too long, or too much memory, is stopped and says so; so is a message too large."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
@@ -64,7 +62,7 @@ def run(code: str, folder: Path | None = None) -> subprocess.CompletedProcess[st
 
 
 @pytest.mark.slow
-def test_it_is_stopped_once_and_may_say_so() -> None:
+def test_it_is_stopped_once_and_may_say_so():
     began = time.monotonic()
     done = run(SPIN)
     assert (done.stdout, done.returncode) == ("it takes more than 1 CPU seconds\nsaid\n", 0)
@@ -72,17 +70,17 @@ def test_it_is_stopped_once_and_may_say_so() -> None:
 
 
 @pytest.mark.slow
-def test_what_does_not_heed_it_is_killed() -> None:
+def test_what_does_not_heed_it_is_killed():
     assert run(DEAF).returncode == -9
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="others do not limit it")
-def test_memory_ends_and_mapped_rows_are_not_counted(tmp_path: Path) -> None:
+def test_memory_ends_and_mapped_rows_are_not_counted(tmp_path):
     done = run(HUNGRY, tmp_path)
     assert done.stdout.split() == ["MemoryError", "True"] * 2, done.stderr
 
 
-def test_a_message_has_a_size_by_its_kind() -> None:
+def test_a_message_has_a_size_by_its_kind():
     app = site_app(Path("nowhere"), terms_of_job)
     long = {f"query.{kind}" for kind in ("answer", "confirm", "open", "result")}
     kinds = set(app._registered_funcs)

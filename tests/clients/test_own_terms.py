@@ -1,7 +1,5 @@
 """The plan that a site makes and keeps: read again as it was, and never another run's."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping
@@ -65,7 +63,7 @@ def law_job(name: str) -> Job:
 
 
 @pytest.mark.parametrize("name", [*MECHANISMS, "protocol"])
-def test_a_kept_plan_is_the_plan(name: str) -> None:
+def test_a_kept_plan_is_the_plan(name):
     plan = law_job(name).plan
     assert plan.protocol if name == "protocol" else plan.mechanism == name
     again = plan_from(json.loads(json.dumps(plan_fields(plan))))
@@ -74,7 +72,7 @@ def test_a_kept_plan_is_the_plan(name: str) -> None:
     assert again.noise == plan.noise
 
 
-def test_it_is_made_once_in_a_run(site: Prepared) -> None:
+def test_it_is_made_once_in_a_run(site):
     planner = Planner()
     plans = [own_terms(FIELDS, run, site, planner) for run in ("r", "s", "r", "s")]
     assert planner.made == 2
@@ -85,7 +83,7 @@ def test_it_is_made_once_in_a_run(site: Prepared) -> None:
     assert planner.made == 2
 
 
-def test_a_run_stays_the_job_that_it_was(site: Prepared) -> None:
+def test_a_run_stays_the_job_that_it_was(site):
     fields, planner = {**FIELDS, "input": ""}, Planner()
     own_terms(fields, "r", site, planner)
     for change in (
@@ -102,9 +100,7 @@ def test_a_run_stays_the_job_that_it_was(site: Prepared) -> None:
     assert planner.made == 1
 
 
-def test_another_version_or_other_rows_make_it_anew(
-    site: Prepared, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_or_other_rows_make_it_anew(site, monkeypatch):
     planner = Planner()
     own_terms(FIELDS, "r", site, planner)
     monkeypatch.setattr(module, "__version__", "another")
@@ -112,7 +108,7 @@ def test_another_version_or_other_rows_make_it_anew(
     assert planner.made == 2
 
 
-def test_the_last_plans_are_kept_and_what_cannot_be_planned_is_not(site: Prepared) -> None:
+def test_the_last_plans_are_kept_and_what_cannot_be_planned_is_not(site):
     with pytest.raises(InputError, match="method"):
         own_terms({**FIELDS, "method": "rm"}, "r", site, terms_of_job)
     assert not (site.folder / PLANS).exists()
@@ -121,12 +117,12 @@ def test_the_last_plans_are_kept_and_what_cannot_be_planned_is_not(site: Prepare
     assert len(json.loads((site.folder / PLANS).read_text("utf-8"))) == module.KEPT_PLANS
 
 
-def test_a_run_has_a_name(site: Prepared) -> None:
+def test_a_run_has_a_name(site):
     table = [(run, "a run is named by") for run in ("", "a/b", "x" * 65, "r\n", "\0")]
     each_is_refused(table, lambda run: own_terms(FIELDS, run, site, terms_of_job))
 
 
-def test_nothing_is_made_of_settings_that_the_policy_does_not_allow(site: Prepared) -> None:
+def test_nothing_is_made_of_settings_that_the_policy_does_not_allow(site):
     planner = Planner()
     (site.folder / "site.toml").write_text(POLICY, "utf-8")
     limited = replace(site, has_policy=True)

@@ -3,8 +3,6 @@
 What follows from all of it, whatever goes wrong: tests/end_to_end/test_secure_sum_faults.py.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,7 +70,7 @@ class Round:
         assert "\n" not in str(error.value)
 
 
-def test_a_member_signs_one_sum_of_a_round_for_ever(world: World) -> None:
+def test_a_member_signs_one_sum_of_a_round_for_ever(world):
     one = Round(world)
     signed = one.confirm(0, 0, 1, 2, 4)
     assert one.confirm(0, 4, 2, 1, 0) == signed  # a set has no order
@@ -83,7 +81,7 @@ def test_a_member_signs_one_sum_of_a_round_for_ever(world: World) -> None:
     assert one.confirm(0, 0, 1, 2, 4) == signed
 
 
-def test_a_sum_is_opened_on_enough_signatures_of_it(world: World) -> None:
+def test_a_sum_is_opened_on_enough_signatures_of_it(world):
     one = Round(world)
     all_of, fewer = range(SITES), (0, 1, 2)
     signed = [one.confirm(m, *all_of) for m in (0, 1)]
@@ -102,7 +100,7 @@ def test_a_sum_is_opened_on_enough_signatures_of_it(world: World) -> None:
             one.party(0).open(one.job, 1, name, signed)
 
 
-def test_no_signature_is_verified_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_signature_is_verified_twice(world, monkeypatch):
     one, verified = Round(world), list[bytes]()
     all_of = range(SITES)
     of, signed = one.of(*all_of), [one.confirm(m, *all_of) for m in (0, 1, 2)]
@@ -123,14 +121,14 @@ def test_no_signature_is_verified_twice(world: World, monkeypatch: pytest.Monkey
     assert verified == [b"header"]
 
 
-def test_a_sum_of_fewer_than_m_is_not_signed(world: World) -> None:
+def test_a_sum_of_fewer_than_m_is_not_signed(world):
     one = Round(world)
     one.refused("a sum of 2 contributions is asked for", 0, one.given(0, 0, 4))
     one.refused("twice in the sum", 0, one.given(0, 0, 4, 4))
     one.refused("a sum of 0", 0, [])
 
 
-def test_a_contribution_counts_that_its_site_signed_for_this_round(world: World) -> None:
+def test_a_contribution_counts_that_its_site_signed_for_this_round(world):
     one, two = Round(world), Round(world, 2)
     good = one.given(0, 0, 1, 2)
     header = Header.read(one.sent[4].header)
@@ -151,7 +149,7 @@ def test_a_contribution_counts_that_its_site_signed_for_this_round(world: World)
         ("all seeds", "sealed other seeds"),
     ],
 )
-def test_a_lying_contributor_is_left_out(lie: str, match: str, world: World) -> None:
+def test_a_lying_contributor_is_left_out(lie, match, world):
     one = Round(world)
     world.crooked = frozenset([4])
     made = Contribution.from_bytes(world.crooked_answer(4, one.job, 1, one.enrolled, lie))
@@ -159,7 +157,7 @@ def test_a_lying_contributor_is_left_out(lie: str, match: str, world: World) -> 
     assert one.confirm(0, 0, 1, 2)
 
 
-def test_only_members_keys_for_this_job_are_sealed_for(world: World) -> None:
+def test_only_members_keys_for_this_job_are_sealed_for(world):
     one = Round(world)
     job, question = digest("another job"), digest("question")
     told = [world.enrol(member, job) for member in world.committee.members]
@@ -185,7 +183,7 @@ def test_only_members_keys_for_this_job_are_sealed_for(world: World) -> None:
         assert Header.read(Contribution.from_bytes(sent).header).receivers == (0, 1, 2)
 
 
-def test_the_answer_of_a_round_is_one_text(world: World) -> None:
+def test_the_answer_of_a_round_is_one_text(world):
     one = Round(world)
     question = world.question(one.job, 1)
     for enrolments in (one.enrolled, one.enrolled[:3], []):

@@ -1,7 +1,5 @@
 """A site's policy: each rule takes what is at its edge and refuses what is beyond it."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import math
@@ -176,13 +174,13 @@ KEPT_ELSEWHERE = {"epsilon_total", "delta_total", "cpu_seconds", "memory_mib"}
 """By the site's records, and by the process that answers."""
 
 
-def test_every_rule_has_an_edge() -> None:
+def test_every_rule_has_an_edge():
     assert {f.name for f in fields(Policy)} == EDGES.keys() | KEPT_ELSEWHERE
     assert POLICY.limits == (3.0, 1e-5)
 
 
 @pytest.mark.parametrize("rule", EDGES)
-def test_the_edge_is_taken_and_what_is_beyond_it_refused(rule: str) -> None:
+def test_the_edge_is_taken_and_what_is_beyond_it_refused(rule):
     policy, edge, beyond, message = EDGES[rule]
     edge.of(policy)
     with pytest.raises(InputError, match=re.escape(message)) as refused:
@@ -221,12 +219,12 @@ MORE: list[tuple[Policy, Asked, str]] = [
 ]  # fmt: skip
 
 
-def test_what_else_is_refused() -> None:
+def test_what_else_is_refused():
     table = (((policy, asked), re.escape(said)) for policy, asked, said in MORE)
     each_is_refused(table, lambda given: given[1].of(given[0]), most=400)
 
 
-def test_without_the_protocol_only_what_has_its_own_noise_or_a_trusted_server() -> None:
+def test_without_the_protocol_only_what_has_its_own_noise_or_a_trusted_server():
     policy = replace(ANY_SUM, secure_aggregation="any", answers=99)
     Asked(NOBODY).of(policy)
     Asked(replace(NOBODY, trust="central", quorum=0.9), roster=None).of(policy)
@@ -236,7 +234,7 @@ def test_without_the_protocol_only_what_has_its_own_noise_or_a_trusted_server() 
     st.sampled_from([(1, 3), (0.5, 0.5), ("a", "b"), (True,), (False, True)]),
     st.one_of(st.integers(-5, 5), st.floats(), st.booleans(), st.sampled_from(["a", "b", "c"])),
 )
-def test_a_setting_is_within_its_range_or_its_list(allowed: Any, value: Any) -> None:
+def test_a_setting_is_within_its_range_or_its_list(allowed, value):
     policy = replace(POLICY, settings={"fedtemp": {"clip": allowed}})
     if isinstance(value, bool) or isinstance(allowed[0], (bool, str)):
         fits = any(value is one or (isinstance(value, str) and value == one) for one in allowed)
@@ -264,7 +262,7 @@ def _listed(value: Any) -> Any:
     return json.loads(json.dumps(value)) if isinstance(value, (tuple, dict)) else value
 
 
-def test_a_file_has_the_fields_by_their_dashed_names(tmp_path: Path) -> None:
+def test_a_file_has_the_fields_by_their_dashed_names(tmp_path):
     assert Policy.read(written(tmp_path)) == POLICY
 
 
@@ -300,12 +298,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]  # fmt: skip
 
 
-def test_what_a_policy_may_not_say(tmp_path: Path) -> None:
+def test_what_a_policy_may_not_say(tmp_path):
     table = ((changed, f"site.toml.*{re.escape(said)}") for changed, said in WRONG)
     each_is_refused(table, lambda changed: Policy.read(written(tmp_path, **changed)), most=500)
 
 
-def test_a_committee_that_is_not_allowed_is_refused_at_the_start() -> None:
+def test_a_committee_that_is_not_allowed_is_refused_at_the_start():
     small = replace(ROSTER, signature=None, committee=Committee((0, 1, 2), 2)).signed(KEYS[7])
     named = {"federation": small.digest}
     with pytest.raises(InputError, match=r"committee and threshold: asked is \(3, 2\), allowed"):
@@ -315,7 +313,7 @@ def test_a_committee_that_is_not_allowed_is_refused_at_the_start() -> None:
     replace(POLICY, committee=((3, 2),), colluding=0, **named).check_roster(small)
 
 
-def test_what_cannot_be_verified_is_said() -> None:
+def test_what_cannot_be_verified_is_said():
     loose = replace(ANY_SUM, exact_sums=True, cell_rows=0, secure_aggregation="any")
     said = "\n".join(loose.described())
     for words in (
@@ -330,7 +328,7 @@ def test_what_cannot_be_verified_is_said() -> None:
     assert "trust central" not in "\n".join(POLICY.described())
 
 
-def test_the_example_of_the_guide_is_complete_and_allowed(tmp_path: Path) -> None:
+def test_the_example_of_the_guide_is_complete_and_allowed(tmp_path):
     guide = Path(__file__).parents[2] / "docs" / "guide" / "own-budget.md"
     (example,) = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
     (file := tmp_path / "site.toml").write_text(example, "utf-8")

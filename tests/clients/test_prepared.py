@@ -1,7 +1,5 @@
 """A site's folder: private, mapped rather than read, and refused in one line where damaged."""
 
-from __future__ import annotations
-
 import os
 from itertools import product
 from pathlib import Path
@@ -35,13 +33,12 @@ ROWS = Shards.from_owner(
 )
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def test_what_was_written_is_read(tmp_path):
     test = (np.ones((2, 2)), np.array([0, 1]))
     prepare(tmp_path / "a", ROWS, test=test, names=["x", "y"], number=3, simulated=True)
     site = prepared(tmp_path / "a")
     for name in ("logits", "labels", "offsets", "subjects", "groups", "group_names", "other"):
         assert np.array_equal(getattr(site.shards, name), getattr(ROWS, name))
-    assert site.test is not None
     assert np.array_equal(site.test[0], test[0])
     assert (site.shards.input, site.names, site.number) == ("probs", ("x", "y"), 3)
     assert site.simulated
@@ -55,7 +52,7 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert plain.group_names == ()
 
 
-def test_rows_are_mapped_not_read_in_a_folder_that_nobody_else_can_enter(tmp_path: Path) -> None:
+def test_rows_are_mapped_not_read_in_a_folder_that_nobody_else_can_enter(tmp_path):
     (tmp_path / "a").mkdir(mode=0o755)
     prepare(tmp_path / "a", ROWS)
     assert (tmp_path / "a").stat().st_mode & 0o777 == 0o700
@@ -66,7 +63,7 @@ def test_rows_are_mapped_not_read_in_a_folder_that_nobody_else_can_enter(tmp_pat
     assert prepared(tmp_path / "a").shards.rows.tolist() == [0]  # a site may have no rows
 
 
-def test_what_is_no_site_and_no_folder_for_one_is_left_alone(tmp_path: Path) -> None:
+def test_what_is_no_site_and_no_folder_for_one_is_left_alone(tmp_path):
     with pytest.raises(InputError, match="a site is one client; these rows belong to 6"):
         prepare(tmp_path, ROWS.each_row())
     assert list(tmp_path.iterdir()) == []
@@ -78,7 +75,7 @@ def test_what_is_no_site_and_no_folder_for_one_is_left_alone(tmp_path: Path) -> 
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_site_that_runs_is_not_prepared_again(tmp_path: Path) -> None:
+def test_a_site_that_runs_is_not_prepared_again(tmp_path):
     prepare(tmp_path, ROWS)
     with alone(tmp_path), pytest.raises(InputError, match="another process runs"):
         prepare(tmp_path, ROWS)
@@ -86,7 +83,7 @@ def test_a_site_that_runs_is_not_prepared_again(tmp_path: Path) -> None:
     assert (tmp_path / LOCK).exists()
 
 
-def test_a_damaged_file_is_one_line(tmp_path: Path) -> None:
+def test_a_damaged_file_is_one_line(tmp_path):
     for name, damage in product((SITE, "logits.npy", "labels.npy"), ("gone", "empty", "cut", "no")):
         prepare(tmp_path, ROWS)
         path = tmp_path / name
@@ -123,12 +120,11 @@ def files(tmp_path: Path) -> dict[str, Path]:
     }
 
 
-def test_roster_key_and_policy_are_kept(files: dict[str, Path], tmp_path: Path) -> None:
+def test_roster_key_and_policy_are_kept(files, tmp_path):
     prepare(tmp_path / "a", ROWS, names=["x", "y"], **files)
     site = prepared(tmp_path / "a")
     assert site.roster == Roster.read(files["federation"])
     assert site.place == 1
-    assert site.sign_key is not None
     assert site.roster.number_of(site.sign_key.public) == 1
     assert site.policy == Policy.read(files["policy"])
     assert site.cpu_seconds == 9
@@ -144,9 +140,7 @@ def test_roster_key_and_policy_are_kept(files: dict[str, Path], tmp_path: Path) 
     assert plain.cpu_seconds == CPU_SECONDS
 
 
-def test_a_policy_may_stand_alone_and_a_federation_may_not(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_policy_may_stand_alone_and_a_federation_may_not(files, tmp_path):
     for names in (["federation"], ["sign_key"], ["federation", "sign_key"], ["sign_key", "policy"]):
         with pytest.raises(InputError, match="--federation, --sign-key and --policy together"):
             prepare(tmp_path / "a", ROWS, **{name: files[name] for name in names})
@@ -157,9 +151,7 @@ def test_a_policy_may_stand_alone_and_a_federation_may_not(
     prepare(tmp_path / "a", ROWS, names=["x", "y"], policy=files["policy"])
 
 
-def test_what_does_not_go_together_is_refused_at_the_start(
-    files: dict[str, Path], tmp_path: Path
-) -> None:
+def test_what_does_not_go_together_is_refused_at_the_start(files, tmp_path):
     with pytest.raises(InputError, match=r"class digest of .*federation\.toml is"):
         prepare(tmp_path / "a", ROWS, **files)
     make_key(tmp_path / "other.pem")
@@ -173,7 +165,7 @@ def test_what_does_not_go_together_is_refused_at_the_start(
     assert not (tmp_path / "a").exists()
 
 
-def test_under_the_protocol_a_site_needs_a_policy(tmp_path: Path) -> None:
+def test_under_the_protocol_a_site_needs_a_policy(tmp_path):
     prepare(tmp_path / "a", ROWS)
     site = prepared(tmp_path / "a")
     facts = {"clients": 3, "classes": 2, "epsilon": 1.0, "trust": "distributed"}

@@ -1,7 +1,5 @@
 """What a site has sent is kept before it is sent, once, with its charge; old copies are noticed."""
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -81,7 +79,7 @@ def give(records: SiteRecords, name: str = JOB, round: int = 1, about: JobFacts 
 # --- once ---------------------------------------------------------------------------------------
 
 
-def test_the_same_question_gets_the_same_bytes(records: SiteRecords) -> None:
+def test_the_same_question_gets_the_same_bytes(records):
     assert records.answer(JOB, FACTS, 1, "q", lambda: b"sealed") == (b"sealed", False)
     for _ in range(2):
         assert records.answer(JOB, FACTS, 1, "q", never) == (b"sealed", True)
@@ -93,7 +91,7 @@ def test_the_same_question_gets_the_same_bytes(records: SiteRecords) -> None:
     assert abs(booked.when - time.time()) < 60
 
 
-def test_it_outlasts_its_process(file: Path) -> None:
+def test_it_outlasts_its_process(file):
     with SiteRecords(file) as first:
         assert first.enrol(JOB, FACTS, lambda: (b"key", b"enrolment")) == b"enrolment"
         sent = give(first)
@@ -107,7 +105,7 @@ def test_it_outlasts_its_process(file: Path) -> None:
     assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in file.parent.iterdir())
 
 
-def test_one_set_of_contributors_is_signed(records: SiteRecords) -> None:
+def test_one_set_of_contributors_is_signed(records):
     with pytest.raises(InputError, match="not enrolled"):
         records.confirm(JOB, 1, "u", nothing)
     enrol(records, JOB)
@@ -122,14 +120,14 @@ def test_one_set_of_contributors_is_signed(records: SiteRecords) -> None:
     assert records.confirm(JOB, 2, "v", lambda: (b"2", b"3")) == b"2"
 
 
-def test_who_is_asked_once_in_a_job_answers_in_one_round(records: SiteRecords) -> None:
+def test_who_is_asked_once_in_a_job_answers_in_one_round(records):
     give(records)
     with pytest.raises(InputError, match="asked once"):
         records.answer(JOB, FACTS, 2, "q", never, asked_once=True)
     assert records.answer(JOB, FACTS, 1, "q", never, asked_once=True)[1]
 
 
-def test_neither_a_job_nor_its_rounds_can_change(records: SiteRecords) -> None:
+def test_neither_a_job_nor_its_rounds_can_change(records):
     give(records)
     for round in (0, FACTS.rounds + 1):
         with pytest.raises(InputError, match=r"must be a whole number in \[1, 9\]"):
@@ -140,7 +138,7 @@ def test_neither_a_job_nor_its_rounds_can_change(records: SiteRecords) -> None:
     give(records, round=2, about=replace(FACTS, server="another address"))
 
 
-def test_old_answers_are_not_kept_and_not_drawn_again(records: SiteRecords) -> None:
+def test_old_answers_are_not_kept_and_not_drawn_again(records):
     records.enrol(JOB, FACTS, lambda: (b"key", b"enrolment"))
     for round in range(1, KEPT_ROUNDS + 2):
         give(records, round=round)
@@ -154,7 +152,7 @@ def test_old_answers_are_not_kept_and_not_drawn_again(records: SiteRecords) -> N
     assert records.answer(JOB, FACTS, 3, "q", never)[1]
 
 
-def test_the_job_that_rested_longest_is_closed_for_ever(file: Path) -> None:
+def test_the_job_that_rested_longest_is_closed_for_ever(file):
     with SiteRecords(file) as records:
         for i in range(KEPT_JOBS):
             give(records, job(i))
@@ -166,7 +164,7 @@ def test_the_job_that_rested_longest_is_closed_for_ever(file: Path) -> None:
         assert [b.job for b in records.booked() if b.closed] == [job(1)]
 
 
-def test_enrolments_close_no_job_that_was_booked(file: Path) -> None:
+def test_enrolments_close_no_job_that_was_booked(file):
     with SiteRecords(file) as records:
         enrol(records, JOB)
         sent = give(records)
@@ -180,9 +178,7 @@ def test_enrolments_close_no_job_that_was_booked(file: Path) -> None:
         assert records.unfinished == KEPT_JOBS + 1
 
 
-def test_enrolments_do_not_fill_the_disk(
-    records: SiteRecords, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_enrolments_do_not_fill_the_disk(records, monkeypatch):
     monkeypatch.setattr("fedcal.clients.records.KEPT_ENROLMENTS", 3)
     signed, answered = job("signed"), job("answered")
     enrol(records, signed)
@@ -197,7 +193,7 @@ def test_enrolments_do_not_fill_the_disk(
     assert [booked.job for booked in records.booked()] == [answered]
 
 
-def test_what_was_booked_is_known_for_ever(records: SiteRecords) -> None:
+def test_what_was_booked_is_known_for_ever(records):
     enrol(records, JOB)
     assert not records.has_booked(JOB)
     assert not records.has_booked(job("another"))
@@ -209,7 +205,7 @@ def test_what_was_booked_is_known_for_ever(records: SiteRecords) -> None:
 # --- the budget ---------------------------------------------------------------------------------
 
 
-def test_a_job_is_charged_once_and_whole(records: SiteRecords) -> None:
+def test_a_job_is_charged_once_and_whole(records):
     """And an enrolment alone costs nothing."""
     for i in range(5):
         enrol(records, job(f"enrolled {i}"))
@@ -226,7 +222,7 @@ def test_a_job_is_charged_once_and_whole(records: SiteRecords) -> None:
     assert [booked.job for booked in records.booked()] == [JOB, job(2)]
 
 
-def test_deltas_have_a_sum_of_their_own(records: SiteRecords) -> None:
+def test_deltas_have_a_sum_of_their_own(records):
     give(records, about=replace(FACTS, delta=9e-6))
     with pytest.raises(BudgetExceeded, match="delta 9e-06 of 1e-05"):
         records.answer(job(2), replace(FACTS, epsilon=0.1, delta=2e-6), 1, "q", never)
@@ -245,9 +241,7 @@ OTHERS = {"adjacency": "replace"}
     ("first", "second", "epsilon"),
     [({}, ROW, 3.0), (ROW, {}, 3.0), ({}, SUBJECT, 3.0), (SUBJECT, ROW, 3.0), (OTHERS, ROW, 2.0)],
 )
-def test_a_row_pays_for_its_subject_and_its_client(
-    first: dict[str, str], second: dict[str, str], epsilon: float
-) -> None:
+def test_a_row_pays_for_its_subject_and_its_client(first, second, epsilon):
     """Of a larger unit twice, all rows away and back with one changed, or once, by any others."""
     one, other = (replace(FACTS, **unit) for unit in (first, second))
     delta = 2e-6 if epsilon == 2 else (1 + math.e) * 1e-6 + 1e-6
@@ -261,7 +255,7 @@ def test_a_row_pays_for_its_subject_and_its_client(
                 records.answer(job(2), other, 1, "q", never)
 
 
-def test_three_units_share_one_total() -> None:
+def test_three_units_share_one_total():
     with SiteRecords(None, limits=Limits(1.0, 1e-5)) as records:
         give(records, job(1))
         for unit in (SUBJECT, ROW):
@@ -270,7 +264,7 @@ def test_three_units_share_one_total() -> None:
                 records.answer(job(unit), about, 1, "q", never)
 
 
-def test_limits_stay_with_the_file(file: Path) -> None:
+def test_limits_stay_with_the_file(file):
     with SiteRecords(file) as records:
         assert records.limits is None
         give(records, about=replace(FACTS, epsilon=50.0))
@@ -281,19 +275,19 @@ def test_limits_stay_with_the_file(file: Path) -> None:
             give(records, job(2))
 
 
-def test_facts_and_limits_are_checked() -> None:
+def test_facts_and_limits_are_checked():
     numbers = [{"epsilon": -1.0}, {"epsilon": math.nan}, {"delta": 1.0}]
     for wrong in (*numbers, {"verified": "perhaps"}, {"rounds": 0}, {"expires": math.nan}):
         for what in (FACTS, LIMITS)[: 2 if wrong in numbers else 1]:
             with pytest.raises(InputError):
-                replace(what, **wrong)  # type: ignore[type-var]
+                replace(what, **wrong)
     each_is_refused(
         [(text, "") for text in ("", "1", "1,0", "0,0,user", "1,1,user", "1,0,row", "inf,0,user")],
         carried_over,
     )
 
 
-def test_what_fails_leaves_nothing(records: SiteRecords) -> None:
+def test_what_fails_leaves_nothing(records):
     def fails() -> bytes:
         raise OverflowError("row 7")
 
@@ -305,9 +299,7 @@ def test_what_fails_leaves_nothing(records: SiteRecords) -> None:
     assert records.answer(JOB, FACTS, 1, "p", lambda: b"drawn")[0] == b"drawn"
 
 
-def test_what_cannot_be_written_is_not_answered(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_written_is_not_answered(file, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -330,7 +322,7 @@ def test_what_cannot_be_written_is_not_answered(
 
 
 @pytest.mark.parametrize("end", ["finish", "expire", "close all"])
-def test_of_a_job_that_has_ended_no_secret_is_left(file: Path, end: str) -> None:
+def test_of_a_job_that_has_ended_no_secret_is_left(file, end):
     """With other jobs around it, whose pages SQLite moves and splits."""
     secrets = [os.urandom(32) for _ in range(3)] + [os.urandom(20_000)]
     about = replace(FACTS, expires=time.time() + 600)
@@ -482,7 +474,7 @@ def kept(file: Path) -> int:
     return len(answered)
 
 
-def test_a_death_at_any_step_leaves_both_or_neither(tmp_path: Path) -> None:
+def test_a_death_at_any_step_leaves_both_or_neither(tmp_path):
     files = {step: tmp_path / step / "records.sqlite" for step in DEATHS}
     for file in files.values():
         file.parent.mkdir()
@@ -496,10 +488,8 @@ def test_a_death_at_any_step_leaves_both_or_neither(tmp_path: Path) -> None:
             records.enrol(job(2), FACTS, lambda: (b"key", b"enrolment"))
 
 
-def test_two_processes_that_race_for_a_round_send_the_same_bytes(file: Path) -> None:
+def test_two_processes_that_race_for_a_round_send_the_same_bytes(file):
     racers = start(("race", file), ("race", file))  # they race to make the file, too
-    assert racers.stdin is not None
-    assert racers.stdout is not None
     assert [racers.stdout.readline() for _ in range(2)] == ["open\n"] * 2
     with SiteRecords(file) as gate, gate._transaction():
         racers.stdin.write("go")
@@ -512,7 +502,7 @@ def test_two_processes_that_race_for_a_round_send_the_same_bytes(file: Path) -> 
     assert kept(file) == 1
 
 
-def test_threads_share_one_object(file: Path) -> None:
+def test_threads_share_one_object(file):
     with SiteRecords(file) as records, ThreadPoolExecutor(8) as pool:
         sent = list(pool.map(lambda i: give(records, job(i % 3)), range(24)))
     assert len(set(sent)) == 3
@@ -538,8 +528,8 @@ RESTORED = {
 @pytest.mark.parametrize("restored", RESTORED)
 @pytest.mark.parametrize("behind", [0, 2])
 def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
-    tmp_path: Path, restored: str, behind: int
-) -> None:
+    tmp_path, restored, behind
+):
     file = tmp_path / "site" / "records.sqlite"
     file.parent.mkdir()
     with SiteRecords(file, limits=LIMITS) as records:
@@ -573,7 +563,7 @@ def test_a_file_from_a_backup_answers_nothing_before_the_operator_says_so(
         assert give(records, job("new"), round=2)
 
 
-def test_a_death_does_not_hide_a_backup(tmp_path: Path) -> None:
+def test_a_death_does_not_hide_a_backup(tmp_path):
     """After it nobody knows when the file was last changed; a backup may be one behind alone."""
     backups = {}
     for behind in (1, 2):
@@ -593,7 +583,7 @@ def test_a_death_does_not_hide_a_backup(tmp_path: Path) -> None:
             records.answer(JOB, FACTS, 4, "q", never)
 
 
-def test_a_file_that_stays_where_it_is_is_no_backup(tmp_path: Path) -> None:
+def test_a_file_that_stays_where_it_is_is_no_backup(tmp_path):
     file = tmp_path / "site" / "records.sqlite"
     file.parent.mkdir()
     for round in range(1, 4):
@@ -646,7 +636,7 @@ def key(tmp_path: Path) -> Key:
     return key
 
 
-def test_a_second_or_a_new_folder_is_not_the_key_s(key: Key) -> None:
+def test_a_second_or_a_new_folder_is_not_the_key_s(key):
     for state in ("b", "a"):
         if state == "a":
             shutil.rmtree(key.folder / "a")
@@ -660,7 +650,7 @@ def test_a_second_or_a_new_folder_is_not_the_key_s(key: Key) -> None:
             records.close_all()
 
 
-def test_what_the_operator_says_was_spent_is_booked(key: Key) -> None:
+def test_what_the_operator_says_was_spent_is_booked(key):
     with key.records("b") as records:
         assert records.close_all(carried_over("1.5,1e-6,user")) == 0
         assert not records.restored
@@ -677,7 +667,7 @@ def test_what_the_operator_says_was_spent_is_booked(key: Key) -> None:
         assert len(records.booked()) == 1
 
 
-def test_a_copied_folder_is_not_the_key_s(key: Key) -> None:
+def test_a_copied_folder_is_not_the_key_s(key):
     subprocess.run(["cp", "-a", key.folder / "a", key.folder / "copy"], check=True)
     assert "put back from a backup" in key.refused("copy")
     with key.records("a") as records:
@@ -688,7 +678,7 @@ def test_a_copied_folder_is_not_the_key_s(key: Key) -> None:
     assert "have the id" in key.refused("a")
 
 
-def test_a_folder_put_back_by_itself_in_mid_transaction_is_noticed(key: Key) -> None:
+def test_a_folder_put_back_by_itself_in_mid_transaction_is_noticed(key):
     """Its count file says that a transaction was under way; the key's says which came after it."""
     state = key.folder / "a"
     died(("after the key's last", state / "records.sqlite"))
@@ -700,7 +690,7 @@ def test_a_folder_put_back_by_itself_in_mid_transaction_is_noticed(key: Key) -> 
     assert "put back from a backup" in key.refused("a")
 
 
-def test_a_death_lets_no_other_folder_pass(key: Key) -> None:
+def test_a_death_lets_no_other_folder_pass(key):
     """Not even one with as many transactions, by its own count."""
     file = key.folder / "a" / "records.sqlite"
     died(("after the key's last", file))
@@ -713,7 +703,7 @@ def test_a_death_lets_no_other_folder_pass(key: Key) -> None:
     assert "have the id" in key.refused("b")
 
 
-def test_another_key_takes_over_the_records_that_were_left(key: Key, tmp_path: Path) -> None:
+def test_another_key_takes_over_the_records_that_were_left(key, tmp_path):
     other = tmp_path / "new.pem.records"
     with key.records("a", other) as records:
         assert records.restored  # nobody says which key was before
@@ -733,7 +723,7 @@ def test_another_key_takes_over_the_records_that_were_left(key: Key, tmp_path: P
 # --- the file -----------------------------------------------------------------------------------
 
 
-def test_another_file_is_refused(tmp_path: Path) -> None:
+def test_another_file_is_refused(tmp_path):
     (tmp_path / "a.sqlite").write_text("no database, but long enough to be one" * 99)
     with closing(sqlite3.connect(tmp_path / "b.sqlite")) as other, other:
         other.execute("CREATE TABLE jobs (job TEXT)")
@@ -773,7 +763,7 @@ def old_file(file: Path) -> None:
 
 
 @pytest.mark.parametrize("keyed", [False, True])
-def test_records_of_the_first_version_lose_nothing(file: Path, keyed: bool) -> None:
+def test_records_of_the_first_version_lose_nothing(file, keyed):
     old_file(file)
     count = file.with_name("signing.pem.records") if keyed else None
     for _ in range(2):
@@ -785,7 +775,7 @@ def test_records_of_the_first_version_lose_nothing(file: Path, keyed: bool) -> N
                 give(records, job("new"))
 
 
-def test_records_of_the_first_version_that_were_put_back_stay_so(file: Path) -> None:
+def test_records_of_the_first_version_that_were_put_back_stay_so(file):
     old_file(file)
     shutil.copy2(file, file.with_name("copy"))
     shutil.copy2(file.with_name("copy"), file)

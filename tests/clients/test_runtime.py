@@ -1,7 +1,5 @@
 """What runs in place of `flwr-clientapp`, and hands messages on to it."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
@@ -28,9 +26,7 @@ from fedcal.strategies.job import terms_of_job
 ARGUMENTS = ["--runtime-api-address", "127.0.0.1:1", "--token", "t", "--insecure"]
 
 
-def test_a_message_is_answered_by_the_site_s_own_app(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_message_is_answered_by_the_site_s_own_app(tmp_path, monkeypatch):
     rows = Shards(np.zeros((2, 2)), np.array([0, 1]), np.array([0, 2]))
     prepare(tmp_path / "site", rows)
     replies, limits = [], []
@@ -65,9 +61,7 @@ def test_a_message_is_answered_by_the_site_s_own_app(
     assert limits == [CPU_SECONDS, at_least + COPIES * of_rows, CPU_SECONDS, at_least]
 
 
-def test_a_flower_that_is_not_known_answers_nothing(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_flower_that_is_not_known_answers_nothing(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv(runtime.SITE, str(tmp_path))
     with monkeypatch.context() as patch:
         patch.setattr(flwr, "__version__", "1.42.0")
@@ -85,9 +79,7 @@ def test_a_flower_that_is_not_known_answers_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_site_it_is_one_line(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_site_it_is_one_line(monkeypatch, capsys):
     monkeypatch.delenv(runtime.SITE, raising=False)
     assert runtime.main(ARGUMENTS, terms_of_job) == 2
     assert capsys.readouterr().err == (
@@ -95,7 +87,7 @@ def test_without_a_site_it_is_one_line(
     )
 
 
-def test_the_exit_code_is_the_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_exit_code_is_the_workers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert handover.hand_over(["x"]) is None  # there is none
     taken = []
@@ -119,7 +111,7 @@ def test_the_exit_code_is_the_workers(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs /proc")
-def test_what_starts_for_each_message_has_one_thread_and_imports_next_to_nothing() -> None:
+def test_what_starts_for_each_message_has_one_thread_and_imports_next_to_nothing():
     """A worker forks: threads would be left behind. The hand-over has not even argparse."""
     many = "import os, fedcal.experiments.deploy.worker; print(len(os.listdir('/proc/self/task')))"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}

@@ -1,7 +1,5 @@
 """A site finds by itself the rows that every engine deals to it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -34,9 +32,7 @@ def same(one: Shards, other: Shards) -> bool:
     ("partition", "clients"), [("iid", 7), ("dirichlet:0.1", 30), ("natural", 3)]
 )
 @pytest.mark.parametrize("seed", [0, 5])
-def test_every_site_has_the_rows_that_it_is_dealt(
-    partition: str, clients: int, seed: int, tmp_path: Path
-) -> None:
+def test_every_site_has_the_rows_that_it_is_dealt(partition, clients, seed, tmp_path):
     file = tmp_path / "rows.csv"  # no test part: half of the rows are held out by seed
     file.write_text(CSV)
     want = deal(datasets.load(file).split(seed), partition, clients, seed)
@@ -45,7 +41,7 @@ def test_every_site_has_the_rows_that_it_is_dealt(
         assert same(site_rows(run, {"partition-id": site}), want.block(site, site + 1))
 
 
-def test_no_clients_are_as_many_as_flower_says_there_are() -> None:
+def test_no_clients_are_as_many_as_flower_says_there_are():
     want = deal(datasets.load("imdb-binary").split(0), "dirichlet:0.1", 7, 0)
     for site in range(7):
         node = {"partition-id": site, "num-partitions": 7}
@@ -57,7 +53,7 @@ def test_no_clients_are_as_many_as_flower_says_there_are() -> None:
         site_rows(run_config("imdb-binary", "iid", 0), {"partition-id": 0})
 
 
-def test_a_process_reads_its_data_once(tmp_path: Path) -> None:
+def test_a_process_reads_its_data_once(tmp_path):
     file = tmp_path / "rows.csv"
     file.write_text(CSV)
     run = run_config(file, "iid", 4)
@@ -68,7 +64,7 @@ def test_a_process_reads_its_data_once(tmp_path: Path) -> None:
         site_rows({**run, "seed": 1}, {"partition-id": 0})
 
 
-def test_columns_travel_with_their_rows_and_with_those_who_have_none(tmp_path: Path) -> None:
+def test_columns_travel_with_their_rows_and_with_those_who_have_none(tmp_path):
     file = tmp_path / "rows.csv"
     scores = [((k * 7 % 10) / 10, (k * 3 % 10) / 10) for k in range(40)]
     lines = [f"{k % 2},c{k % 3},p{k % 8},w{k % 5},{a},{b}" for k, (a, b) in enumerate(scores)]
@@ -91,7 +87,7 @@ def test_columns_travel_with_their_rows_and_with_those_who_have_none(tmp_path: P
             assert here.group_names == ("w0", "w1", "w2", "w3", "w4")
 
 
-def test_what_is_not_there_is_refused(tmp_path: Path) -> None:
+def test_what_is_not_there_is_refused(tmp_path):
     run, node = run_config("imdb-binary", "iid", 7), {"partition-id": 0}
     short = [(key, f"needs the key '{key}'") for key in (*run, *node)]
     each_is_refused(

@@ -1,7 +1,5 @@
 """The app of a real site: what it answers, what it refuses, what its log tells and what not."""
 
-from __future__ import annotations
-
 import errno
 import io
 import json
@@ -55,7 +53,6 @@ class Site:
 
     def request(self) -> Request:
         opened = self.job.strategy().open_round(1)
-        assert opened is not None
         return opened.request
 
     def ask(self, kind: str, **records: ConfigRecord) -> Message:
@@ -68,7 +65,6 @@ class Site:
     def answered(self) -> str:
         """The name of a run that it has answered in."""
         request = self.request()
-        assert request.context is not None
         assert not self.answer(request).has_error()
         return request.context.run
 
@@ -98,13 +94,13 @@ def refused(reply: Message) -> str:
 # --- what it answers ----------------------------------------------------------------------------
 
 
-def test_it_tells_its_classes_and_nothing_of_its_rows(site: Site) -> None:
+def test_it_tells_its_classes_and_nothing_of_its_rows(site):
     record = dict(site.ask("who").content.config_records["who"])
     names = digest_of(["healthy", "disease"])
     assert record == {"classes": 2, "names": names, "input": "logits", "version": __version__}
 
 
-def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site: Site) -> None:
+def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site):
     request = site.request()
     first = words_of(site.answer(request))
     assert words_of(site.answer(request)) == first
@@ -115,7 +111,7 @@ def test_noise_is_the_systems_and_the_same_question_gets_the_same_words(site: Si
     assert words_of(site.answer(site.request())) != first  # another run
 
 
-def test_a_simulated_site_sends_the_bits_of_the_engines(tmp_path: Path) -> None:
+def test_a_simulated_site_sends_the_bits_of_the_engines(tmp_path):
     prepare(tmp_path / "site", rows(), number=1, simulated=True)
     assert Site(tmp_path / "site").ask("who").content.config_records["who"]["site"] == 1
     seeded = Federation(3, 2, epsilon=1.0, trust="local", seed=5)
@@ -125,7 +121,7 @@ def test_a_simulated_site_sends_the_bits_of_the_engines(tmp_path: Path) -> None:
     assert words_of(site.answer(request)) == contribute(rows(), request, np.array([1]))[0].tolist()
 
 
-def test_masks_are_for_simulations(site: Site, tmp_path: Path) -> None:
+def test_masks_are_for_simulations(site, tmp_path):
     masking = ConfigRecord({"seed": 9, "cohort": [0, 1, 2]})
     for reply in (
         site.answer(site.request(), masking=masking),
@@ -142,9 +138,7 @@ def test_masks_are_for_simulations(site: Site, tmp_path: Path) -> None:
 # --- what it refuses ----------------------------------------------------------------------------
 
 
-def test_what_is_refused_is_one_line_here_and_a_class_there(
-    site: Site, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_is_refused_is_one_line_here_and_a_class_there(site, caplog):
     config = site.config
     for change, why in (
         ({"class-digest": digest_of(["disease", "healthy"])}, "class names"),
@@ -178,9 +172,7 @@ def test_what_is_refused_is_one_line_here_and_a_class_there(
 
 
 @pytest.mark.parametrize("name", ["logits.npy", "site.json"])
-def test_a_file_that_has_gone_is_a_dropout(
-    site: Site, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
+def test_a_file_that_has_gone_is_a_dropout(site, caplog, name):
     (site.folder / name).unlink()
     for kind in ("who", "answer"):
         assert refused(site.ask(kind)) == "Refused: InputError; the site's own log says more"
@@ -190,9 +182,7 @@ def test_a_file_that_has_gone_is_a_dropout(
 NO_FILE = os.strerror(errno.ENOENT)
 
 
-def test_a_full_disk_is_a_dropout(
-    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_dropout(site, caplog, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -202,9 +192,7 @@ def test_a_full_disk_is_a_dropout(
     assert "No space left on device" in caplog.messages[-1]
 
 
-def test_an_error_among_the_rows_tells_nobody_of_them(
-    site: Site, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_among_the_rows_tells_nobody_of_them(site, caplog, monkeypatch):
     raised: list[Exception] = [ContributionRefused("a contribution leaves the ring")]
 
     def fails(*_: object, **__: object) -> None:
@@ -224,11 +212,8 @@ def test_an_error_among_the_rows_tells_nobody_of_them(
 
 
 def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
-    site: Site,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    site, tmp_path, caplog, monkeypatch
+):
     def hungry(shards: Shards, *rest: Any, **named: Any) -> Any:
         if len(shards.labels):
             raise MemoryError
@@ -245,7 +230,7 @@ def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
     assert caplog.messages[-1] == f"refused to answer: {why}"
 
 
-def test_flowers_own_log_does_not_show_what_an_error_came_from() -> None:
+def test_flowers_own_log_does_not_show_what_an_error_came_from():
     with (
         pytest.raises(site_app.Refused) as error,
         site_app._told("answer"),
@@ -269,9 +254,7 @@ def result(folder: Path, of: str, temperature: float = 2.0, **change: Any) -> di
     return {"files": ConfigRecord(files), "run": ConfigRecord(said)}
 
 
-def test_a_result_is_kept_and_judged_here(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_result_is_kept_and_judged_here(site, tmp_path, caplog):
     run = site.answered()
     records = result(tmp_path / "server", run)
     for _ in range(2):  # a message that comes twice
@@ -290,9 +273,7 @@ def test_a_result_is_kept_and_judged_here(
     )
 
 
-def test_it_is_judged_on_test_rows_where_there_are_some(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_it_is_judged_on_test_rows_where_there_are_some(tmp_path, caplog):
     caplog.set_level(logging.INFO, site_app.LOGGER)
     test = rows(1, 50)
     prepare(tmp_path / "site", rows(), test=(test.logits, test.labels))
@@ -302,8 +283,8 @@ def test_it_is_judged_on_test_rows_where_there_are_some(
 
 
 def test_the_server_does_not_learn_on_which_rows_its_result_fails(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    site, tmp_path, caplog, monkeypatch
+):
     def fails(*_: object) -> None:
         raise ValueError("row 7 of Mrs Smith is not finite")
 
@@ -317,9 +298,7 @@ def test_the_server_does_not_learn_on_which_rows_its_result_fails(
     assert "Smith" not in caplog.text
 
 
-def test_a_result_that_is_none_leaves_nothing(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_result_that_is_none_leaves_nothing(site, tmp_path, caplog):
     run = site.answered()
     for change, why in (
         *(({"run": other}, "has not answered in the run") for other in ("../r", "", "r1")),
@@ -333,9 +312,7 @@ def test_a_result_that_is_none_leaves_nothing(
         assert why in caplog.messages[-1]
 
 
-def test_a_result_is_of_the_job_that_was_answered(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_result_is_of_the_job_that_was_answered(site, tmp_path, caplog):
     records = result(tmp_path / "server", site.answered())
     site.config["epsilon"] = 0.5  # the same name, another job
     assert site.ask("result", **records).has_error()
@@ -350,9 +327,7 @@ def packed(**arrays: Any) -> ConfigRecord:
     return ConfigRecord({"calibrator.npz": file.getvalue()})
 
 
-def test_a_result_is_no_larger_than_its_method_makes_it(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_result_is_no_larger_than_its_method_makes_it(site, tmp_path, caplog):
     records = result(tmp_path / "server", site.answered())
     for files, why in (
         (ConfigRecord({"calibrator.npz": bytes(2 << 20)}), "no file calibrator.npz of at most"),
@@ -365,9 +340,7 @@ def test_a_result_is_no_larger_than_its_method_makes_it(
     assert not site.ask("result", **records).has_error()
 
 
-def test_another_result_is_refused(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_result_is_refused(site, tmp_path, caplog):
     run = site.answered()
     for temperature, taken in ((2.0, True), (3.0, False), (2.0, True)):
         records = result(tmp_path / "server", run, temperature)
@@ -378,12 +351,9 @@ def test_another_result_is_refused(
 # --- the log ------------------------------------------------------------------------------------
 
 
-def test_the_log_is_in_plain_words_and_tells_of_no_row(
-    site: Site, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_log_is_in_plain_words_and_tells_of_no_row(site, tmp_path, caplog):
     request = site.request()
     context = request.context
-    assert context is not None
     run = context.run
     digest = digest_of(["healthy", "disease"])
     words = words_of(site.answer(request))

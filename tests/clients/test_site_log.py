@@ -1,7 +1,5 @@
 """The site's log: bounded, shared by processes, and of printable lines."""
 
-from __future__ import annotations
-
 import logging
 import os
 from collections.abc import Iterator
@@ -27,7 +25,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     logging.getLogger("flwr").filters = before[3]
 
 
-def test_it_is_put_aside_when_it_is_full(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_put_aside_when_it_is_full(path, capsys):
     with _Echo(path) as echo:
         for number in range(200):
             site_log.log.info("line %d", number)  # each of the two writes it
@@ -42,14 +40,14 @@ def test_it_is_put_aside_when_it_is_full(path: Path, capsys: pytest.CaptureFixtu
     assert all(log.stat().st_size < 1100 for log in logs)
 
 
-def test_a_stranger_s_text_controls_nothing(path: Path) -> None:
+def test_a_stranger_s_text_controls_nothing(path):
     site_log.log.warning("refused to answer: %s", "\x1b[1A\x1b[2K\n2026-01-01 00:00:00 answered")
     (first, second) = path.read_text("utf-8").splitlines()
     assert first == second
     assert first.endswith("refused to answer: \\x1b[1A\\x1b[2K\\n2026-01-01 00:00:00 answered")
 
 
-def test_flower_s_own_lines_stay_lines(path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_flower_s_own_lines_stay_lines(path, caplog):
     """`fedcal site` reads in them why a SuperNode has ended."""
     logging.getLogger("flwr").error("\n\nExit Code: 305\nno \x1b[2J connection\n")
     (record,) = [one for one in caplog.records if one.name == "flwr"]

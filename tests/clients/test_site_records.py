@@ -1,7 +1,5 @@
 """A prepared site answers each round once, and books what it answers."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from dataclasses import replace
@@ -50,7 +48,6 @@ class Run:
         job = Job("fedbin", federation)
         strategy = job.strategy()
         opened = strategy.open_round(1)
-        assert opened is not None
         self.fields: dict[str, Any] = job.to_fields()
         self.plan, self.request, self.name = job.plan, opened.request, strategy.run
         self.drawn = 0
@@ -70,7 +67,7 @@ def site(tmp_path: Path) -> Prepared:
     return prepared(tmp_path / "site")
 
 
-def test_a_round_is_answered_once_and_charged(site: Prepared) -> None:
+def test_a_round_is_answered_once_and_charged(site):
     run = Run()
     first, again = run.answer(site)
     assert not again
@@ -91,7 +88,7 @@ def test_a_round_is_answered_once_and_charged(site: Prepared) -> None:
     assert (about.delta, about.rounds, about.verified) == (run.plan.delta, 1, OWN_NOISE)
 
 
-def test_the_policy_s_total_is_kept_over_runs(site: Prepared) -> None:
+def test_the_policy_s_total_is_kept_over_runs(site):
     for run in (Run(), Run("central")):
         run.answer(site)
     more = Run()
@@ -103,7 +100,7 @@ def test_the_policy_s_total_is_kept_over_runs(site: Prepared) -> None:
         assert [booked.about.verified for booked in records.booked()] == [OWN_NOISE, CLAIMED]
 
 
-def test_a_run_that_has_its_result_is_not_answered_again(site: Prepared) -> None:
+def test_a_run_that_has_its_result_is_not_answered_again(site):
     run = Run()
     run.answer(site)
     finish(site, run.fields, run.name)
@@ -112,11 +109,11 @@ def test_a_run_that_has_its_result_is_not_answered_again(site: Prepared) -> None
     assert not Run(epsilon=0.5).answer(site)[1]
 
 
-def test_a_second_folder_of_one_key_answers_nothing(tmp_path: Path) -> None:
+def test_a_second_folder_of_one_key_answers_nothing(tmp_path):
     (tmp_path / "site.toml").write_text(POLICY)
     for name in ("first", "second"):
         files = {"policy": tmp_path / "site.toml", "count": tmp_path / "signing.pem.records"}
-        prepare(tmp_path / name, ROWS, **files)  # type: ignore[arg-type]
+        prepare(tmp_path / name, ROWS, **files)
     Run().answer(prepared(tmp_path / "first"))
     more = Run()
     with pytest.raises(InputError, match=r"signing\.pem\.records, the file of this site's key"):
@@ -124,7 +121,7 @@ def test_a_second_folder_of_one_key_answers_nothing(tmp_path: Path) -> None:
     assert more.drawn == 0
 
 
-def test_a_site_that_gets_another_key_keeps_its_records(tmp_path: Path) -> None:
+def test_a_site_that_gets_another_key_keeps_its_records(tmp_path):
     (tmp_path / "site.toml").write_text(POLICY)
     files = {"policy": tmp_path / "site.toml"}
     for count in (None, tmp_path / "a.records", tmp_path / "b.records", tmp_path / "b.records"):
@@ -135,7 +132,7 @@ def test_a_site_that_gets_another_key_keeps_its_records(tmp_path: Path) -> None:
         assert len(records.booked()) == 3
 
 
-def test_a_run_that_began_with_an_earlier_version_is_refused(site: Prepared) -> None:
+def test_a_run_that_began_with_an_earlier_version_is_refused(site):
     (site.folder / EARLIER).mkdir()
     for end in ("", ".closed"):
         run = Run()

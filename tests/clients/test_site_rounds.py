@@ -1,7 +1,5 @@
 """Which jobs under the protocol a site takes part in: those of its own federation, as it is."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +24,7 @@ def of(clients: int = 5, committee: int = 4, threshold: int = 3) -> Job:
     return Job("fedbin", facts, secure_aggregation=PROTOCOL)
 
 
-def test_a_job_is_of_all_sites_of_the_roster_and_of_its_committee() -> None:
+def test_a_job_is_of_all_sites_of_the_roster_and_of_its_committee():
     """The plan's noise, bound and ring are for so many: of fewer each adds too little, say."""
     pinned: dict[str, Any] = {"roster": ROSTER.to_text()}
     check_roster(pinned, of().plan, ROSTER)

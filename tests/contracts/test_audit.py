@@ -5,13 +5,10 @@ together with probability 1e-3), and those that can come close must, or the atta
 mean anything. The second half breaks one thing at a time.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -56,7 +53,7 @@ def trials_of(cell: Attacked) -> int:
 
 
 @every_cell
-def test_no_mechanism_spends_more_than_it_claims(cell: Attacked) -> None:
+def test_no_mechanism_spends_more_than_it_claims(cell):
     finding = attacked(cell, trials_of(cell), ERROR)
     assert not finding.refuted
     assert (finding.claimed, finding.error) == (1.0, ERROR / len(benchmark.attacks()))
@@ -69,7 +66,7 @@ def within_reach(cell: Attacked) -> float:
     return 0.4 if cell.mechanism == "exponential" and cell.sampling_rate < 1 else 0.6
 
 
-def test_every_mechanism_trust_and_unit_that_go_together_are_attacked() -> None:
+def test_every_mechanism_trust_and_unit_that_go_together_are_attacked():
     there = {(c.mechanism, c.trust, c.unit) for c in benchmark.attacks()}
     for names in product(PRIVATE, NOISY, UNITS):
         cell = Attacked(*names, numbers=4)
@@ -88,7 +85,7 @@ def test_every_mechanism_trust_and_unit_that_go_together_are_attacked() -> None:
         *(("gaussian", "joint"), ("laplace", "per_value"), ("gaussian", "per_block")),
     ],
 )
-def test_several_blocks_at_once(mechanism: str, rule: Any) -> None:
+def test_several_blocks_at_once(mechanism, rule):
     federation = Federation(clients=3, classes=2, epsilon=2.0, delta=1e-2, mechanism=mechanism)
     plan = make_plan(federation, rounds=1, bound=Bound((2, 1, 3), (2.0, 0.1, 10.0), rule))
     finding = audit(plan, 40_000, error=ERROR)
@@ -103,7 +100,7 @@ def test_several_blocks_at_once(mechanism: str, rule: Any) -> None:
     ("trust", "unit"),
     [(t, "user") for t in NOISY] + [("local", "example"), ("distributed", "subject")],
 )
-def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
+def test_whole_runs_of_a_method_keep_their_claim(trust, unit):
     """Rows in, releases out, thousands of times with and without one unit's rows.
 
     The attacker looks at the cell in which the unit's rows are: in the release, or under `local` in
@@ -136,7 +133,6 @@ def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
             method = DPHistogram(federation, bins=5, secure_aggregation="none", **change)
             if trust == "local":
                 asked = method.open_round(1)
-                assert asked is not None
                 sent = contribute(worlds[present], asked.request, asked.clients)
                 found.append(float(asked.request.ring.decode(sent[0])[4]))
             else:
@@ -152,7 +148,7 @@ def test_whole_runs_of_a_method_keep_their_claim(trust: str, unit: str) -> None:
 # --- the bound itself ---------------------------------------------------------------------------
 
 
-def test_the_bound_is_wrong_as_rarely_as_it_says() -> None:
+def test_the_bound_is_wrong_as_rarely_as_it_says():
     """Randomised response, whose epsilon is known, with an error that can be counted."""
     rng = np.random.default_rng(0)
     epsilon, error, repeats = 1.0, 0.2, 400
@@ -164,7 +160,7 @@ def test_the_bound_is_wrong_as_rarely_as_it_says() -> None:
     assert wrong <= repeats * error / 2 + 5 * math.sqrt(repeats * error / 2)
 
 
-def test_more_trials_come_closer_and_no_difference_tells_nothing() -> None:
+def test_more_trials_come_closer_and_no_difference_tells_nothing():
     rng = np.random.default_rng(1)
     found = [
         epsilon_lower_bound(rng.laplace(1.0, 1.0, n), rng.laplace(0.0, 1.0, n))
@@ -177,7 +173,7 @@ def test_more_trials_come_closer_and_no_difference_tells_nothing() -> None:
         assert epsilon_lower_bound(np.zeros(n), np.zeros(n)) == 0.0
 
 
-def test_worlds_that_differ_for_certain_are_bounded_by_the_trials_only() -> None:
+def test_worlds_that_differ_for_certain_are_bounded_by_the_trials_only():
     n = 2000
     found = epsilon_lower_bound(np.ones(n), np.zeros(n), error=0.02)
     # n / 2 hits, no alarm: log of error / 2 to the power of +- 2 / n
@@ -187,7 +183,7 @@ def test_worlds_that_differ_for_certain_are_bounded_by_the_trials_only() -> None
     assert epsilon_lower_bound(np.ones(n), np.zeros(n), delta=0.999, error=0.02) == 0.0
 
 
-def test_a_difference_in_the_middle_is_found_too() -> None:
+def test_a_difference_in_the_middle_is_found_too():
     """No threshold tells these apart well: half of one world lies between two halves."""
     rng = np.random.default_rng(2)
     outer = rng.choice([-1.0, 1.0], 20_000) + rng.normal(0, 0.1, 20_000)
@@ -195,7 +191,7 @@ def test_a_difference_in_the_middle_is_found_too() -> None:
     assert epsilon_lower_bound(inner, outer) > 4.0
 
 
-def test_what_cannot_be_bounded_or_claims_nothing_is_refused() -> None:
+def test_what_cannot_be_bounded_or_claims_nothing_is_refused():
     for present, error, message in (
         *((99, 0.1, "trials must be"), (200, 0.0, "error must be"), (200, 1.0, "error must be")),
     ):
@@ -222,9 +218,7 @@ def refuted(finding: Finding) -> bool:
         ("discrete-gaussian", "distributed"),
     ],
 )
-def test_half_of_the_sensitivity_is_caught(
-    mechanism: str, trust: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_of_the_sensitivity_is_caught(mechanism, trust, monkeypatch):
     cell = Attacked(mechanism, trust, "user")
     # A Gaussian's loss is far in its tails: it takes more trials to show half of the noise.
     trials = trials_of(cell) if "laplace" in mechanism else 6 * FAST
@@ -239,19 +233,18 @@ def _half(right: Callable[[Bound], float]) -> property:
 
 
 @pytest.mark.parametrize("rounds", [2, 3])
-def test_a_query_that_the_budget_forgot_is_caught(rounds: int) -> None:
+def test_a_query_that_the_budget_forgot_is_caught(rounds):
     """Noise for `rounds` - 1 releases, and so many are made."""
     plan = Attacked("laplace", "central", "user", rounds=rounds - 1).plan()
     assert refuted(audit(replace(plan, rounds=rounds), 4 * FAST))
 
 
 @pytest.mark.parametrize(("there", "caught"), [(4, False), (3, True)])
-def test_three_quarters_of_the_shares_are_caught(there: int, caught: bool) -> None:
+def test_three_quarters_of_the_shares_are_caught(there, caught):
     federation = Federation(
         clients=10, classes=2, epsilon=1.0, delta=0.0, trust="distributed", quorum=0.4
     )
     plan = make_plan(federation, rounds=1, bound=Bound((1,), (2.5,)), prefers=prefer("laplace"))
-    assert plan.noise is not None
     assert plan.quorum == plan.noise.shares == 4
     wide = replace(plan.noise, lengths=(FAST // 2,))
     worst = attacks.worst_pair(plan)[0]
@@ -263,14 +256,14 @@ def test_three_quarters_of_the_shares_are_caught(there: int, caught: bool) -> No
     assert (epsilon_lower_bound(*seen) > 1.0) == caught
 
 
-def test_laplace_of_that_std_is_caught() -> None:
+def test_laplace_of_that_std_is_caught():
     """The scale is 1 / sqrt(2) of the std: whoever takes one for the other loses sqrt(2)."""
     plan = Attacked("laplace", "central", "user").plan()
     weak = replace(plan, law=Laplace(plan.epsilon_per_release * math.sqrt(2)))
     assert refuted(audit(weak, FAST))
 
 
-def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch):
     """Nine numbers of L2 norm C have an L1 norm of up to 3 C."""
     plan = Attacked("laplace", "central", "user", numbers=9).plan()
     assert plan.bound is not None
@@ -282,17 +275,13 @@ def test_an_l2_bound_under_laplace_noise_is_caught(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("factor", [0.5, 0.7])
-def test_unary_encoding_with_a_wrong_flip_is_caught(
-    factor: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unary_encoding_with_a_wrong_flip_is_caught(factor, monkeypatch):
     right = unary.unary_flip
     monkeypatch.setattr(unary, "unary_flip", lambda epsilon: factor * right(epsilon))
     assert refuted(audit(Attacked("unary", "local", "user", numbers=4).plan(), FAST // 4))
 
 
-def test_the_exponential_mechanism_without_its_factor_2_is_caught(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_exponential_mechanism_without_its_factor_2_is_caught(monkeypatch):
     right = exponential.draw_index
     monkeypatch.setattr(
         exponential,
@@ -304,7 +293,7 @@ def test_the_exponential_mechanism_without_its_factor_2_is_caught(
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "exponential"])
-def test_a_clipped_client_under_unit_example_is_caught(mechanism: str) -> None:
+def test_a_clipped_client_under_unit_example_is_caught(mechanism):
     """One row more turns a clipped sum from one end of the client's bound to the other."""
     numbers = CANDIDATES if mechanism == "exponential" else 1
     plan = Attacked(mechanism, "central", "example", numbers=numbers).plan()
@@ -322,7 +311,7 @@ def test_a_clipped_client_under_unit_example_is_caught(mechanism: str) -> None:
     ("mechanism", "trust"),
     [("laplace", "central"), ("gaussian", "central"), ("discrete-laplace", "distributed")],
 )
-def test_amplification_without_sampling_is_caught(mechanism: str, trust: str) -> None:
+def test_amplification_without_sampling_is_caught(mechanism, trust):
     plan = Attacked(mechanism, trust, "user", sampling_rate=0.3).plan()
     trials = 2 * FAST if mechanism == "gaussian" else FAST // 3
     assert refuted(audit(replace(plan, sampling_rate=1.0), trials))
@@ -331,9 +320,7 @@ def test_amplification_without_sampling_is_caught(mechanism: str, trust: str) ->
 # --- the command --------------------------------------------------------------------------------
 
 
-def test_the_command_prints_a_row_for_each_attack(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_command_prints_a_row_for_each_attack(tmp_path, capsys, monkeypatch):
     few = [Attacked("laplace", "central", "user"), Attacked("unary", "local", "user", numbers=4)]
     monkeypatch.setattr("fedcal.experiments.benchmarks.audit.attacks", lambda: few)
     assert main(["audit", "--trials", "8000", "--out", str(tmp_path)]) == 0

@@ -3,8 +3,6 @@
 The kinds are the registry's (`kinds()`), and those whose options compute something else.
 """
 
-from __future__ import annotations
-
 import json
 import zipfile
 from collections.abc import Callable
@@ -69,7 +67,7 @@ def fitted(make: Make, classes: int) -> Calibrator:
 
 @every_kind
 @every_classes
-def test_predictions_are_distributions_row_by_row(make: Make, classes: int) -> None:
+def test_predictions_are_distributions_row_by_row(make, classes):
     for scale in (1e-4, 1.0, 300.0, 1e89):
         logits = rows(classes, seed=1)[0] * scale
         proba = fitted(make, classes).predict_proba(logits)
@@ -85,7 +83,7 @@ def test_predictions_are_distributions_row_by_row(make: Make, classes: int) -> N
 
 
 @every_kind
-def test_fits_are_alike_whatever_the_input_looks_like_and_leave_it_alone(make: Make) -> None:
+def test_fits_are_alike_whatever_the_input_looks_like_and_leave_it_alone(make):
     """Lists, single precision, other memory orders; a second fit forgets the first."""
     logits, labels = rows(3)
     logits = logits.astype(np.float32).astype(np.float64)
@@ -102,7 +100,7 @@ def test_fits_are_alike_whatever_the_input_looks_like_and_leave_it_alone(make: M
         np.testing.assert_array_equal(got, want)
 
 
-def test_an_overconfident_model_is_helped_by_each_of_them() -> None:
+def test_an_overconfident_model_is_helped_by_each_of_them():
     logits, labels = rows(3, n=20_000)
     logits *= 3
     fresh, truth = rows(3, n=20_000, seed=1)
@@ -117,7 +115,7 @@ def test_an_overconfident_model_is_helped_by_each_of_them() -> None:
             assert loss(make().fit(logits, labels)) < before - 0.001
 
 
-def test_many_parameters_start_as_the_model_itself_and_an_order_is_kept() -> None:
+def test_many_parameters_start_as_the_model_itself_and_an_order_is_kept():
     for cls in kinds().values():
         for classes in (2, 40):
             z = rows(classes, seed=1)[0]
@@ -159,7 +157,7 @@ BAD_LABELS: list[Any] = [
 
 
 @every_kind
-def test_bad_rows_are_refused(make: Make) -> None:
+def test_bad_rows_are_refused(make):
     refused(lambda: make().predict_proba(rows(3)[0]), "is not fitted")
     calibrator = fitted(make, 3)
     refused(lambda: calibrator.predict_proba(rows(4)[0]), "for 3 classes", "4")
@@ -177,9 +175,7 @@ def test_bad_rows_are_refused(make: Make) -> None:
 
 @every_kind
 @every_classes
-def test_a_file_gives_the_calibrator_back_bit_for_bit(
-    make: Make, classes: int, tmp_path: Path
-) -> None:
+def test_a_file_gives_the_calibrator_back_bit_for_bit(make, classes, tmp_path):
     calibrator, path = fitted(make, classes), tmp_path / "c.npz"
     path.write_text("what was there")
     calibrator.input = "probs"
@@ -233,7 +229,7 @@ HEADERS: list[tuple[Any, str]] = [
 
 
 @every_kind
-def test_another_header_and_a_missing_array_are_refused(make: Make, tmp_path: Path) -> None:
+def test_another_header_and_a_missing_array_are_refused(make, tmp_path):
     path, calibrator = tmp_path / "c.npz", fitted(make, 3)
     changes = [(word, {"header": header}) for header, word in HEADERS]
     changes += [(f"has no array '{name}'", {name: None}) for name in calibrator.arrays()]
@@ -288,7 +284,7 @@ MISFITS: dict[str, dict[str, list[Any]]] = {
 
 
 @pytest.mark.parametrize("kind", MISFITS)
-def test_parameters_that_do_not_fit_are_refused(kind: str, saved: Callable[[str], Path]) -> None:
+def test_parameters_that_do_not_fit_are_refused(kind, saved):
     for name, values in MISFITS[kind].items():
         for value in values:
             path = saved(kind)
@@ -299,7 +295,7 @@ def test_parameters_that_do_not_fit_are_refused(kind: str, saved: Callable[[str]
             assert "\n" not in str(error.value)
 
 
-def test_a_pickle_in_a_file_is_not_opened(saved: Callable[[str], Path]) -> None:
+def test_a_pickle_in_a_file_is_not_opened(saved):
     path = saved("temperature")
     with np.load(path) as file:
         arrays = dict(file)
@@ -313,9 +309,7 @@ class Bomb:
         return pytest.fail, ("unpickled",)
 
 
-def test_what_is_no_intact_calibrator_is_refused(
-    saved: Callable[[str], Path], tmp_path: Path
-) -> None:
+def test_what_is_no_intact_calibrator_is_refused(saved, tmp_path):
     path = saved("bbq")
     content = bytearray(path.read_bytes())
     for keep in (0, 1, 100, len(content) // 2, len(content) - 30, len(content) - 1):
@@ -334,7 +328,7 @@ def test_what_is_no_intact_calibrator_is_refused(
     refused(lambda: load(tmp_path), str(tmp_path), "cannot be read")
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
     calibrator = Identity(3)
     refused(lambda: calibrator.save(tmp_path / "no" / "c.npz"), "cannot write")
     (tmp_path / "folder").mkdir()

@@ -3,8 +3,6 @@
 Cases come from the registries, bounds from the mechanisms' own `examples`.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from itertools import product
@@ -49,7 +47,6 @@ def plan_of(law: type[Mechanism], trust: type[Trust], example: Any, **change: An
 
 def released(plan: Plan, times: int) -> np.ndarray:
     """What a round without any rows releases, again and again, (times, length)."""
-    assert plan.bound is not None
     nothing = np.zeros(plan.bound.length, np.uint64)
     source = stream(7, Purpose.NOISE, 0, plan.key)
     found = []
@@ -66,14 +63,11 @@ def released(plan: Plan, times: int) -> np.ndarray:
 
 
 @every_case
-def test_the_stated_std_is_that_of_what_is_released(
-    law: type[Mechanism], trust: type[Trust], example: Any
-) -> None:
+def test_the_stated_std_is_that_of_what_is_released(law, trust, example):
     plan = plan_of(law, trust, example)
     if law.answers == "index":
         assert plan.noise_std is None
         return
-    assert plan.bound is not None
     values = released(plan, DRAWS // plan.bound.length)
     std = plan.std_of_sum(CLIENTS)
     ratio = float(np.sqrt((values**2).mean(axis=0) / std**2).mean())
@@ -84,9 +78,7 @@ def test_the_stated_std_is_that_of_what_is_released(
 
 
 @every_case
-def test_no_noise_leaves_the_room_that_is_kept_for_it(
-    law: type[Mechanism], trust: type[Trust], example: Any
-) -> None:
+def test_no_noise_leaves_the_room_that_is_kept_for_it(law, trust, example):
     plan = plan_of(law, trust, example)
     assert plan.bound is not None
     scales = law.scale(plan.law, plan.bound, plan.diameter)
@@ -98,9 +90,7 @@ def test_no_noise_leaves_the_room_that_is_kept_for_it(
 
 
 @every_case
-def test_more_budget_is_less_noise_and_a_neighbour_twice_as_far_more(
-    law: type[Mechanism], trust: type[Trust], example: Any
-) -> None:
+def test_more_budget_is_less_noise_and_a_neighbour_twice_as_far_more(law, trust, example):
     plans = [plan_of(law, trust, example, epsilon=e) for e in (0.5, 1.0, 2.0)]
     if law.answers == "index":
         assert [p.epsilon_per_release for p in plans] == [0.5, 1.0, 2.0]
@@ -113,9 +103,7 @@ def test_more_budget_is_less_noise_and_a_neighbour_twice_as_far_more(
 
 
 @every_case
-def test_who_spends_several_times_as_much_is_caught(
-    law: type[Mechanism], trust: type[Trust], example: Any
-) -> None:
+def test_who_spends_several_times_as_much_is_caught(law, trust, example):
     plan = plan_of(law, trust, example, delta=0.0 if law.pure else 1e-5)
     trials = 4000 if law.answers == "sum" else 1500
     assert not audit(plan, trials, error=1e-4, seed=3).refuted
@@ -125,7 +113,7 @@ def test_who_spends_several_times_as_much_is_caught(
 
 
 @every_law
-def test_one_law_has_one_key_and_tells_what_it_is(law: type[Mechanism]) -> None:
+def test_one_law_has_one_key_and_tells_what_it_is(law):
     made = [law.calibrate(Target(e, 1e-5, 2)) for e in (1.0, 2.0)]
     assert made[0].key != made[1].key
     assert made[0] == law.calibrate(Target(1.0, 1e-5, 2))
@@ -133,4 +121,4 @@ def test_one_law_has_one_key_and_tells_what_it_is(law: type[Mechanism]) -> None:
     assert str(max(made[0].key)) in made[0].event
     assert law.name == law.name.lower()
     assert law.meaning
-    assert law.in_shares() is None or law.in_shares().divisible  # type: ignore[union-attr]
+    assert law.in_shares() is None or law.in_shares().divisible

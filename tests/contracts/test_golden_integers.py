@@ -3,8 +3,6 @@
 What is released is a float somewhere on its way and is compared by `python tests/golden_outputs`.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np
@@ -56,6 +54,6 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("name", GOLDEN)
-def test_seeded_integers_stay(name: str) -> None:
+def test_seeded_integers_stay(name):
     draw, golden = GOLDEN[name]
     assert digest(draw()) == golden

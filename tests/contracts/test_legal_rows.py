@@ -3,8 +3,6 @@
 An error, or its absence, would tell a neighbour apart with certainty.
 """
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -40,7 +38,7 @@ def cases() -> list[tuple[str, dict[str, float]]]:
 
 
 @pytest.mark.parametrize(("method", "steps"), cases())
-def test_extreme_rows_are_answered(method: str, steps: dict[str, float]) -> None:
+def test_extreme_rows_are_answered(method, steps):
     turn = BUDGETED.index(method)
     for trust, unit in TRUSTS if steps else (TRUSTS[turn % 3], TRUSTS[(turn + 1) % 3]):
         answered(method, steps, trust, unit)
@@ -55,13 +53,12 @@ def answered(method: str, steps: dict[str, float], trust: str, unit: str) -> Non
 
 
 @pytest.mark.parametrize("method", ["fedbbq", "fednewton", "acct"])
-def test_one_row_more_than_the_ring_holds_is_an_answer_like_any(method: str) -> None:
+def test_one_row_more_than_the_ring_holds_is_an_answer_like_any(method):
     """A million clients, unit example: it was a failed run, which tells a neighbour for sure."""
     public = Federation(clients=10**6, classes=10, epsilon=8.0, unit="example")
     strategy = STRATEGIES[method](public)
     asked = strategy.open_round(1)
     most = strategy.plan.rows_that_fit
-    assert asked is not None
     assert most is not None
     assert 4096 <= most <= 20_000
     bound, ring = asked.request.bound, asked.request.ring

@@ -6,8 +6,6 @@ guesses follows a lower bound on epsilon (Clopper-Pearson; Jagielski et al. 2020
 pass the claim, and which does pass it if the noise is half of what it should be.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from functools import partial
@@ -83,7 +81,7 @@ def attacked_run(claim: Claim, contribution: float, seed: int) -> np.ndarray:
 
 
 @claims
-def test_gaussian_runs_keep_their_claim(claim: Claim) -> None:
+def test_gaussian_runs_keep_their_claim(claim):
     seen = attacked_run(claim, 1e9, 1)  # far beyond the bound: clipped to exactly the bound
     absent = attacked_run(claim, 0.0, 2)
     found = epsilon_lower_bound(seen, absent, delta=claim.delta, error=FAILURE)
@@ -91,7 +89,7 @@ def test_gaussian_runs_keep_their_claim(claim: Claim) -> None:
 
 
 @claims
-def test_half_of_the_noise_is_caught(claim: Claim, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_half_of_the_noise_is_caught(claim, monkeypatch):
     real = Gaussian.scale
     monkeypatch.setattr(Gaussian, "scale", lambda law, b, d: real(law, b, d) / 2)
     seen = [attacked_run(claim, x, seed) for x, seed in ((1e9, 1), (0.0, 2))]
@@ -156,7 +154,7 @@ def exact_sum(strategy: Sums, shards: Shards, alive: list[int]) -> np.ndarray:
 
 @trusted
 @pytest.mark.parametrize("unit", UNITS)
-def test_both_engines_release_the_same_bits(mechanism: str, trust: str, unit: str) -> None:
+def test_both_engines_release_the_same_bits(mechanism, trust, unit):
     rate = (1.0, 0.5)[(TRUSTED.index((mechanism, trust)) + list(UNITS).index(unit)) % 2]
     change: dict[str, Any] = {"unit": unit, "sampling_rate": rate}
     runs = []
@@ -176,9 +174,7 @@ def test_both_engines_release_the_same_bits(mechanism: str, trust: str, unit: st
 
 @trusted
 @pytest.mark.parametrize("gone", [(), (0, 7, 19), (1, 2, 3, 4, 5)])
-def test_dropouts_never_leave_less_noise_than_promised(
-    mechanism: str, trust: str, gone: tuple[int, ...]
-) -> None:
+def test_dropouts_never_leave_less_noise_than_promised(mechanism, trust, gone):
     strategy = sums_of(mechanism, trust, length=2000)
     shards = some_rows()
     alive = [k for k in range(CLIENTS) if k not in gone]
@@ -193,9 +189,7 @@ def test_dropouts_never_leave_less_noise_than_promised(
 
 @pytest.mark.parametrize("mechanism", ["discrete-laplace", "discrete-gaussian"])
 @pytest.mark.parametrize("engine", [run_inline, run_in_process])
-def test_an_undersized_round_stops_before_its_sum_is_unmasked(
-    mechanism: str, engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_undersized_round_stops_before_its_sum_is_unmasked(mechanism, engine, monkeypatch):
     """15 of 20 must answer. With 14 nobody is asked for seeds, and nothing is charged."""
     told: list[Any] = []
     monkeypatch.setattr("fedcal.strategies.flower.unmask", lambda *a: told.append(a))
@@ -210,7 +204,7 @@ def test_an_undersized_round_stops_before_its_sum_is_unmasked(
 
 
 @pytest.mark.parametrize("engine", [run_inline, run_in_process])
-def test_a_later_undersized_round_stays_charged(engine: Any) -> None:
+def test_a_later_undersized_round_stays_charged(engine):
     with Ledger(None, 1.0) as ledger:
         strategy = sums_of("auto", "distributed", rounds=3, ledger=ledger, **MASKED)
         with pytest.raises(RoundFailed, match="round 2"):
@@ -219,7 +213,7 @@ def test_a_later_undersized_round_stays_charged(engine: Any) -> None:
         assert [e.charged for e in ledger.entries()] == [(1,)]
 
 
-def test_the_mean_of_sums_with_coins_is_the_rate_times_the_sum() -> None:
+def test_the_mean_of_sums_with_coins_is_the_rate_times_the_sum():
     shards, rate, runs = some_rows(), 0.25, 80
     got = []
     for seed in range(runs):
@@ -234,7 +228,7 @@ def test_the_mean_of_sums_with_coins_is_the_rate_times_the_sum() -> None:
 
 
 @trusted
-def test_rounds_seeds_and_the_operating_system_share_no_noise(mechanism: str, trust: str) -> None:
+def test_rounds_seeds_and_the_operating_system_share_no_noise(mechanism, trust):
     shards, seen = some_rows(), []
     for source in ("seeded", "seeded", "system", "system"):
         strategy = sums_of(

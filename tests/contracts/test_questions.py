@@ -4,8 +4,6 @@ The spine asks only what is declared (`Method.open_round`), so each run of any t
 completeness, too; here every method of the registry runs under each unit and trust model.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import fields, replace
@@ -71,7 +69,7 @@ def methods(name: str) -> Iterator[CalibrationStrategy]:
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_every_round_asks_what_is_declared_and_only_that(name: str) -> None:
+def test_every_round_asks_what_is_declared_and_only_that(name):
     ran = 0
     for method in methods(name):
         before = method.questions()
@@ -125,14 +123,14 @@ def other_queries(asked: Query, questions: tuple[Question, ...]) -> Iterator[Que
             continue
 
 
-def test_no_method_asks_what_it_does_not_declare() -> None:
+def test_no_method_asks_what_it_does_not_declare():
     method = STRATEGIES["fednewton"](Federation(CLIENTS, CLASSES))
     vars(method)["questions"] = lambda: ()
     with pytest.raises(InputError, match="may ask nothing"):
         method.open_round(1)
 
 
-def test_cuts_that_move_are_of_any_resolution() -> None:
+def test_cuts_that_move_are_of_any_resolution():
     exact = STRATEGIES["conformal"](Federation(CLIENTS, CLASSES))
     fixed = STRATEGIES["evaluate"](Federation(CLIENTS, CLASSES))
     assert cells_of(exact.questions(), exact.plan.rounds) == np.inf

@@ -1,7 +1,5 @@
 """Mechanisms, trust models and units are asked, never named: no dispatch outside their folders."""
 
-from __future__ import annotations
-
 import ast
 import json
 import subprocess
@@ -103,7 +101,7 @@ def offences(tree: ast.AST, name: str) -> list[str]:
     return [f"{name}: {text}" for text in (*words, *asked_for_type(tree), *tables(tree))]
 
 
-def test_nobody_decides_by_a_name_or_a_type() -> None:
+def test_nobody_decides_by_a_name_or_a_type():
     found = []
     for path in MODULES:
         name = str(path.relative_to(ROOT))
@@ -112,7 +110,7 @@ def test_nobody_decides_by_a_name_or_a_type() -> None:
     assert not found, "\n".join(found)
 
 
-def test_who_decides_by_a_name_or_a_type_is_seen() -> None:
+def test_who_decides_by_a_name_or_a_type_is_seen():
     for source in (
         *("if plan.mechanism == 'laplace': pass", "private = trust in ('secagg', None)"),
         *("def f(unit: str = 'user') -> None: pass", "isinstance(law, Gaussian)"),
@@ -122,7 +120,7 @@ def test_who_decides_by_a_name_or_a_type_is_seen() -> None:
         assert offences(ast.parse(source), "strategies/x.py"), source
 
 
-def test_what_is_listed_as_another_word_is_there() -> None:
+def test_what_is_listed_as_another_word_is_there():
     for name, word in OTHERS:
         assert word in named(ast.parse((ROOT / name).read_text("utf-8")))
 
@@ -149,7 +147,7 @@ def elsewhere(member: type, owner: type, name: str) -> bool:
 
 
 @pytest.mark.parametrize("member", REGISTERED, ids=lambda member: member.__name__)
-def test_what_is_missing_is_found_at_import(member: type) -> None:
+def test_what_is_missing_is_found_at_import(member):
     """Each method and each class variable, of the class itself and of what it shares."""
     tried = 0
     for owner in member.__mro__[:-1]:
@@ -242,13 +240,13 @@ def _last(node: ast.expr) -> str:
 
 
 @pytest.mark.parametrize("base", FAMILIES)
-def test_what_is_written_is_in_its_table(base: str) -> None:
+def test_what_is_written_is_in_its_table(base):
     key, table = FAMILIES[base]
     assert sorted(written(base, key, classes_of())) == sorted(table)
 
 
 @pytest.mark.parametrize("base", READERS)
-def test_what_is_written_is_known_to_a_process_that_reads_its_file(base: str) -> None:
+def test_what_is_written_is_known_to_a_process_that_reads_its_file(base):
     """So that no run leaves a file that cannot be loaded."""
     key, module, table = READERS[base]
     code = f"import json, {module}; print(json.dumps(sorted({module}.{table})))"
@@ -258,7 +256,7 @@ def test_what_is_written_is_known_to_a_process_that_reads_its_file(base: str) ->
     assert sorted(written(base, key, classes_of())) == json.loads(done.stdout)
 
 
-def test_a_class_that_nobody_imports_is_seen() -> None:
+def test_a_class_that_nobody_imports_is_seen():
     source = (
         "class _Shared(base.Calibrator): pass\n"
         "class Lost(_Shared):\n    kind, parameters = 'lost', ('a',)\n"
@@ -267,6 +265,6 @@ def test_a_class_that_nobody_imports_is_seen() -> None:
     assert written("Calibrator", "kind", classes_of(source)) == ["lost"]
 
 
-def test_two_of_one_name_are_refused() -> None:
+def test_two_of_one_name_are_refused():
     with pytest.raises(TypeError, match="Laplace and Laplace are both called 'laplace'"):
         registry(MECHANISMS["laplace"], MECHANISMS["laplace"])

@@ -3,8 +3,6 @@
 Generated from the registry. Of `rows_per_client`, a fact about the federation, see the end.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
@@ -185,7 +183,7 @@ def moves(method: str, name: str, run: str, classes: int, **other: Any) -> bool 
 
 
 @pytest.mark.parametrize("method", STRATEGIES)
-def test_a_setting_has_an_effect_or_is_refused(method: str) -> None:
+def test_a_setting_has_an_effect_or_is_refused(method):
     """Refusals are not the rule: each setting does something in some run."""
     for name, some in turns(method):
         for run in some:
@@ -197,7 +195,7 @@ def test_a_setting_has_an_effect_or_is_refused(method: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["clip_positive", "clip_negative", "negatives"])
-def test_so_it_is_for_two_classes(name: str) -> None:
+def test_so_it_is_for_two_classes(name):
     for run, tables in (("exact", "pooled"), ("user", "per_class"), ("example", "pooled")):
         assert moves("fedbbq", name, run, 2, tables=tables) is not False, run
 
@@ -213,7 +211,7 @@ NO_EFFECT: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-def test_what_is_refused_is_named() -> None:
+def test_what_is_refused_is_named():
     for method, given, run in NO_EFFECT:
         federation = Federation(CLIENTS, 3, **RUNS[run])
         rows = {"rows_per_client": 9} if "clip" in given else {}
@@ -225,7 +223,7 @@ def test_what_is_refused_is_named() -> None:
 
 
 @pytest.mark.parametrize("method", ["fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal"])
-def test_a_clip_bounds_means_without_privacy_too(method: str) -> None:
+def test_a_clip_bounds_means_without_privacy_too(method):
     """Maddock et al., A.3.5: no client moves the mean by more than the clip."""
     federation = Federation(CLIENTS, 3)
     free = Job(method, federation).strategy()
@@ -244,7 +242,7 @@ def test_a_clip_bounds_means_without_privacy_too(method: str) -> None:
     )
 
 
-def test_rows_per_client_is_a_fact_and_may_always_stand() -> None:
+def test_rows_per_client_is_a_fact_and_may_always_stand():
     for method in (m for m in STRATEGIES if "rows_per_client" in settings_of(m)):
         for run in RUNS:
             given = outcome(method, run, 3, {"rows_per_client": 20.0})
@@ -261,7 +259,7 @@ def test_rows_per_client_is_a_fact_and_may_always_stand() -> None:
         ({"method": "acct", "epsilon": 1.0, "set": {"clip": 3.0}}, True),
     ],
 )
-def test_where_it_sets_nothing_the_statement_says_so(options: dict[str, Any], said: bool) -> None:
+def test_where_it_sets_nothing_the_statement_says_so(options, said):
     given = {"rows_per_client": 20, **options.get("set", {})}
     rng = np.random.default_rng(0)
     data = {"logits": rng.normal(size=(300, 3)), "labels": rng.integers(0, 3, 300)}
@@ -269,6 +267,6 @@ def test_where_it_sets_nothing_the_statement_says_so(options: dict[str, Any], sa
     assert (UNUSED_ROWS.format(20) in result.privacy["statement"]) is said
 
 
-def test_a_search_that_needs_rows_gets_them_without_privacy_too() -> None:
+def test_a_search_that_needs_rows_gets_them_without_privacy_too():
     job = job_of(merge({"method": "acct", "set": {"search": "posterior"}}), shards(3))
     assert job.settings["rows_per_client"] == 20.0

@@ -3,8 +3,6 @@
 The cases are the `examples` of `fedcal.queries.QUERIES`: a new question needs no line here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -131,7 +129,7 @@ def request(query: Query, bound: Bound, clients: int = CLIENTS) -> Request:
 
 
 @kinds
-def test_single_calls_stacked_are_one_batched_call(kind: str) -> None:
+def test_single_calls_stacked_are_one_batched_call(kind):
     for query, c in cases(kind):
         shards = some_shards(c)
         batched = STATISTICS[kind](shards, query)
@@ -144,7 +142,7 @@ def test_single_calls_stacked_are_one_batched_call(kind: str) -> None:
 
 
 @kinds
-def test_block_size_and_client_order_change_no_bit(kind: str) -> None:
+def test_block_size_and_client_order_change_no_bit(kind):
     everybody, order = np.arange(CLIENTS), np.random.default_rng(5).permutation(CLIENTS)
     for query, c in cases(kind):
         shards = some_shards(c)
@@ -155,7 +153,7 @@ def test_block_size_and_client_order_change_no_bit(kind: str) -> None:
 
 
 @kinds
-def test_an_empty_shard_is_zero(kind: str) -> None:
+def test_an_empty_shard_is_zero(kind):
     """And each answer has the lengths and signs that its query says."""
     for query, c in cases(kind):
         x = STATISTICS[kind](some_shards(c), query)
@@ -170,7 +168,7 @@ def test_an_empty_shard_is_zero(kind: str) -> None:
 
 @kinds
 @pytest.mark.filterwarnings("error")
-def test_extreme_logits_stay_finite_and_bounded(kind: str) -> None:
+def test_extreme_logits_stay_finite_and_bounded(kind):
     for query, c in cases(kind):
         first = np.arange(c) == 0
         rows = [
@@ -200,7 +198,7 @@ RULES: tuple[Rule, ...] = ("joint", "per_block", "per_value")
 
 
 @kinds
-def test_neighbours_differ_by_at_most_the_declared_bound(kind: str) -> None:
+def test_neighbours_differ_by_at_most_the_declared_bound(kind):
     norms = ((0.25, 2), (3.0, 1), (1e4, 2), (0.25, 1), (3.0, 2))
     for number in numbers(kind):
         query = query_of(kind, number)
@@ -246,7 +244,7 @@ def neighbours_differ(query: Query, c: int, bound: Bound) -> None:
 
 
 @kinds
-def test_with_a_bound_per_row_one_row_changes_no_more_than_it(kind: str) -> None:
+def test_with_a_bound_per_row_one_row_changes_no_more_than_it(kind):
     """Whatever the statistic, also where the sum of its rows' parts means nothing."""
     for number in numbers(kind):
         query = query_of(kind, number)
@@ -295,7 +293,7 @@ def assert_within(words: Words, bound: Bound, grid: float) -> None:
 
 
 @kinds
-def test_rows_in_one_pass_have_the_bits_of_rows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_in_one_pass_have_the_bits_of_rows(kind, monkeypatch):
     """On a fine grid rows are rounded as they are made: see `tests/fedcal/training`."""
     assert QUERIES[kind].examples, f"{kind} has no example"
     if kind not in QUICK or QUERIES[kind].fine:
@@ -313,7 +311,7 @@ def test_rows_in_one_pass_have_the_bits_of_rows(kind: str, monkeypatch: pytest.M
 
 
 @kinds
-def test_only_a_sum_over_rows_says_that_it_is_one(kind: str) -> None:
+def test_only_a_sum_over_rows_says_that_it_is_one(kind):
     """And only what may be negative says so: a needless sign costs noise where none would be."""
     least = [STATISTICS[kind](some_shards(CLASSES), query_of(kind, i)).min() for i in numbers(kind)]
     assert (min(least) < 0) == QUERIES[kind].signed
@@ -326,7 +324,7 @@ def test_only_a_sum_over_rows_says_that_it_is_one(kind: str) -> None:
 
 
 @kinds
-def test_the_rows_of_plain_data_mostly_lie_within_the_rows_bound(kind: str) -> None:
+def test_the_rows_of_plain_data_mostly_lie_within_the_rows_bound(kind):
     """So that the public rule of a row is about such rows, in the units of the answer."""
     shards = some_shards(CLASSES, rows=300).each_row()
     for query in (query_of(kind, i) for i in numbers(kind)):

@@ -1,7 +1,5 @@
 """Bad input: one clear line, exit 2, nothing on stdout, nothing written. Failures: exit 1."""
 
-from __future__ import annotations
-
 import os
 import struct
 import zipfile
@@ -157,7 +155,7 @@ OPTIONS = [  # options, words of the message
 ]
 
 
-def test_options(refused: Refused) -> None:
+def test_options(refused):
     for options, words in OPTIONS:
         given = options.split()
         data = () if "--data" in given else ("--data", "data.npz")
@@ -167,9 +165,7 @@ def test_options(refused: Refused) -> None:
         refused(*arguments)
 
 
-def test_no_command_shows_the_help_and_delta_0_is_fine_without_gaussian_noise(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_command_shows_the_help_and_delta_0_is_fine_without_gaussian_noise(folder, capsys):
     assert _run([]) == 2
     out, err = capsys.readouterr()
     assert "simulate" in out
@@ -193,7 +189,7 @@ TOML = [
 ]
 
 
-def test_config_files(refused: Refused) -> None:
+def test_config_files(refused):
     for text, words in TOML:
         Path("c.toml").write_text(text)
         refused("simulate", "--config", "c.toml", "--out", "run", says=words.split())
@@ -244,7 +240,7 @@ BAD_FILES: list[tuple[str, Callable[[Path], Any], str]] = [  # others: tests/fed
 ]
 
 
-def test_files(refused: Refused) -> None:
+def test_files(refused):
     for name, write, words in BAD_FILES:
         write(Path(name))
         refused("simulate", "--data", name, "--out", "deep/run", says=[name, *words.split()])
@@ -267,7 +263,7 @@ def applied(folder: Path, refused: Refused) -> Refused:
 FITTED = str(Path("run", "calibrator.npz"))
 
 
-def test_apply_refuses_rows_of_another_kind(applied: Refused) -> None:
+def test_apply_refuses_rows_of_another_kind(applied):
     np.savez("four.npz", **rows(classes=4))
     applied("four.npz", ["four.npz has 4 classes", "fitted on 3"])
     with_a_nan(Path("bad.npz"))
@@ -277,7 +273,7 @@ def test_apply_refuses_rows_of_another_kind(applied: Refused) -> None:
         applied("data.npz", [out], out)
 
 
-def test_apply_refuses_probabilities_for_logits(applied: Refused) -> None:
+def test_apply_refuses_probabilities_for_logits(applied):
     np.savez("probs.npz", probs=np.full((8, 3), 1 / 3), labels=np.arange(8) % 3)
     for out in ("p.npy", "p.npz", "p.csv"):
         applied("probs.npz", ["probs.npz holds probs", "fitted on logits"], out)
@@ -286,7 +282,7 @@ def test_apply_refuses_probabilities_for_logits(applied: Refused) -> None:
     applied("data.npz", ["data.npz holds logits"])
 
 
-def test_apply_refuses_a_broken_calibrator(applied: Refused) -> None:
+def test_apply_refuses_a_broken_calibrator(applied):
     """More of them: tests/contracts/test_calibrator_contract.py."""
     broken: list[tuple[Callable[[str], Any], str]] = [
         (lambda p: os.truncate(p, 100), "not an intact"),
@@ -302,7 +298,7 @@ def test_apply_refuses_a_broken_calibrator(applied: Refused) -> None:
 # --- a ledger that says no ----------------------------------------------------------------------
 
 
-def test_a_charge_that_the_ledger_refuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_charge_that_the_ledger_refuses(folder, capsys):
     private = [*RUN, "--ledger", "l.db", "--epsilon", "1", "--quiet"]
     assert _run([*private, "--cap", "1.5"]) == 0
     out, err = capsys.readouterr()
@@ -325,7 +321,7 @@ def test_a_charge_that_the_ledger_refuses(folder: Path, capsys: pytest.CaptureFi
 # --- failures -----------------------------------------------------------------------------------
 
 
-def test_when_everybody_drops_out_nothing_is_left(refused: Refused) -> None:
+def test_when_everybody_drops_out_nothing_is_left(refused):
     for more in ((), ("--epsilon", "1"), ("--secure-aggregation", "masks")):
         refused(
             *(*RUN, "--clients", "20", "--dropout", "1", "--out", "deep/down/run", *more),
@@ -334,7 +330,7 @@ def test_when_everybody_drops_out_nothing_is_left(refused: Refused) -> None:
         )
 
 
-def test_a_failed_run_is_not_charged(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failed_run_is_not_charged(folder, capsys):
     private = [*RUN, "--ledger", "l.db", "--epsilon", "1", "--quiet"]
     assert _run([*private, "--cap", "1", "--dropout", "1"]) == 1
     with Ledger("l.db") as ledger:
@@ -353,13 +349,13 @@ def earlier(folder: Path, capsys: pytest.CaptureFixture[str]) -> Disk:
     return disk(folder)
 
 
-def test_an_earlier_result_stays_when_a_later_run_fails(refused: Refused, earlier: Disk) -> None:
+def test_an_earlier_result_stays_when_a_later_run_fails(refused, earlier):
     for options, code in (("--dropout 1", 1), ("--epsilon 0", 2), ("--partition natural", 2)):
         refused(*RUN, "--out", "run", "--overwrite", *options.split(), code=code)
         refused(*RUN, "--out", "run", says=["--out run holds a run of"])
 
 
-def test_a_later_run_replaces_an_earlier_one(folder: Path, earlier: Disk) -> None:
+def test_a_later_run_replaces_an_earlier_one(folder, earlier):
     Path("run", "notes.txt").write_text("mine")
     arguments = ["simulate", "--data", "data.npz", "--seed", "2", "--out", "run", "--quiet"]
     assert _run(arguments) == 2
@@ -385,14 +381,7 @@ class Interrupting:
 
 @pytest.mark.parametrize("last", [1, 3])
 @pytest.mark.parametrize("fresh", [True, False])
-def test_an_interrupt_leaves_nothing(
-    folder: Path,
-    earlier: Disk,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    last: int,
-    fresh: bool,
-) -> None:
+def test_an_interrupt_leaves_nothing(folder, earlier, monkeypatch, capsys, last, fresh):
     name = "temperature_newton"
     statistic = Interrupting(fedcal.clients.answers.STATISTICS[name], last)
     monkeypatch.setitem(fedcal.clients.answers.STATISTICS, name, statistic)
@@ -444,21 +433,15 @@ def full_at(out: str, at: int, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ..
         *(("run", at) for at in (0, 1, 3, FILES, FILES + 3, FILES + KEPT + 3)),
     ],
 )
-def test_a_full_disk_leaves_everything_as_it_was(
-    refused: Refused,
-    earlier: Disk,
-    monkeypatch: pytest.MonkeyPatch,
-    out: str,
-    at: int,
-) -> None:
+def test_a_full_disk_leaves_everything_as_it_was(refused, earlier, monkeypatch, out, at):
     refused(*full_at(out, at, monkeypatch), code=1, says=["No space left on device"])
 
 
 @pytest.mark.parametrize("more", [1, 2, KEPT, FILES])
 @pytest.mark.parametrize(("out", "moved"), [("deep/new", KEPT), ("run", FILES + KEPT)])
 def test_a_disk_that_is_full_later_has_what_was_paid_for(
-    folder: Path, earlier: Disk, monkeypatch: pytest.MonkeyPatch, out: str, moved: int, more: int
-) -> None:
+    folder, earlier, monkeypatch, out, moved, more
+):
     assert _run([*full_at(out, 3 + moved + more, monkeypatch)]) == 1
     kept = {"calibrator.npz", "config.toml", "outcome.json", "round-1.npz"}
     assert set(os.listdir(out)) == kept
@@ -466,18 +449,16 @@ def test_a_disk_that_is_full_later_has_what_was_paid_for(
     assert len(os.listdir(out)) == FILES
 
 
-def test_these_are_all_the_moves(earlier: Disk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_these_are_all_the_moves(earlier, monkeypatch):
     for out, gone in (("deep/new", 0), ("run", FILES)):
         arguments = full_at(out, -1, monkeypatch)
         assert _run([*arguments, "--quiet"]) == 0
         assert len(os.listdir(out)) == FILES
         # the calibrator's and the report's own are two
-        assert os.replace.calls == 3 + gone + KEPT + 2 + KEPT + FILES  # type: ignore[attr-defined]
+        assert os.replace.calls == 3 + gone + KEPT + 2 + KEPT + FILES
 
 
-def test_a_full_disk_stops_apply_and_memory_is_said_in_one_line(
-    applied: Refused, refused: Refused, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_stops_apply_and_memory_is_said_in_one_line(applied, refused, monkeypatch):
     Path("p.npy").write_bytes(b"what was there")
     applied("data.npz", ["p.npy is there"])
     arguments = ("apply", "--calibrator", FITTED, "--data", "data.npz", "--out", "p.npy")

@@ -3,8 +3,6 @@
 Oracle: `by_hand`, a loop over single clients with Python integers mod 2**64, no masks, no blocks.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -119,7 +117,6 @@ def by_hand(
     """The plain sum of who answers, client by client."""
     for number in range(1, strategy.plan.rounds + 1):
         asked = strategy.open_round(number)
-        assert asked is not None
         gone = set() if unavailable is None else set(unavailable(number).tolist())
         total, repliers = [0] * asked.request.bound.length, 0
         for k in asked.clients.tolist():
@@ -149,7 +146,7 @@ def turns(method: str) -> list[tuple[float, float]]:
 
 
 @methods
-def test_inline_and_flower_give_the_same_bits(method: str, shards: Shards) -> None:
+def test_inline_and_flower_give_the_same_bits(method, shards):
     for epsilon, rate in turns(method):
         if method.startswith("conformal") and math.isinf(epsilon) and rate < 1:
             with pytest.raises(InputError, match="look ever closer at the same rows"):
@@ -166,7 +163,7 @@ def test_inline_and_flower_give_the_same_bits(method: str, shards: Shards) -> No
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if ":" not in m])
-def test_a_dropout_leaves_the_plain_sum_of_the_survivors(method: str, shards: Shards) -> None:
+def test_a_dropout_leaves_the_plain_sum_of_the_survivors(method, shards):
     unavailable: Unavailable = partial(dropouts, 4, CLIENTS, 0.2)
     one: Unavailable = lambda number: np.array([5])  # noqa: E731
     for gone in (unavailable, one) if method in FEW else (unavailable,):
@@ -202,7 +199,7 @@ def under_the_protocol(strategy: CalibrationStrategy, shards: Shards, **lost: An
 @pytest.mark.parametrize(
     "method", [pytest.param(m, marks=[pytest.mark.slow] if ":" in m else []) for m in METHODS]
 )
-def test_the_protocol_gives_the_bits_of_the_plain_sum(method: str, shards: Shards) -> None:
+def test_the_protocol_gives_the_bits_of_the_plain_sum(method, shards):
     """Of all, and of those who are left where a member of the committee is away, too."""
     some = {"unavailable": lambda number: np.array([2, 5, 11])}
     for lost in (some, {}) if method in FEW else (some,):
@@ -211,7 +208,7 @@ def test_the_protocol_gives_the_bits_of_the_plain_sum(method: str, shards: Shard
         assert under_the_protocol(make(method, **PROTOCOL), shards, **lost) == want
 
 
-def test_too_few_members_open_nothing(shards: Shards) -> None:
+def test_too_few_members_open_nothing(shards):
     strategy = make("fednewton", **PROTOCOL)
     with pytest.raises(RoundFailed, match="of the committee"):
         run_inline(strategy, shards, unavailable=lambda number: np.array([0, 1]))
@@ -239,7 +236,7 @@ def run_shuffled(strategy: CalibrationStrategy, shards: Shards, ids: list[int]) 
 
 
 @few_methods
-def test_neither_node_ids_nor_the_order_of_replies_matter(method: str, shards: Shards) -> None:
+def test_neither_node_ids_nor_the_order_of_replies_matter(method, shards):
     want = told(make(method, 1.0), by_hand, shards, lambda number: np.array([7]))
     ascending = list(range(100, 100 + CLIENTS))
     for ids, masks in ((ascending[::-1], "none"), ((100 + ODD).tolist(), "masks")):
@@ -247,7 +244,7 @@ def test_neither_node_ids_nor_the_order_of_replies_matter(method: str, shards: S
 
 
 @few_methods
-def test_a_round_without_clients_releases_its_noise(method: str, shards: Shards) -> None:
+def test_a_round_without_clients_releases_its_noise(method, shards):
     masks = MASKS[FEW.index(method) % 2]
     private, exact = (make(method, e, 0.001, masks) for e in (1.0, math.inf))
     assert not any(len(private.plan.sample(r)) for r in range(1, private.plan.rounds + 1))
@@ -264,7 +261,7 @@ def test_a_round_without_clients_releases_its_noise(method: str, shards: Shards)
         assert release.kind == "class_counts" or not release.values.any()
 
 
-def test_a_cohort_with_a_sparse_graph_and_dropouts() -> None:
+def test_a_cohort_with_a_sparse_graph_and_dropouts():
     clients = COMPLETE_UP_TO + 12
     many = some_shards(clients, 400, (0, 70, clients - 1))
     unavailable = partial(dropouts, 1, clients, 0.2)
@@ -280,7 +277,7 @@ by_clients = pytest.mark.parametrize("trust", ["distributed", "local"])
 
 @few_methods
 @by_clients
-def test_clients_noise_is_the_same_whoever_drives(method: str, trust: str, shards: Shards) -> None:
+def test_clients_noise_is_the_same_whoever_drives(method, trust, shards):
     """With dropouts, as many as the quorum allows; units by turns."""
     lost = {"unavailable": partial(dropouts, 4, CLIENTS, 0.2)}
     first = FEW.index(method)
@@ -298,13 +295,12 @@ def test_clients_noise_is_the_same_whoever_drives(method: str, trust: str, shard
 
 
 @by_clients
-def test_each_client_s_noise_is_its_own(trust: str, shards: Shards) -> None:
+def test_each_client_s_noise_is_its_own(trust, shards):
     """Of two clients without rows, and of one in two rounds, no number is the same."""
     strategy = make("fednewton", 1.0, trust=trust)
     seen = []
     for number in (1, 2):
         asked = strategy.open_round(number)
-        assert asked is not None
         words = contribute(shards.take(np.array(EMPTY)), asked.request, np.array(EMPTY))
         assert words.all()
         seen += words.ravel().tolist()
@@ -313,11 +309,10 @@ def test_each_client_s_noise_is_its_own(trust: str, shards: Shards) -> None:
     assert len(set(seen)) == len(seen)
 
 
-def test_a_coin_leaves_out_rows_and_no_noise(shards: Shards) -> None:
+def test_a_coin_leaves_out_rows_and_no_noise(shards):
     """Everybody is asked and answers; heads and tails differ by the rows alone."""
     strategy = make("fednewton", 1.0, 0.5, trust="distributed")
     asked = strategy.open_round(1)
-    assert asked is not None
     assert asked.clients.tolist() == list(range(CLIENTS))
     sites, nobody = asked.clients, shards.take(np.full(CLIENTS, EMPTY[0]))
     noise = contribute(nobody, asked.request, sites)

@@ -4,8 +4,6 @@ Chromium is driven over its own pipe (no port, no driver package). Without Chrom
 skipped, unless FEDCAL_REQUIRE_BROWSER=1.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -297,7 +295,7 @@ LOOKS = (("desk", "light"), ("telephone", "dark"))
 
 @pytest.mark.parametrize(("size", "scheme"), LOOKS)
 @pytest.mark.parametrize("page", PAGES)
-def test_everything_can_be_read(look: Open, page: str, size: str, scheme: str) -> None:
+def test_everything_can_be_read(look, page, size, scheme):
     browser, width = look(page, size, scheme), SIZES[size][0]
     texts = browser.run(TEXTS)
     assert len(texts) > 100
@@ -315,7 +313,7 @@ def test_everything_can_be_read(look: Open, page: str, size: str, scheme: str) -
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_it_works_offline_without_a_complaint_and_fits_on_paper(look: Open, page: str) -> None:
+def test_it_works_offline_without_a_complaint_and_fits_on_paper(look, page):
     browser = look(page, "desk", "light")
     browser.run("document.body.innerText.length")
     asked = [
@@ -333,9 +331,7 @@ def test_it_works_offline_without_a_complaint_and_fits_on_paper(look: Open, page
 
 
 @pytest.mark.parametrize("page", ["ten", "hundred", "two"])
-def test_the_numbers_are_those_of_result_json(
-    look: Open, pages: dict[str, Path], page: str
-) -> None:
+def test_the_numbers_are_those_of_result_json(look, pages, page):
     browser = look(page, "desk", "light")
     result = json.loads((pages[page].parent / "result.json").read_text("utf-8"))
     seen = browser.run(
@@ -371,7 +367,7 @@ PANELS = {"ten": 4 + 10 + 5, "hundred": 4 + 1 + 20 + 5, "two": 4 + 2, "evaluatio
 
 
 @pytest.mark.parametrize(("page", "panels"), PANELS.items())
-def test_every_figure_is_there_and_says_what_it_shows(look: Open, page: str, panels: int) -> None:
+def test_every_figure_is_there_and_says_what_it_shows(look, page, panels):
     browser = look(page, "desk", "light")
     figures = browser.run(
         "[...document.querySelectorAll('svg.panel')].map(s => [s.getAttribute('role'), "
@@ -390,7 +386,7 @@ def test_every_figure_is_there_and_says_what_it_shows(look: Open, page: str, pan
     assert set(links) <= set(ids)
 
 
-def test_the_scheme_of_the_reader_is_followed(look: Open) -> None:
+def test_the_scheme_of_the_reader_is_followed(look):
     paint = "getComputedStyle(document.body).backgroundColor"
     fills = "[...document.querySelectorAll('svg.panel path[style]')].map(r => r.style.fill + "
     fills += "getComputedStyle(r).fill).filter(f => f.includes('--blue')).at(0)"
@@ -402,7 +398,7 @@ def test_the_scheme_of_the_reader_is_followed(look: Open) -> None:
     assert seen[1] != dark.run(fills)
 
 
-def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look: Open) -> None:
+def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look):
     browser = look("comparison", "telephone", "light")
     box = "document.querySelector('.wide')"
     assert browser.run(f"{box}.scrollWidth > {box}.clientWidth")
@@ -415,7 +411,7 @@ def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look
         assert browser.run("document.querySelectorAll('svg.panel').length") == 2 + 8
 
 
-def test_the_checks_see_what_they_look_for(chromium: Chromium, tmp_path: Path) -> None:
+def test_the_checks_see_what_they_look_for(chromium, tmp_path):
     page = tmp_path / "bad.html"
     page.write_text(
         '<body style="margin:0"><p style="color:#999;font-size:9px">pale</p>'

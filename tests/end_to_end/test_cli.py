@@ -1,7 +1,5 @@
 """The command `fedcal`: what it prints, what it returns."""
 
-from __future__ import annotations
-
 import csv
 import json
 import os
@@ -78,9 +76,7 @@ def strict(text: str) -> Any:
 # --- simulate -----------------------------------------------------------------------------------
 
 
-def test_simulate_prints_json_a_table_of_percentages_or_nothing(
-    fedcal_says: Any, folder: Path
-) -> None:
+def test_simulate_prints_json_a_table_of_percentages_or_nothing(fedcal_says, folder):
     arguments = ("simulate", "--data", "data.npz", "--method", "fednewton", "--epsilon", "2")
     code, out, err = fedcal_says(*arguments, "--out", "o")
     assert (code, err) == (0, "")
@@ -110,7 +106,7 @@ GIVEN: dict[str, Any] = {
 }
 
 
-def test_options_reach_the_run(fedcal_says: Any, folder: Path) -> None:
+def test_options_reach_the_run(fedcal_says, folder):
     words = [word for name, value in GIVEN.items() for word in (f"--{name}", str(value))]
     more = ("--data", "data.npz", "--ledger", "l.db")
     settings = ("--set", "clip=0.25", "--set", "average=temperature")
@@ -123,7 +119,7 @@ def test_options_reach_the_run(fedcal_says: Any, folder: Path) -> None:
     }
 
 
-def test_a_config_file_is_overridden_by_options(fedcal_says: Any, folder: Path) -> None:
+def test_a_config_file_is_overridden_by_options(fedcal_says, folder):
     Path("c.toml").write_text(
         'data = "data.npz"\nmethod = "fedtemp"\nclients = 9\nsampling-rate = 1.0\n'
         "[set]\nclip = 0.1\nserver_lr = 0.5\n"
@@ -137,7 +133,7 @@ def test_a_config_file_is_overridden_by_options(fedcal_says: Any, folder: Path) 
     assert config["set"] == {"clip": 0.2, "server_lr": 0.5}
 
 
-def test_a_large_delta_is_a_warning(fedcal_says: Any, folder: Path) -> None:
+def test_a_large_delta_is_a_warning(fedcal_says, folder):
     private = ("simulate", "--data", "data.npz", "--clients", "20", "--epsilon", "1", "--quiet")
     code, out, err = fedcal_says(*private, "--delta", "0.05")
     assert (code, out) == (0, "")
@@ -147,9 +143,7 @@ def test_a_large_delta_is_a_warning(fedcal_says: Any, folder: Path) -> None:
     assert fedcal_says(*private, "--delta", "0.0499") == (0, "", "")
 
 
-def test_names_that_look_like_markup_are_printed_as_they_are(
-    fedcal_says: Any, folder: Path
-) -> None:
+def test_names_that_look_like_markup_are_printed_as_they_are(fedcal_says, folder):
     for name in ("[/b].npz", "[bold]x.npz", ":warning:.npz"):
         Path(name).parent.mkdir(exist_ok=True)
         np.savez(name, **rows())
@@ -191,7 +185,7 @@ def read_probs(path: Path) -> tuple[np.ndarray, np.ndarray | None]:
 
 @pytest.mark.parametrize("labelled", [True, False])
 @pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv"])
-def test_apply(fedcal_says: Any, fitted: Path, folder: Path, suffix: str, labelled: bool) -> None:
+def test_apply(fedcal_says, fitted, folder, suffix, labelled):
     fresh = {
         k: v for k, v in rows(50, seed=6).items() if k == "logits" or (labelled and k == "labels")
     }
@@ -222,9 +216,7 @@ def test_apply(fedcal_says: Any, fitted: Path, folder: Path, suffix: str, labell
     assert fedcal_says(*arguments, "--quiet", "--overwrite")[:2] == (0, "")
 
 
-def test_apply_takes_the_rows_of_a_shipped_set_in_their_order(
-    fedcal_says: Any, folder: Path
-) -> None:
+def test_apply_takes_the_rows_of_a_shipped_set_in_their_order(fedcal_says, folder):
     """Logits or, where the calibrator was fitted on them, probabilities."""
     for name, many, more in (
         ("resnet110-cifar10", 15000, ()),
@@ -242,7 +234,7 @@ def test_apply_takes_the_rows_of_a_shipped_set_in_their_order(
 # --- the rest -----------------------------------------------------------------------------------
 
 
-def test_datasets(fedcal_says: Any) -> None:
+def test_datasets(fedcal_says):
     code, out, err = fedcal_says("datasets")
     assert (code, err) == (0, "")
     for entry in datasets.catalogue():
@@ -257,13 +249,13 @@ def test_datasets(fedcal_says: Any) -> None:
     assert {"rows", "classes", "clients", "licence", "source", "input"} <= set(entries[0])
 
 
-def test_version(fedcal_says: Any) -> None:
+def test_version(fedcal_says):
     said = (0, f"fedcal {fedcal.__version__}\n", "")
     asked = (("--version",), ("-V",), ("simulate", "-V"), ("site", "key", "--version"))
     assert [fedcal_says(*words) for words in asked] == [said] * 4
 
 
-def test_help_names_every_command_that_is_built(fedcal_says: Any) -> None:
+def test_help_names_every_command_that_is_built(fedcal_says):
     code, out, err = fedcal_says("--help")
     assert (code, err) == (0, "")
     listed = set(re.findall(r"^\u2502 ([a-z][a-z-]+(?: [a-z]+)?) +[A-Z]", out, re.MULTILINE))
@@ -271,9 +263,7 @@ def test_help_names_every_command_that_is_built(fedcal_says: Any) -> None:
     assert listed >= {"simulate", "compare", "plan", "flower-app", "datasets"}
 
 
-def test_help_of_simulate_names_the_contract_s_options(
-    fedcal_says: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_help_of_simulate_names_the_contract_s_options(fedcal_says, monkeypatch):
     monkeypatch.setenv("COLUMNS", "160")  # long names are cut in a narrow terminal
     code, out, _ = fedcal_says("simulate", "-h")
     assert code == 0
@@ -289,9 +279,7 @@ def test_help_of_simulate_names_the_contract_s_options(
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_the_examples_of_the_help_are_taken(
-    fedcal_says: Any, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_the_examples_of_the_help_are_taken(fedcal_says, monkeypatch, name):
     monkeypatch.setenv("COLUMNS", "160")
     words = name.split()
     _, out, _ = fedcal_says(*words, "--help")
@@ -301,14 +289,14 @@ def test_the_examples_of_the_help_are_taken(
         load_command(name).make_context(name, shlex.split(example)[1 + len(words) :])
 
 
-def test_a_single_run_is_run_again_not_resumed(fedcal_says: Any, folder: Path) -> None:
+def test_a_single_run_is_run_again_not_resumed(fedcal_says, folder):
     code, out, err = fedcal_says("simulate", "--resume", "--out", "o")
     assert (code, out) == (2, "")
     assert "--config DIR/config.toml gives the same bits" in err
     assert os.listdir(folder) == ["data.npz"]
 
 
-def test_a_report_is_written_again(fedcal_says: Any, folder: Path) -> None:
+def test_a_report_is_written_again(fedcal_says, folder):
     fedcal_says("simulate", "--data", "data.npz", "--out", "o", "--quiet")
     (folder / "o" / "report.html").unlink()
     report = str(Path("o", "report.html"))
@@ -318,7 +306,7 @@ def test_a_report_is_written_again(fedcal_says: Any, folder: Path) -> None:
     assert (code, "holds no result.json" in err) == (2, True)
 
 
-def test_a_calibrator_is_exported(fedcal_says: Any, fitted: Path) -> None:
+def test_a_calibrator_is_exported(fedcal_says, fitted):
     pytest.importorskip("onnx")
     arguments = ("export", "--calibrator", str(fitted), "--out", "c.onnx")
     assert fedcal_says(*arguments) == (0, "written to c.onnx\n", "")
@@ -336,7 +324,7 @@ def command(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_the_console_script_works_in_an_empty_folder(tmp_path: Path) -> None:
+def test_the_console_script_works_in_an_empty_folder(tmp_path):
     done = command(tmp_path, "simulate", "--epsilon", "1", "--out", "o", "--json")
     progress = [line for line in done.stderr.splitlines() if line.startswith("fedcal: fednewton")]
     assert (done.returncode, done.stderr.splitlines()) == (0, progress)  # on a busy machine
@@ -345,14 +333,14 @@ def test_the_console_script_works_in_an_empty_folder(tmp_path: Path) -> None:
     assert said == strict((tmp_path / "o" / "result.json").read_text("utf-8"))
 
 
-def test_the_console_script_s_exit_code(tmp_path: Path) -> None:
+def test_the_console_script_s_exit_code(tmp_path):
     done = command(tmp_path, "simulate", "--dropout", "1", "--out", "o")
     *_, line = done.stderr.splitlines()  # on a busy machine there is progress before
     assert line.startswith("fedcal: error: round 1: clients were sampled and none answered")
     assert (done.returncode, os.listdir(tmp_path)) == (1, [])
 
 
-def test_the_help_of_reproduce_names_an_experiment(fedcal_says: Any) -> None:
+def test_the_help_of_reproduce_names_an_experiment(fedcal_says):
     _, out, _ = fedcal_says("reproduce", "--help")
     named = re.findall(r"fedcal reproduce (\w\S*)", out)
     assert named
@@ -360,7 +348,7 @@ def test_the_help_of_reproduce_names_an_experiment(fedcal_says: Any) -> None:
 
 
 @pytest.mark.parametrize("words", [("--version",), ("datasets",)])
-def test_the_command_runs_where_warnings_are_errors(tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_the_command_runs_where_warnings_are_errors(tmp_path, words):
     """With the pinned versions: typer imports what click deprecates."""
     strictly = [sys.executable, "-W", "error", "-m", "fedcal", *words]
     done = subprocess.run(strictly, cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,7 +1,5 @@
 """`fedcal compare`: what it prints and writes, interrupted and resumed as people do it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os
@@ -62,7 +60,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in found]
 
 
-def test_the_table_is_printed_and_written(says: Any, folder: Path) -> None:
+def test_the_table_is_printed_and_written(says, folder):
     code, out, err = says(*QUICK, "--epsilon", "inf,2", "--out", "o")
     assert (code, err) == (0, "")
     for said in (
@@ -93,7 +91,7 @@ SINGLE: dict[str, Any] = {"quorum": 0.5, "noise-source": "seeded", "secure-aggre
 SINGLE |= {"dropout": 0.1, "seed": 7, "seeds": 2}
 
 
-def test_every_option_reaches_the_runs(says: Any) -> None:
+def test_every_option_reaches_the_runs(says):
     given = {name: ",".join(map(str, values)) for name, values in LISTS.items()} | SINGLE
     words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     more = ("--set", "clip=0.25", "--jobs", "1", "--engine", "inline", "--out", "o", "--json")
@@ -125,7 +123,7 @@ REFUSED = [
 ]
 
 
-def test_one_clear_line_before_anything_runs(says: Any, folder: Path) -> None:
+def test_one_clear_line_before_anything_runs(says, folder):
     Path("jobs.toml").write_text("jobs = 3\n")
     for arguments, said in REFUSED:
         code, out, err = says("--out", "o", *arguments.split())
@@ -143,7 +141,7 @@ def test_one_clear_line_before_anything_runs(says: Any, folder: Path) -> None:
         Path("o", name).rmdir()
 
 
-def test_a_run_that_fails_is_in_the_table_and_the_exit_code(says: Any) -> None:
+def test_a_run_that_fails_is_in_the_table_and_the_exit_code(says):
     code, out, err = says(
         *("--method", "none,fedbin", "--clients", "3", "--dropout", "1", "--seeds", "2"),
         *("--jobs", "1", "--out", "o"),
@@ -155,7 +153,7 @@ def test_a_run_that_fails_is_in_the_table_and_the_exit_code(says: Any) -> None:
     assert len(rows(Path("o"))) == 5
 
 
-def test_a_config_file_takes_lists(says: Any, folder: Path) -> None:
+def test_a_config_file_takes_lists(says, folder):
     Path("c.toml").write_text(
         'method = ["fedbin", "fedtemp"]\nepsilon = [inf, 1]\nclients = 4\nseeds = 1\n'
         "[set]\nclip = 0.1\n"
@@ -165,7 +163,7 @@ def test_a_config_file_takes_lists(says: Any, folder: Path) -> None:
     assert [c["epsilon"] for c in json.loads(out)["cells"]] == [None, 2.0, 2.0]
 
 
-def test_damaged_rows_are_told_in_one_line(says: Any) -> None:
+def test_damaged_rows_are_told_in_one_line(says):
     assert says(*QUICK, "--out", "o", "--quiet") == (0, "", "")
     file = Path("o", "rows.jsonl")
     whole = file.read_text()
@@ -205,9 +203,7 @@ def exact_in(folder: Path, texts: set[str], numbers: list[float]) -> set[str | f
     return found | {text for text in texts if text in said}
 
 
-def test_files_of_a_private_comparison_hold_nothing_exact(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_of_a_private_comparison_hold_nothing_exact(tmp_path, monkeypatch):
     labels = np.repeat(np.arange(3), CLASS_ROWS)
     logits = np.linspace(-0.5, 0.5, 3) + 2.0 * np.eye(3)[labels]
     logits[::7] = np.roll(logits[::7], 1, axis=1)
@@ -291,7 +287,7 @@ def descendants_are_gone(session: int) -> bool:
 
 @pytest.mark.skipif(os.name != "posix", reason="signals of a terminal")
 @pytest.mark.parametrize("by", ["SIGINT", pytest.param("SIGKILL", marks=pytest.mark.slow)])
-def test_stopped_and_resumed(folder: Path, by: str) -> None:
+def test_stopped_and_resumed(folder, by):
     out = folder / "o"
     process = started(*LONG, "--out", "o")
     wait_for_rows(out, 5, process)
@@ -322,7 +318,7 @@ def test_stopped_and_resumed(folder: Path, by: str) -> None:
 
 
 @pytest.mark.slow
-def test_ray_gives_the_same_rows(folder: Path) -> None:
+def test_ray_gives_the_same_rows(folder):
     pytest.importorskip("ray")
     small = ("compare", "--data", "data.npz", *QUICK[:-2], "--quiet")
     for arguments in (("--jobs", "1", "--out", "here"), ("--ray-address", "local", "--out", "ray")):

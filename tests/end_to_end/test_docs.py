@@ -1,7 +1,5 @@
 """What the pages under docs/ say must exist, be so, and build; test_docs_blocks.py runs them."""
 
-from __future__ import annotations
-
 import ast
 import math
 import re
@@ -31,7 +29,7 @@ def prose(page: Path) -> str:
     return re.sub(r"```.*?```", "", page.read_text("utf-8"), flags=re.DOTALL)
 
 
-def test_links_lead_somewhere_and_every_page_is_reachable() -> None:
+def test_links_lead_somewhere_and_every_page_is_reachable():
     listed, anchors = {DOCS / "index.md"}, {page: anchors_of(page) for page in PAGES}
     for page in PAGES:
         for target, _, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(#([^)]+))?\)", prose(page)):
@@ -58,7 +56,7 @@ def functions_of(file: Path) -> set[str]:
     return {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
 
 
-def test_every_test_that_the_pitfalls_name_exists() -> None:
+def test_every_test_that_the_pitfalls_name_exists():
     text = (DOCS / "pitfalls.md").read_text("utf-8")
     pitfalls = [line for line in text.splitlines() if line.startswith("- ")]
     named = re.findall(r"^  `(tests/\S+\.py)::(test_\w+)`$", text, re.MULTILINE)
@@ -67,7 +65,7 @@ def test_every_test_that_the_pitfalls_name_exists() -> None:
         assert name in functions_of(ROOT / file), f"{file}::{name}"
 
 
-def test_the_extras_that_are_named_exist() -> None:
+def test_the_extras_that_are_named_exist():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
         "optional-dependencies"
     ]
@@ -85,7 +83,7 @@ def table_rows(page: str, width: int) -> list[list[str]]:
     return [row for row in cells if len(row) == width]
 
 
-def test_the_odds_of_an_epsilon() -> None:
+def test_the_odds_of_an_epsilon():
     rows = [r for r in table_rows("guide/privacy.md", 3) if re.fullmatch(r"[\d.]+", r[0])]
     assert len(rows) == 4
     for epsilon, odds, sure in rows:
@@ -96,7 +94,7 @@ def test_the_odds_of_an_epsilon() -> None:
         )
 
 
-def test_a_measured_cell_is_what_a_run_gives() -> None:
+def test_a_measured_cell_is_what_a_run_gives():
     """Of the table in 'choosing a method', whose text is made from the results that ship."""
     row = next(r for r in table_rows("guide/choosing-a-method.md", 6) if r[:2] == ["100", "1"])
     runs = [
@@ -119,7 +117,7 @@ def recommended() -> list[list[str]]:
         for k, row in enumerate(recommended())
     ],
 )
-def test_the_planner_recommends_what_choosing_a_method_says(row: list[str]) -> None:
+def test_the_planner_recommends_what_choosing_a_method_says(row):
     facts, method, left = row
     words = facts.strip("`").split()
     options: dict[str, Any] = {}
@@ -127,12 +125,11 @@ def test_the_planner_recommends_what_choosing_a_method_says(row: list[str]) -> N
         read = {"--unit": str, "--clients": int, "--classes": int}.get(name, float)
         options[name[2:].replace("-", "_")] = read(text)
     chosen = plan(**options).chosen
-    assert chosen is not None
     assert chosen.candidate.text == method.strip("`")
     assert f"{100 * chosen.left:.0f} %" == left
 
 
-def test_pages_with_facts_of_a_plan_run_what_it_recommends() -> None:
+def test_pages_with_facts_of_a_plan_run_what_it_recommends():
     """Of the pages that show a plan and a run: the tutorial's, and the four hospitals'."""
     for page in ("first-hour-hospital", "hospitals"):
         text = (DOCS / "guide" / f"{page}.md").read_text("utf-8")
@@ -147,7 +144,7 @@ def test_pages_with_facts_of_a_plan_run_what_it_recommends() -> None:
 
 
 @pytest.mark.slow
-def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
+def test_the_pages_build_without_a_warning(tmp_path):
     """Two minutes: autodoc imports and Sphinx draws every module, beside its marked-up source."""
     for package in ("sphinx", "furo", "myst_nb"):
         pytest.importorskip(package)
@@ -163,7 +160,7 @@ def test_the_pages_build_without_a_warning(tmp_path: Path) -> None:
     assert [p.name for p in built if fetched.search(p.read_text("utf-8"))] == []
 
 
-def test_the_reference_lists_each_method_once() -> None:
+def test_the_reference_lists_each_method_once():
     page = (ROOT / "docs" / "reference" / "strategies.md").read_text("utf-8")
     cells = re.findall(r"^\| (`[^|]*`) \|", page, re.M)
     listed = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]

@@ -9,8 +9,6 @@ name. A comment above it says otherwise, with the reason in the open:
     <!-- fails: 2 -->          the command's exit code
 """
 
-from __future__ import annotations
-
 import ast
 import math
 import re
@@ -120,7 +118,7 @@ def hides_shell(block: Block) -> bool:
     return block.language in SHELLS or (block.language != "console" and typed)
 
 
-def test_every_command_of_a_page_is_in_a_block_that_is_run() -> None:
+def test_every_command_of_a_page_is_in_a_block_that_is_run():
     for page in (*ALONE, *PAGES):
         assert [b.line for b in blocks(page.read_text("utf-8")) if hides_shell(b)] == [], page
 
@@ -137,13 +135,7 @@ def cases() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("page", "skipped"), list(cases()))
-def test_blocks_run_in_the_order_of_their_page(
-    page: Path,
-    skipped: tuple[str, ...],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_blocks_run_in_the_order_of_their_page(page, skipped, tmp_path, monkeypatch, capsys):
     run_page(page, skipped, tmp_path, monkeypatch, capsys)
 
 
@@ -300,7 +292,7 @@ def alike(said: list[str], printed: list[str]) -> bool:
     return True
 
 
-def test_a_wrong_output_is_seen() -> None:
+def test_a_wrong_output_is_seen():
     printed = ["┃ before │ 4.750 │", "└────┘", "written to x"]
     assert_says(printed, ["before 4.75", "...", "written to x"])
     for said in (["before 4.9"], ["after 4.75"], ["written to x", "before 4.75"], ["before"]):
@@ -308,7 +300,7 @@ def test_a_wrong_output_is_seen() -> None:
             assert_says(printed, said)
 
 
-def test_what_is_wrong_in_a_block_that_is_not_run_is_seen() -> None:
+def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for line in (
         *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site"),
         *("fedcal simulate", "$ flwr run . --streem", "$ A=1 flwr run . --streem"),
@@ -323,7 +315,7 @@ def test_what_is_wrong_in_a_block_that_is_not_run_is_seen() -> None:
             blocks(f"1. First\n\n{fence}bash\nfedcal simulate\n{fence}\n")
 
 
-def test_shell_by_another_name_is_seen() -> None:
+def test_shell_by_another_name_is_seen():
     for language, line in (("bash", "ls"), ("", "$ ls"), ("text", "fedcal simulate")):
         (block,) = blocks(f"```{language}\n{line}\n```\n")
         assert hides_shell(block)
@@ -332,9 +324,7 @@ def test_shell_by_another_name_is_seen() -> None:
         assert not hides_shell(block)
 
 
-def test_a_block_of_readme_that_is_not_marked_is_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_block_of_readme_that_is_not_marked_is_run(tmp_path, monkeypatch, capsys):
     page = tmp_path / "page.md"
     page.write_text("```console\n$ fedcal report nowhere\n```\n")
     with pytest.raises(AssertionError, match="holds no result"):

@@ -1,7 +1,5 @@
 """Runs of commit 951345b, again from their own config.toml: the same results."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -31,7 +29,7 @@ def close(new: Any, old: Any) -> Any:
 
 
 @pytest.mark.parametrize("run", RUNS)
-def test_a_config_of_an_earlier_version_gives_its_results(run: str, tmp_path: Path) -> None:
+def test_a_config_of_an_earlier_version_gives_its_results(run, tmp_path):
     config = EARLIER / run / "config.toml"
     assert _run(["simulate", "--config", str(config), "--out", str(tmp_path), "--quiet"]) == 0
     new, old = (

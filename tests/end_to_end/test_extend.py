@@ -4,8 +4,6 @@ A copy of the repository is extended by the page's files and rows. In it the pag
 run, and the tests of all members, which must have enrolled the new ones by themselves.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -60,7 +58,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     return made
 
 
-def test_each_recipe_is_a_file_or_three_and_a_row_each(copy: Copy) -> None:
+def test_each_recipe_is_a_file_or_three_and_a_row_each(copy):
     found = [
         tuple(list(changes.values()).count(status) for status in ("A", "M"))
         for changes in copy.changes
@@ -70,7 +68,7 @@ def test_each_recipe_is_a_file_or_three_and_a_row_each(copy: Copy) -> None:
     assert not any(name.startswith(("tests/", "docs/")) for c in copy.changes for name in c)
 
 
-def test_a_row_that_does_not_fit_is_noticed(tmp_path: Path) -> None:
+def test_a_row_that_does_not_fit_is_noticed(tmp_path):
     path = tmp_path / "x.py"
     path.write_text("A,\nB,\nA,\n")
     add(path, " B,\n+C,\n")
@@ -118,9 +116,7 @@ def told(copy: Copy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
     return {**dict(zip(commands, parts[2::2], strict=True)), "report": page}
 
 
-def test_the_page_s_commands_run_and_the_help_names_what_is_new(
-    copy: Copy, told: dict[str, str]
-) -> None:
+def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
     assert len(copy.commands) == 7
     simulated, compared, planned = copy.commands[:3]
     for where, words in (
@@ -134,7 +130,7 @@ def test_the_page_s_commands_run_and_the_help_names_what_is_new(
         assert re.search(rf"(?<![\w-]){name}(?![\w-])", told["fedcal simulate --help"]), name
 
 
-def test_new_members_go_together_with_all_others(told: dict[str, str]) -> None:
+def test_new_members_go_together_with_all_others(told):
     results: dict[str, Any] = {
         command: json.loads(out) for command, out in told.items() if command.endswith("--json")
     }
@@ -180,7 +176,7 @@ WITH = " or ".join((*METHODS, "laplace", "statement", "is_missing"))
 """The unit goes with every method and mechanism: a part of these cases is enough."""
 
 
-def test_the_tests_of_all_members_take_them_and_pass(copy: Copy) -> None:
+def test_the_tests_of_all_members_take_them_and_pass(copy):
     files = ["tests/test_layout.py", *(f"tests/{name}" for name in ENROLLED)]
     chosen = f"{CHOSEN} or ({UNIT} and ({WITH}))"
     out = copy.python("-m", "pytest", "-vv", "-m", "not slow", "-k", chosen, *files)

@@ -1,7 +1,5 @@
 """What yields no calibrator: files that take each other's place, and who refuses it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -44,7 +42,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.filterwarnings("ignore:.*which is replaced")
-def test_one_folder_for_runs_of_two_families(data: Path, tmp_path: Path) -> None:
+def test_one_folder_for_runs_of_two_families(data, tmp_path):
     """What an earlier run of another family left does not stay beside this one's files."""
     simulate(data, out=tmp_path / "alone", **ASKED)
     own = {p.name for p in (tmp_path / "alone").iterdir()}
@@ -62,7 +60,7 @@ def test_one_folder_for_runs_of_two_families(data: Path, tmp_path: Path) -> None
     assert not there & {"release.npz", "page.json", "curve-1.svg"}
 
 
-def test_a_page_of_something_else_is_refused(data: Path, tmp_path: Path) -> None:
+def test_a_page_of_something_else_is_refused(data, tmp_path):
     simulate(data, out=tmp_path, **ASKED)
     table: dict[str, Any] = {"part": "table", "title": "", "columns": ["a"], "rows": [[]]}
     curve = {"part": "curve", "title": "", "x": "", "y": "", "note": "", "series": {}}
@@ -74,9 +72,7 @@ def test_a_page_of_something_else_is_refused(data: Path, tmp_path: Path) -> None
         assert "\n" not in str(caught.value)
 
 
-def test_what_is_no_calibrator_is_not_applied(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_no_calibrator_is_not_applied(data, tmp_path, capsys):
     result = simulate(data, out=tmp_path, **ASKED)
     command = ["apply", "--calibrator", str(tmp_path / "release.npz"), "--data", str(data)]
     assert _run([*command, "--out", str(tmp_path / "probs.npy")]) == 2
@@ -87,7 +83,7 @@ def test_what_is_no_calibrator_is_not_applied(
             getattr(result, name)
 
 
-def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data: Path) -> None:
+def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data):
     for grid in (read_grid(), read_grid({"method": "all"})):
         assert not {v.method for v in grid.method} & {*OTHERS}
         assert {v.method for v in grid.method} >= set(calibrating())
@@ -105,9 +101,7 @@ def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data: Pa
 
 
 @pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-def test_an_outcome_through_a_folder_and_through_flower(
-    data: Path, tmp_path: Path, epsilon: float
-) -> None:
+def test_an_outcome_through_a_folder_and_through_flower(data, tmp_path, epsilon):
     shards = deal(datasets.load(data).split(0), "iid", 8, 0)
     nominal = {"rows_per_client": 40.0} if epsilon < np.inf else {}
     job = Job("evaluate", Federation(8, 2, epsilon=epsilon), {"bins": 6, **nominal})

@@ -1,9 +1,6 @@
 """Groups and a second model's scores reach the clients, whatever engine they run in."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,13 +34,13 @@ def counted(engine: str, epsilon: float = 1.0) -> Any:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["ray", "grpc"])
-def test_every_engine_counts_the_same(engine: str) -> None:
+def test_every_engine_counts_the_same(engine):
     want, found = counted("inline").arrays(), counted(engine).arrays()
     assert want.keys() == found.keys()
     assert all(want[name].tobytes() == found[name].tobytes() for name in want)
 
 
-def test_groups_are_counted_exactly_by_both_models_without_privacy() -> None:
+def test_groups_are_counted_exactly_by_both_models_without_privacy():
     data = arrays()
     found = counted("inline", float("inf")).histograms
     for view, score in (("model", data["logits"][:, 1]), ("other", data["other_logits"][:, 1])):
@@ -56,7 +53,7 @@ def test_groups_are_counted_exactly_by_both_models_without_privacy() -> None:
             np.testing.assert_allclose(upper, above, atol=1e-9)
 
 
-def test_a_site_keeps_them_in_its_folder(tmp_path: Path) -> None:
+def test_a_site_keeps_them_in_its_folder(tmp_path):
     data = {k: v for k, v in arrays().items() if k != "client"}
     np.savez(tmp_path / "site.npz", **data)
     rows = read_rows(str(tmp_path / "site.npz"), None)
@@ -69,7 +66,7 @@ def test_a_site_keeps_them_in_its_folder(tmp_path: Path) -> None:
     np.testing.assert_array_equal(shards.other, data["other_logits"])
 
 
-def test_without_them_nothing_more_is_kept(tmp_path: Path) -> None:
+def test_without_them_nothing_more_is_kept(tmp_path):
     rows = datasets.from_arrays(**{k: arrays()[k] for k in ("logits", "labels")})
     prepare(tmp_path / "site", shards_of(rows))
     kept = {path.name for path in (tmp_path / "site").glob("*.npy")}

@@ -1,7 +1,5 @@
 """The notebook runs, prints what it is stored with, and tells nothing of who ran it."""
 
-from __future__ import annotations
-
 import base64
 import getpass
 import importlib.util
@@ -50,8 +48,6 @@ def runner() -> ModuleType:
     for package in ("nbclient", "ipykernel", "nbformat"):
         pytest.importorskip(package)
     spec = importlib.util.spec_from_file_location("run_notebook", DOCS / "run_notebook.py")
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -59,7 +55,7 @@ def runner() -> ModuleType:
 
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::ResourceWarning")
 @every_notebook
-def test_it_runs_and_prints_what_it_is_stored_with(path: Path) -> None:
+def test_it_runs_and_prints_what_it_is_stored_with(path):
     """About 6 s. What differs is stored anew by `python docs/run_notebook.py`."""
     stored, executed = read(path), runner().execute(path)
     for old, new in zip(code_cells(stored), code_cells(executed), strict=True):
@@ -72,7 +68,7 @@ def test_it_runs_and_prints_what_it_is_stored_with(path: Path) -> None:
 
 
 @every_notebook
-def test_it_is_stored_with_clean_outputs_that_tell_nothing_of_who_ran_it(path: Path) -> None:
+def test_it_is_stored_with_clean_outputs_that_tell_nothing_of_who_ran_it(path):
     notebook = read(path)
     assert path.stat().st_size < LARGEST
     cells = code_cells(notebook)

@@ -1,8 +1,5 @@
 """Prediction sets and training over Flower's engines, Ray and gRPC: the bits of inline."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +13,7 @@ engines = pytest.mark.parametrize("engine", ["ray", "grpc"])
 
 @pytest.mark.slow
 @engines
-def test_sets_are_the_same(engine: str) -> None:
+def test_sets_are_the_same(engine):
     for asked in ({}, {"unit": "example", "trust": "distributed"}):
         options: dict[str, Any] = {"method": "conformal", "clients": 3, "epsilon": 1.0, **asked}
         inline = simulate("heart-disease", **options)
@@ -27,7 +24,7 @@ def test_sets_are_the_same(engine: str) -> None:
 
 @pytest.mark.slow
 @engines
-def test_a_model_is_the_same(engine: str, tmp_path: Path) -> None:
+def test_a_model_is_the_same(engine, tmp_path):
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 300)
     x = rng.normal(0, 0.3, (300, 8)).astype(np.float32) + np.eye(3, 8, dtype=np.float32)[labels]

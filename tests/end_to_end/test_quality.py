@@ -1,7 +1,5 @@
 """What calibration is worth on real networks, with and without privacy."""
 
-from __future__ import annotations
-
 import math
 import tracemalloc
 import warnings
@@ -22,7 +20,6 @@ from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy, FedBBQ, FedBin, FedNewton
 from fedcal.strategies.settings import calibrating, settings_of
-from fedcal.types import Floats, Integers
 
 CLASSES = 10
 KEEP_PREDICTIONS = (
@@ -38,14 +35,14 @@ def resnet() -> Dataset:
 
 
 @cache
-def test_part() -> tuple[Floats, Integers]:
+def test_part():
     logits, labels = resnet().test_logits, resnet().test_labels
     assert logits is not None
     assert labels is not None
     return logits, labels
 
 
-test_part.__test__ = False  # type: ignore[attr-defined]
+test_part.__test__ = False
 
 
 def dealt(clients: int, seed: int = 0) -> Shards:
@@ -71,7 +68,7 @@ def mean_cwece(method: str) -> float:
 # -- without privacy ------------------------------------------------------------------------------
 
 
-def test_the_pooled_ideal() -> None:
+def test_the_pooled_ideal():
     found = pooled()
     assert isinstance(found.calibrator, TemperatureScaling)
     assert found.calibrator.temperature == pytest.approx(2.395, abs=5e-4)
@@ -83,7 +80,7 @@ def test_the_pooled_ideal() -> None:
 
 
 @pytest.mark.parametrize("clients", [1, 137, 10_000])
-def test_newton_reaches_the_pooled_optimum_for_any_partition(clients: int) -> None:
+def test_newton_reaches_the_pooled_optimum_for_any_partition(clients):
     shards = dealt(clients)
     assert (shards.rows == 0).any() == (clients > 1)
     strategy = FedNewton(Federation(clients, CLASSES), secure_aggregation="none")
@@ -95,7 +92,7 @@ def test_newton_reaches_the_pooled_optimum_for_any_partition(clients: int) -> No
     assert abs(g / h) < 1e-6
 
 
-def test_bbq_of_everybody_is_pooled_bbq_bit_for_bit() -> None:
+def test_bbq_of_everybody_is_pooled_bbq_bit_for_bit():
     logits, _ = test_part()
     want = BBQ().fit(resnet().logits, resnet().labels).predict_proba(logits)
     for weighting, clients in (("none", 1000), ("all", 1), ("changed", 100)):
@@ -112,7 +109,7 @@ def test_bbq_of_everybody_is_pooled_bbq_bit_for_bit() -> None:
 # -- with privacy ---------------------------------------------------------------------------------
 
 
-def test_sums_at_epsilon_one_are_near_the_pooled_optimum() -> None:
+def test_sums_at_epsilon_one_are_near_the_pooled_optimum():
     """Bins do little harm: a hundred users are too few for them, pooled and weighted ones too."""
     for method, most in (("fednewton", 1.10), ("fedoneshot", 1.05), ("fednewton-entropy", 1.10)):
         assert mean_cwece(method) <= most * pooled().after["classwise_ece"]
@@ -146,7 +143,7 @@ AS_SURE_AS_RIGHT = ("mmlu-llama", "adult-income")
         for j, m in enumerate(calibrating())
     ],
 )
-def test_every_strategy_runs_on_every_shipped_set(name: str, method: str, epsilon: float) -> None:
+def test_every_strategy_runs_on_every_shipped_set(name, method, epsilon):
     """Each method on every fourth set; slow: on all. By turns with privacy and without."""
     options: dict[str, Any] = {**OPTIONS.get(name, {"clients": 40})}
     if method in ("fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal"):
@@ -172,7 +169,7 @@ def test_every_strategy_runs_on_every_shipped_set(name: str, method: str, epsilo
 
 
 @pytest.mark.parametrize("name", [entry.name for entry in catalogue()])
-def test_newton_without_privacy_improves_every_shipped_set(name: str) -> None:
+def test_newton_without_privacy_improves_every_shipped_set(name):
     found = simulate(name, method="fednewton", **OPTIONS.get(name, {"clients": 40}))
     ideal = simulate(name, method="pooled-temperature", **OPTIONS.get(name, {"clients": 40}))
     assert found.after["nll"] == pytest.approx(ideal.after["nll"], rel=1e-6)
@@ -194,7 +191,7 @@ def peak_bytes(strategy: CalibrationStrategy, shards: Shards) -> int:
         tracemalloc.stop()
 
 
-def test_histograms_of_ten_thousand_clients_take_memory_linear_in_the_rows() -> None:
+def test_histograms_of_ten_thousand_clients_take_memory_linear_in_the_rows():
     """A dense (clients, cells) array of 8-byte numbers would take 205 MB."""
     clients, rounds, cells = 10_000, 12, 2 * CLASSES * 128
     dense = 8 * clients * cells

@@ -1,12 +1,9 @@
 """What README and the pages it leads to say must run, and their numbers must be ours."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -36,7 +33,7 @@ def table() -> dict[tuple[str, str], list[str]]:
     return {(row[0], row[1]): row for row in cells}
 
 
-def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ten_lines_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     data = datasets.load("resnet110-cifar10")
     names = {
@@ -51,9 +48,7 @@ def test_the_ten_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert result.after["ece"] < result.before["ece"] / 2
 
 
-def test_the_example_of_prediction_sets_covers_what_it_says(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_the_example_of_prediction_sets_covers_what_it_says(capsys, tmp_path):
     (line,) = re.findall(
         r"^\$ fedcal (simulate .*--method conformal .*?) --out", README, re.MULTILINE
     )
@@ -65,14 +60,14 @@ def test_the_example_of_prediction_sets_covers_what_it_says(
     assert told["after"]["coverage"] >= 1 - told["sets"]["alpha"]
 
 
-def test_it_is_short_and_the_paths_it_names_exist() -> None:
+def test_it_is_short_and_the_paths_it_names_exist():
     assert len(python_blocks()) == 1
     assert len(README.split()) <= 1500
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
 
 
-def test_what_is_called_luo_s_setting_is_that() -> None:
+def test_what_is_called_luo_s_setting_is_that():
     """Iid sources of shifted data; each adds noise for one of its rows."""
     page = (GUIDE / "domain-shift.md").read_text("utf-8")
     lines = [line for line in page.splitlines() if "Luo et al.'s setting" in line]
@@ -84,7 +79,7 @@ def test_what_is_called_luo_s_setting_is_that() -> None:
         assert [given[option] for option in wanted] == ["iid", "local", "example", "acct"]
 
 
-def test_the_parameters_it_names_are_the_parameters_there_are() -> None:
+def test_the_parameters_it_names_are_the_parameters_there_are():
     page = (GUIDE / "methods.md").read_text("utf-8")
     line = next(line for line in page.splitlines() if line.startswith("A method's own parameters"))
     for name in filter(line.__contains__, STRATEGIES):
@@ -95,7 +90,7 @@ def test_the_parameters_it_names_are_the_parameters_there_are() -> None:
 @pytest.mark.parametrize(
     ("method", "epsilon"), [("none", "inf"), ("fednewton", 1.0), ("fedbbq[weighting=none]", 1.0)]
 )
-def test_the_table_is_what_the_demo_prints(method: str, epsilon: Any) -> None:
+def test_the_table_is_what_the_demo_prints(method, epsilon):
     assert method in (*demo.BASELINES, *demo.METHODS)
     found = compare(demo.DATA, method=method, epsilon=epsilon, seeds=demo.SEEDS, jobs=1)
     cells = Cells(found.cells).texts(found.cells[0])

@@ -1,7 +1,5 @@
 """What a run leaves under --out: the contract's files, the same bits again, and no secrets."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -96,7 +94,7 @@ CONFIG_TYPES: dict[str, type] = {
 
 
 @every_run
-def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -> None:
+def test_result_json_is_the_contract_s(run, method, epsilon):
     folder, private = run(method, epsilon), epsilon < math.inf
     curves = {"rounds.png", "rounds.svg"} if method in FEDERATED else set()  # of what is released
     assert {p.name for p in folder.iterdir()} == FILES | curves
@@ -134,7 +132,7 @@ def test_result_json_is_the_contract_s(run: Make, method: str, epsilon: float) -
 
 
 @every_run_at_all
-def test_the_privacy_record(run: Make, data: Path, method: str, epsilon: float) -> None:
+def test_the_privacy_record(run, data, method, epsilon):
     """Its numbers are the plan's: see also test_trust_models.py."""
     folder, private = run(method, epsilon), epsilon < math.inf
     told = strict((folder / "result.json").read_text("utf-8"))
@@ -171,9 +169,7 @@ def test_the_privacy_record(run: Make, data: Path, method: str, epsilon: float) 
 
 
 @every_run
-def test_rounds_and_numbers_beside_the_metrics_agree_with_them(
-    run: Make, data: Path, method: str, epsilon: float
-) -> None:
+def test_rounds_and_numbers_beside_the_metrics_agree_with_them(run, data, method, epsilon):
     """The calibrator gives the test probabilities, these the metrics; reliability, intervals."""
     folder, rows = run(method, epsilon), datasets.load(data).split(3)
     result = strict((folder / "result.json").read_text("utf-8"))
@@ -257,15 +253,13 @@ AGAIN = [pytest.param(m, e, id=f"{m}-{e}") for m, e in ALL_RUNS if math.isinf(e)
 
 
 @pytest.mark.parametrize(("method", "epsilon"), AGAIN)
-def test_the_config_of_a_run_gives_the_same_bits(
-    run: Make, tmp_path: Path, method: str, epsilon: float
-) -> None:
+def test_the_config_of_a_run_gives_the_same_bits(run, tmp_path, method, epsilon):
     folder = run(method, epsilon)
     assert bits(ran(tmp_path / "again", "--config", str(folder / "config.toml"))) == bits(folder)
 
 
 @pytest.mark.parametrize("method", [*EACH_KIND, "pooled-bbq"])
-def test_another_seed_gives_other_bits(run: Make, method: str) -> None:
+def test_another_seed_gives_other_bits(run, method):
     folder = run(method, 1.0 if method in BUDGETED else math.inf)
     config = load_config(folder / "config.toml", {"seed": 4})
     assert config.seed == 4
@@ -278,9 +272,7 @@ def ran(out: Path, *options: str) -> Path:
     return out
 
 
-def test_the_config_works_from_another_folder(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_config_works_from_another_folder(data, tmp_path, monkeypatch):
     monkeypatch.chdir(data.parent)
     options = ("--epsilon", "1", "--sampling-rate", "0.5", "--dropout", "0.2")
     first = ran(tmp_path / "first", "--data", data.name, *options)
@@ -288,7 +280,7 @@ def test_the_config_works_from_another_folder(
     assert bits(ran(tmp_path / "again", "--config", "first/config.toml")) == bits(first)
 
 
-def test_what_was_not_given_is_resolved_anew(data: Path, tmp_path: Path) -> None:
+def test_what_was_not_given_is_resolved_anew(data, tmp_path):
     """`rows_per_client` of other clients stays behind."""
     options = ("--data", str(data), "--clients", "4", "--epsilon", "8")
     first = ran(tmp_path / "first", *options)
@@ -300,7 +292,7 @@ def test_what_was_not_given_is_resolved_anew(data: Path, tmp_path: Path) -> None
     assert after["config"]["set"]["rows_per_client"] == pytest.approx(fitted / 8)
 
 
-def test_a_file_of_resolved_values_gives_the_same_bits(data: Path, tmp_path: Path) -> None:
+def test_a_file_of_resolved_values_gives_the_same_bits(data, tmp_path):
     """As fedcal 0.1 wrote them."""
     options = ("--data", str(data), "--epsilon", "1", "--trust", "distributed")
     first, old = ran(tmp_path / "first", *options), tmp_path / "old.toml"
@@ -418,9 +410,7 @@ def held(secrets: list[Secret], folder: Path) -> set[str]:
     ("method", "federation"),
     [(m, "sampled" if m in EACH_KIND[::2] else "everybody") for m in BUDGETED],
 )
-def test_files_of_a_private_run_hold_no_exact_number(
-    watched: Watched, method: str, federation: str, tmp_path: Path
-) -> None:
+def test_files_of_a_private_run_hold_no_exact_number(watched, method, federation, tmp_path):
     # Without privacy the very same search finds every released sum ...
     secrets = watched(method, math.inf, federation, tmp_path / "open")
     released = {s.name for s in secrets if s.released}
@@ -449,9 +439,7 @@ def test_files_of_a_private_run_hold_no_exact_number(
         ("acct", "local", "user"),
     ],
 )
-def test_nor_where_clients_add_the_noise(
-    watched: Watched, method: str, trust: str, unit: str, tmp_path: Path
-) -> None:
+def test_nor_where_clients_add_the_noise(watched, method, trust, unit, tmp_path):
     """What the server decodes is noisy, and released; all else stays secret."""
     secrets = watched(method, 1.0, "everybody", tmp_path / "o", trust=trust, unit=unit)
     released = {s.name for s in secrets if s.released}
@@ -459,7 +447,7 @@ def test_nor_where_clients_add_the_noise(
     assert held(secrets, tmp_path / "o") == released
 
 
-def test_the_search_finds_counts_where_there_are_some(watched: Watched, tmp_path: Path) -> None:
+def test_the_search_finds_counts_where_there_are_some(watched, tmp_path):
     bbq = watched("fedbbq", math.inf, "everybody", tmp_path / "bbq")
     assert held(bbq, tmp_path / "bbq") >= {f"rows of class {j}" for j in range(3)}
     everybody = watched("fedtemp", math.inf, "everybody", tmp_path / "everybody")
@@ -468,7 +456,7 @@ def test_the_search_finds_counts_where_there_are_some(watched: Watched, tmp_path
     assert "round 2: clients" in held(sampled, tmp_path / "sampled")
 
 
-def test_nominal_rows_that_set_no_noise_are_not_in_results(data: Path, tmp_path: Path) -> None:
+def test_nominal_rows_that_set_no_noise_are_not_in_results(data, tmp_path):
     """Taken from the simulated rows, they tell the exact number of rows, which nothing protects."""
     options = ("--data", str(data), "--clients", "4", "--epsilon", "8")
     search = ("--method", "acct", "--set", "search=posterior", "--unit", "example")

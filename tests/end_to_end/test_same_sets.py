@@ -1,7 +1,5 @@
 """Without privacy a federation's sets are those of MAPIE and TorchCP, whose formulas stand here."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -84,7 +82,7 @@ CASES: list[tuple[str, Any, dict[str, Any]]] = [
 @pytest.mark.parametrize(
     ("score", "formula", "settings"), CASES, ids=lambda x: getattr(x, "__name__", str(x))
 )
-def test_same_sets(name: str, score: str, formula: Any, settings: dict[str, Any]) -> None:
+def test_same_sets(name, score, formula, settings):
     data = datasets.load(name).split(0)
     assert data.test_logits is not None
     # equal probabilities are ranked by number here, and in no fixed order by others

@@ -8,8 +8,6 @@ round, and from all that the server has it can compute nothing but multiples of 
 over at least m contributors.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -46,13 +44,13 @@ def wrong_in(seeds: Sequence[int]) -> Counter[str]:
     return found
 
 
-def test_nothing_but_one_sum_a_round_is_opened_whatever_goes_wrong() -> None:
+def test_nothing_but_one_sum_a_round_is_opened_whatever_goes_wrong():
     assert not wrong_in(range(80))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("thousand", range(1, 11))
-def test_ten_thousand_runs(thousand: int) -> None:
+def test_ten_thousand_runs(thousand):
     assert not wrong_in(range(1000 * thousand, 1000 * thousand + 1000))
 
 
@@ -118,9 +116,7 @@ FAULTS: list[tuple[tuple[Any, str, Any], str, int]] = [
 @pytest.mark.parametrize(
     ("forgets", "noticed", "first"), FAULTS, ids=[f"{f[0][1]}, {f[1]}" for f in FAULTS]
 )
-def test_a_party_that_forgets_a_check_is_found_out(
-    forgets: tuple[Any, str, Any], noticed: str, first: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_party_that_forgets_a_check_is_found_out(forgets, noticed, first, monkeypatch):
     monkeypatch.setattr(*forgets)
     if forgets[2] is confirm_often:
         monkeypatch.setattr(SiteRecords, "sums", all_sums)
@@ -147,7 +143,7 @@ spans = st.integers(1, 3).flatmap(
 
 @settings(max_examples=100, deadline=None)
 @given(spans)
-def test_the_algebra_finds_all_that_enumeration_finds(pieces: list[list[tuple[int, ...]]]) -> None:
+def test_the_algebra_finds_all_that_enumeration_finds(pieces):
     size = len(pieces[0][0])
 
     def all_of(span: Sequence[tuple[int, ...]]) -> set[tuple[int, ...]]:
@@ -164,9 +160,7 @@ PAIRS = ((0, 1), (1, 2), (0, 2))
 """Of three contributors: what each of three members is shown."""
 
 
-def test_members_who_open_what_they_are_shown_tell_a_low_bit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_members_who_open_what_they_are_shown_tell_a_low_bit(monkeypatch):
     """`tests/fedcal/test_split_view.py` by real messages; and with the check none is opened."""
     world = World.of(Committee((0, 1, 2), 2), sites=3, least=2)
     with closing(world):

@@ -1,7 +1,5 @@
 """SECURITY.md and the guide of secure aggregation: their tables say what the code says."""
 
-from __future__ import annotations
-
 from itertools import product
 from pathlib import Path
 
@@ -36,12 +34,12 @@ def rows() -> dict[tuple[str, str], list[str]]:
     return found
 
 
-def test_every_pair_has_its_row() -> None:
+def test_every_pair_has_its_row():
     assert list(rows()) == list(product(TRUSTS, SECURE_AGGREGATION))
 
 
 @pytest.mark.parametrize(("trust", "how"), list(product(TRUSTS, SECURE_AGGREGATION)))
-def test_a_row_says_what_the_trust_model_says(trust: str, how: str) -> None:
+def test_a_row_says_what_the_trust_model_says(trust, how):
     against, alone, some, more = rows()[trust, how]
     holds = TRUSTS[trust].holds(how, 0.9, COLLUDING)
     assert (against == "nobody") is ("against nobody" in holds)
@@ -74,7 +72,7 @@ def table(header: str) -> list[list[str]]:
     return [[c.strip() for c in line.strip("|").split("|")] for line in lines[start + 2 : end]]
 
 
-def test_what_committees_bear() -> None:
+def test_what_committees_bear():
     found = table(
         "| committee | may be absent | c: may work with the server | masks of a contributor |"
     )
@@ -85,7 +83,7 @@ def test_what_committees_bear() -> None:
     assert [name for name, *_ in found] == ["3,2", "3,3", "5,4", "7,5"]
 
 
-def test_what_colluding_sites_cost_in_noise() -> None:
+def test_what_colluding_sites_cost_in_noise():
     bound = Bound((4,), (1.0,), "joint")
     for sites, share, least, *factors in table("| sites | quorum | m | c = 0 | c = 1 | c = 2 |"):
         public = {"clients": int(sites), "classes": 2, "epsilon": 1.0, "quorum": float(share)}

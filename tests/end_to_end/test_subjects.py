@@ -1,7 +1,5 @@
 """Unit "subject" from the file to the statement, and refused without the column."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path
@@ -41,7 +39,7 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "rows.npz"
 
 
-def test_a_run_says_what_it_promises_to_subjects() -> None:
+def test_a_run_says_what_it_promises_to_subjects():
     dealt = " ".join(simulate(arrays(), clients=CLIENTS, **PRIVATE).privacy["statement"])
     natural = simulate(arrays(), partition="natural", **PRIVATE).privacy
     own = " ".join(natural["statement"])
@@ -60,7 +58,7 @@ def test_a_run_says_what_it_promises_to_subjects() -> None:
     assert "held out" not in " ".join(told)
 
 
-def test_rows_that_name_nobody_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
+def test_rows_that_name_nobody_are_refused_before_anything_is_asked(tmp_path):
     book = tmp_path / "budget.db"
     for method in ("fednewton", "fedtemp", "acct", "auto"):
         with pytest.raises(InputError, match=MISSING):
@@ -72,7 +70,7 @@ def test_rows_that_name_nobody_are_refused_before_anything_is_asked(tmp_path: Pa
     assert simulate(arrays(False), clients=CLIENTS, **exact).privacy["epsilon"] is None
 
 
-def test_subjects_of_one_row_are_told_apart_from_rows_by_their_noise_alone() -> None:
+def test_subjects_of_one_row_are_told_apart_from_rows_by_their_noise_alone():
     alone = {**arrays(), "subject": np.arange(ROWS)}
     common = {"clients": CLIENTS, "epsilon": 1e6, "seed": 3, "trust": "local"}
     one, other = (simulate(alone, unit=unit, **common) for unit in ("subject", "example"))
@@ -85,7 +83,7 @@ def test_subjects_of_one_row_are_told_apart_from_rows_by_their_noise_alone() -> 
 # --- a comparison -------------------------------------------------------------------------------
 
 
-def test_a_comparison_carries_the_column_to_its_workers(file: Path) -> None:
+def test_a_comparison_carries_the_column_to_its_workers(file):
     grid: dict[str, Any] = {"method": "fednewton,fedbbq", "epsilon": 1, "seeds": 1}
     grid |= {"unit": "user,subject,example", "partition": "natural"}
     here, there = (compare(file, jobs=jobs, **grid) for jobs in (1, 2))
@@ -103,14 +101,14 @@ def test_a_comparison_carries_the_column_to_its_workers(file: Path) -> None:
         assert f"their epsilon times the {all_}'s {many}, and more delta still" in said
 
 
-def test_a_subject_of_one_deal_is_nobody_in_another() -> None:
+def test_a_subject_of_one_deal_is_nobody_in_another():
     grid: dict[str, Any] = {"method": "fednewton", "epsilon": 1, "seeds": 2, "clients": CLIENTS}
     said = " ".join(compare(arrays(), partition="iid", unit="subject", jobs=1, **grid).statement)
     assert "spend up to epsilon = 1, delta = 1e-05 for each subject" in said
     assert "do not cover who has rows in several deals" in said
 
 
-def test_data_that_differ_in_subjects_alone_are_others() -> None:
+def test_data_that_differ_in_subjects_alone_are_others():
     plain, named = (datasets.from_arrays(**arrays(subjects)) for subjects in (False, True))
     assert digest_of(plain) != digest_of(named)
 
@@ -118,7 +116,7 @@ def test_data_that_differ_in_subjects_alone_are_others() -> None:
 # --- a planner ----------------------------------------------------------------------------------
 
 
-def test_a_plan_says_that_each_row_was_a_subject() -> None:
+def test_a_plan_says_that_each_row_was_a_subject():
     for unit in ("subject", "user"):
         facts: dict[str, Any] = {"clients": 30, "rows_per_client": 40, "classes": 3}
         said = " ".join(approximations(plan(**facts, epsilon=4.0, unit=unit, methods=["acct"])))
@@ -137,9 +135,7 @@ class Dealt(InProcessGrid):
             context.run_config.update(run)
 
 
-def test_a_server_that_knows_the_data_refuses_them_without_the_column(
-    file: Path, tmp_path: Path
-) -> None:
+def test_a_server_that_knows_the_data_refuses_them_without_the_column(file, tmp_path):
     np.savez(tmp_path / "nameless.npz", **arrays(False))
     fields = {
         **{"method": "fednewton", "clients": CLIENTS, "classes": 0, "rounds": 2, "input": ""},

@@ -1,7 +1,5 @@
 """Every strategy under every trust model, for every unit: it runs, and says what it promises."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator
@@ -71,7 +69,7 @@ def promises() -> Iterator[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize(("method", "trust", "unit"), list(promises()))
-def test_every_strategy_runs_and_says_what_it_promises(method: str, trust: str, unit: str) -> None:
+def test_every_strategy_runs_and_says_what_it_promises(method, trust, unit):
     result = run(method, trust=trust, unit=unit)
     arrays = [a for a in result.artifact.arrays().values() if a.dtype.kind in "fiu"]
     assert all(np.isfinite(array).all() for array in arrays)
@@ -113,7 +111,7 @@ QUICKEST = ("fedbin", "fednewton", "evaluate", "conformal")
     "method",
     [pytest.param(m, marks=[] if m in QUICKEST else [pytest.mark.slow]) for m in BUDGETED],
 )
-def test_every_strategy_runs_under_the_protocol(method: str, trust: str) -> None:
+def test_every_strategy_runs_under_the_protocol(method, trust):
     """With a site that may collude; where a sum is of a part of the ten, it would hide nobody."""
     protocol = {"secure_aggregation": "protocol", "committee": "4,3"}
     bears = int(trust != "local")
@@ -127,7 +125,7 @@ def test_every_strategy_runs_under_the_protocol(method: str, trust: str) -> None
     assert result.privacy["releases"] == plan.rounds == len(result.rounds)
 
 
-def test_one_cell_of_each_client_by_unary_encoding() -> None:
+def test_one_cell_of_each_client_by_unary_encoding():
     privacy = run("dp-histogram", trust="local", mechanism="unary").privacy
     assert [privacy[k] for k in ("mechanism", "delta", "adjacency")] == ["unary", 0.0, "replace"]
     flip = 1 / (1 + math.e)
@@ -136,7 +134,7 @@ def test_one_cell_of_each_client_by_unary_encoding() -> None:
     assert f"becomes 1 with probability {flip:.4g}" in privacy["noise"]
 
 
-def test_how_much_noise_a_trust_model_costs() -> None:
+def test_how_much_noise_a_trust_model_costs():
     """Ten shares where nine make the whole; ten whole ones, each twice as much for "replace"."""
     cases = (("central", "", 1.0), ("distributed", "discrete-", math.sqrt(10 / 9)))
     for method in BUDGETED:
@@ -179,7 +177,7 @@ def folder(request: pytest.FixtureRequest, data_file: Path) -> Path:
     return out
 
 
-def test_the_config_of_a_run_gives_the_same_bits_and_its_report_the_promise(folder: Path) -> None:
+def test_the_config_of_a_run_gives_the_same_bits_and_its_report_the_promise(folder):
     config = load_config(folder / "config.toml", {})
     again = simulate(config.data, config=config)
     assert again.given.to_toml() == (folder / "config.toml").read_text("utf-8")
@@ -205,9 +203,7 @@ def test_the_config_of_a_run_gives_the_same_bits_and_its_report_the_promise(fold
 # --- too few answers ----------------------------------------------------------------------------
 
 
-def test_a_round_below_the_quorum_fails_and_writes_nothing(
-    data_file: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_round_below_the_quorum_fails_and_writes_nothing(data_file, tmp_path, capfd):
     out = tmp_path / "out"
     asked = ["--clients", "10", "--trust", "distributed", "--epsilon", "1", "--dropout", "0.6"]
     code = _run(["simulate", "--data", str(data_file), *asked, "--out", str(out)])
@@ -217,7 +213,7 @@ def test_a_round_below_the_quorum_fails_and_writes_nothing(
     assert not out.exists()
 
 
-def test_dropouts_above_the_quorum_leave_all_the_noise_that_was_planned() -> None:
+def test_dropouts_above_the_quorum_leave_all_the_noise_that_was_planned():
     common = {"trust": "distributed", "quorum": 0.5}
     full = run("fedtemp", **common)
     fewer = run("fedtemp", dropout=0.2, **common)

@@ -1,7 +1,5 @@
 """The built wheel: what is in it, and that it works alone, in an empty folder."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -79,7 +77,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_the_wheel_holds_one_package_and_nothing_else(wheel: Path) -> None:
+def test_the_wheel_holds_one_package_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as archive:
         names = [name for name in archive.namelist() if not name.endswith("/")]
     info = f"fedcal-{fedcal.__version__}.dist-info"
@@ -109,7 +107,7 @@ def test_the_wheel_holds_one_package_and_nothing_else(wheel: Path) -> None:
     assert {f"{info}/licenses/LICENSE", f"{info}/licenses/NOTICE"} <= set(names)
 
 
-def test_the_wheel_s_metadata(wheel: Path) -> None:
+def test_the_wheel_s_metadata(wheel):
     assert wheel.name == f"fedcal-{fedcal.__version__}-py3-none-any.whl"
     info = f"fedcal-{fedcal.__version__}.dist-info"
     with zipfile.ZipFile(wheel) as archive:
@@ -129,7 +127,7 @@ def empty(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_commands_run_from_the_wheel(installed: Path, empty: Path) -> None:
+def test_the_commands_run_from_the_wheel(installed, empty):
     """In one process, of which -P has only the wheel and its dependencies searched."""
     data = "--data game-forecasts"
     commands = (
@@ -157,7 +155,7 @@ def test_the_commands_run_from_the_wheel(installed: Path, empty: Path) -> None:
     assert sorted(os.listdir(empty)) == ["probs.npy", "run"]
 
 
-def test_the_installed_command_starts(installed: Path, empty: Path) -> None:
+def test_the_installed_command_starts(installed, empty):
     script = installed / "bin" / "fedcal"
     done = run(sys.executable, "-P", script, "--version", cwd=empty, PYTHONPATH=str(installed))
     assert (done.returncode, done.stdout) == (0, f"fedcal {fedcal.__version__}\n")
@@ -185,7 +183,7 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_both_engines_from_the_wheel_alone(fresh: Path, empty: Path) -> None:
+def test_both_engines_from_the_wheel_alone(fresh, empty):
     """In a folder that holds nothing but packages of the same names."""
     for name in PACKAGES:
         (empty / f"{name}.py").write_text("raise SystemExit('a foreign package')\n")
@@ -206,7 +204,7 @@ def test_both_engines_from_the_wheel_alone(fresh: Path, empty: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
-def test_flower_s_own_command_as_the_docs_have_it(fresh: Path, empty: Path) -> None:
+def test_flower_s_own_command_as_the_docs_have_it(fresh, empty):
     """The folder by `fedcal flower-app`, then `flwr run`; what Flower starts ends with it."""
     typed = (ROOT / "docs/guide/engines.md").read_text("utf-8").splitlines()
     lines = [line[2:].partition("  #")[0] for line in typed if re.match(r"\$ .*\bapp\b", line)]
@@ -232,7 +230,7 @@ def test_flower_s_own_command_as_the_docs_have_it(fresh: Path, empty: Path) -> N
 
 
 @pytest.mark.slow
-def test_without_ray_the_wheel_says_what_to_install(fresh: Path, empty: Path) -> None:
+def test_without_ray_the_wheel_says_what_to_install(fresh, empty):
     hide = "import sys; sys.modules['ray'] = None; from fedcal.experiments.cli import main; main()"
     command = (fresh / "python", "-P", "-c", hide, "simulate", "--engine", "ray", "--clients", "2")
     done = run(*command, cwd=empty, PYTHONPATH="")

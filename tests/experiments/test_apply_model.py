@@ -1,7 +1,5 @@
 """`fedcal apply` and `fedcal export` with a trained model."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -30,7 +28,7 @@ def applied(data: str, out: str, *more: str) -> int:
     return _run(["apply", "--calibrator", "model.npz", "--data", data, "--out", out, *more])
 
 
-def test_logits_are_a_data_file(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_logits_are_a_data_file(folder, capsys):
     assert applied("rows.npz", "logits.npz", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     want = load_model(folder / "model.npz").predict(X)
@@ -46,7 +44,7 @@ def test_logits_are_a_data_file(folder: Path, capsys: pytest.CaptureFixture[str]
     np.testing.assert_array_equal(np.load("logits.npy"), want)
 
 
-def test_what_does_not_fit_is_one_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_fit_is_one_line(folder, capsys):
     np.savez("wide.npz", features=np.ones((3, 5)))
     np.savez("four.npz", features=X[:4], labels=np.arange(4))
     np.savez("bad.npz", features=np.full((3, 4), np.inf))

@@ -1,7 +1,5 @@
 """`fedcal apply` and `fedcal export` of prediction sets."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -34,7 +32,7 @@ def applied(
     return folder / out
 
 
-def test_sets_in_each_format(tmp_path: Path) -> None:
+def test_sets_in_each_format(tmp_path):
     expected = SETS.predict_set(LOGITS)
     for data, head in (
         ({"logits": LOGITS, "labels": LABELS}, ["label", "size", "set"]),
@@ -52,9 +50,7 @@ def test_sets_in_each_format(tmp_path: Path) -> None:
             assert int(line[-2]) == row.sum()
 
 
-def test_coverage_where_there_are_labels(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_coverage_where_there_are_labels(tmp_path, capsys):
     test = {"test_logits": LOGITS[40:], "test_labels": LABELS[40:]}
     data = {"logits": LOGITS[:40], "labels": LABELS[:40], **test}
     applied(tmp_path, SETS, "s.npy", data, quiet=False, json=True)
@@ -77,7 +73,7 @@ def test_coverage_where_there_are_labels(
     )
 
 
-def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path):
     expected = BY_GROUP.predict_set(LOGITS, GROUPS)
     for column in ("group", "client"):  # groups or sites
         data = {"logits": LOGITS, "labels": LABELS, column: GROUPS}
@@ -93,7 +89,7 @@ def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path
         apply_command(sets, data, tmp_path / "new.npy", quiet=True)
 
 
-def test_export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_export(tmp_path, capsys):
     pytest.importorskip("onnx")
     SETS.write(tmp_path, "sets")
     export_command(tmp_path / "sets.npz", tmp_path / "sets.onnx", quiet=False, json=False)

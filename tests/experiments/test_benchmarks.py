@@ -1,7 +1,5 @@
 """`make bench` in small: what it writes, and that peers get our numbers; no look at a time."""
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import json
@@ -67,9 +65,7 @@ def contestant(name: str, run: Callable[[], Any] = lambda: 1.0, pieces: int = 1)
 # -- the command --------------------------------------------------------------------------------
 
 
-def test_every_work_has_a_row_with_our_time_and_its_peers_agree(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_work_has_a_row_with_our_time_and_its_peers_agree(tmp_path, monkeypatch):
     names = [name for name in CASES if name not in COMMANDS]
     monkeypatch.setenv(timing.VARIABLE, str(tmp_path / "no-python"))
     monkeypatch.setattr(federated, "find_spec", lambda name: None)
@@ -105,7 +101,7 @@ def test_every_work_has_a_row_with_our_time_and_its_peers_agree(
     assert machine["versions"]["netcal"] is machine["versions"]["probmetrics"] is None
 
 
-def test_only_runs_what_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_runs_what_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
     main(["--quick", "--only", "classwise-ece", "--out", str(tmp_path / "new")])
     (row,) = json.loads((tmp_path / "new" / "bench.json").read_text())["rows"]
@@ -122,7 +118,7 @@ def test_only_runs_what_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 # -- the stopwatch ------------------------------------------------------------------------------
 
 
-def test_contestants_take_turns_are_prepared_afresh_and_closed_whatever_happens() -> None:
+def test_contestants_take_turns_are_prepared_afresh_and_closed_whatever_happens():
     seen: list[str] = []
 
     @contextmanager
@@ -149,9 +145,7 @@ def test_contestants_take_turns_are_prepared_afresh_and_closed_whatever_happens(
     assert {"c closed", "d closed"} < set(seen)
 
 
-def test_seconds_are_those_of_a_result_that_timed_itself_or_of_one_piece(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_seconds_are_those_of_a_result_that_timed_itself_or_of_one_piece(monkeypatch):
     for inside, asked, median, least, repetitions in (
         ([0.5, 0.1, 0.3], 2, 0.2, 0.1, 2),  # the first is the warm-up
         ([20.0, 10.0, 11.0], 7, 11.0, 10.0, 3),  # which counts where work is slow
@@ -170,7 +164,7 @@ def test_seconds_are_those_of_a_result_that_timed_itself_or_of_one_piece(
     assert (many["min"], many["median"], many["repetitions"]) == (0.2, 0.2, 2)
 
 
-def test_one_missing_peer_does_not_stop_the_others() -> None:
+def test_one_missing_peer_does_not_stop_the_others():
     def missing() -> Callable[[], Any]:
         raise PeerMissing("x is not installed")
 
@@ -221,11 +215,7 @@ calls = []
 """
 
 
-def test_a_peer_apart_has_one_thread_and_answers_turn_after_turn(
-    fake: Callable[[str], None],
-    top_label: AbstractContextManager[timing.Prepare],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_peer_apart_has_one_thread_and_answers_turn_after_turn(fake, top_label, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     fake(ECE.replace("self.bins +", 'self.bins + 100 * int(os.environ["OMP_NUM_THREADS"]) +'))
     with top_label as prepare:
@@ -243,12 +233,7 @@ def test_a_peer_apart_has_one_thread_and_answers_turn_after_turn(
         (ECE.replace("return", "if len(calls) > 2: os._exit(3)\n        return"), "has ended"),
     ],
 )
-def test_a_peer_apart_that_fails_is_skipped(
-    fake: Callable[[str], None],
-    top_label: AbstractContextManager[timing.Prepare],
-    source: str,
-    reason: str,
-) -> None:
+def test_a_peer_apart_that_fails_is_skipped(fake, top_label, source, reason):
     fake(source)
     peer = Contestant("netcal", top_label, lambda v: {})
     ours, skipped = compare([contestant("ours"), peer], 2)
@@ -256,9 +241,7 @@ def test_a_peer_apart_that_fails_is_skipped(
     assert reason in skipped["skipped"]
 
 
-def test_without_an_environment_a_peer_apart_says_how_to_get_one(
-    monkeypatch: pytest.MonkeyPatch, top_label: AbstractContextManager[timing.Prepare]
-) -> None:
+def test_without_an_environment_a_peer_apart_says_how_to_get_one(monkeypatch, top_label):
     monkeypatch.setenv(timing.VARIABLE, "nowhere")
     said = "no environment for netcal, probmetrics, mapie, torchcp: `make bench`"
     with pytest.raises(PeerMissing, match=said), top_label:
@@ -267,7 +250,7 @@ def test_without_an_environment_a_peer_apart_says_how_to_get_one(
     assert [found[name] for name in timing.APART] == [None] * 4
 
 
-def test_the_worker_imports_nothing_of_ours() -> None:
+def test_the_worker_imports_nothing_of_ours():
     tree = ast.parse(Path(peers.__file__).read_text("utf-8"))
     names = {a.name for n in ast.walk(tree) if isinstance(n, ast.Import) for a in n.names}
     names |= {str(n.module) for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)}
@@ -282,7 +265,7 @@ def pins(path: Path) -> dict[str, str]:
     return {name.lower().replace("_", "-"): version for name, _, version in found}
 
 
-def test_pins_of_the_peers_do_not_contradict_ours() -> None:
+def test_pins_of_the_peers_do_not_contradict_ours():
     ours = pins(ROOT / "constraints.txt")
     theirs = pins(ROOT / "experiments" / "benchmarks" / "peers-constraints.txt")
     assert {"netcal", "probmetrics", "numba", "pandas"} <= set(theirs)
@@ -295,7 +278,7 @@ def test_pins_of_the_peers_do_not_contradict_ours() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not REAL_PEERS, reason=f"{timing.VARIABLE} names no interpreter")
 @pytest.mark.parametrize("name", ["temperature", "classwise-ece", "top-label-ece", "bbq"])
-def test_real_peers_apart_agree(name: str) -> None:
+def test_real_peers_apart_agree(name):
     row = time_one(name, CASES[name], quick=True)
     found = [p for p in row["peers"] if p["name"].startswith(("netcal", "probmetrics"))]
     assert found
@@ -310,7 +293,7 @@ def test_real_peers_apart_agree(name: str) -> None:
 # -- noise --------------------------------------------------------------------------------------
 
 
-def test_every_law_is_timed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_law_is_timed(tmp_path, capsys):
     laws = [law for law in samplers.CASES if "65536" not in law]  # seconds a draw
     only = [f"--only={law}" for law in laws]
     assert main(["samplers", "--quick", *only, "--out", str(tmp_path)]) == 0
@@ -334,7 +317,7 @@ def fake_ray(job: Job, shards: Shards, *, told: slice = slice(None), progress: P
     return outcome
 
 
-def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_is_timed_by_its_later_rounds(monkeypatch):
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
     monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", fake_ray)
     work = CASES["engine-round-100"](True)
@@ -348,7 +331,7 @@ def test_ray_is_timed_by_its_later_rounds(monkeypatch: pytest.MonkeyPatch) -> No
         run_of(work.contestants[2])()
 
 
-def test_the_command_releases_what_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_releases_what_the_engine_does(monkeypatch):
     work = CASES["engine-run-500"](True)
     released = work.contestants[0].values(run_of(work.contestants[0])())
     assert released["releases"] == 1
@@ -358,7 +341,7 @@ def test_the_command_releases_what_the_engine_does(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_real_ray_agrees() -> None:
+def test_real_ray_agrees():
     pytest.importorskip("ray")
     work = CASES["engine-round-100"](True)
     ours, ray = run_of(work.contestants[0])(), run_of(work.contestants[2])()
@@ -366,7 +349,7 @@ def test_real_ray_agrees() -> None:
     assert work.contestants[2].values(ray.result) == work.contestants[0].values(ours.result)
 
 
-def test_the_bytes_of_our_secure_sums_follow_from_the_messages() -> None:
+def test_the_bytes_of_our_secure_sums_follow_from_the_messages():
     for sites, members, threshold in ((5, 5, 4), (20, 7, 5)):
         row = secure_sums.measured_row(sites, members, threshold, 50)
         assert 8 * row["contributor up, bytes"] == published_sums.contributor_bits(sites, 50, 64)

@@ -1,7 +1,5 @@
 """The study of when binning pays: its file, its reading, and one cell measured again."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -32,7 +30,7 @@ def cell(clients: int, newton: float, pooled: float, each: float, **more: Any) -
     ]
 
 
-def test_binning_pays_from_where_it_is_better_at_every_larger_size() -> None:
+def test_binning_pays_from_where_it_is_better_at_every_larger_size():
     found = [
         *cell(10, 0.012, 0.011, 0.013),  # luck: lost again at 20
         *cell(20, 0.012, 0.013, 0.013),
@@ -45,7 +43,7 @@ def test_binning_pays_from_where_it_is_better_at_every_larger_size() -> None:
     assert (never["clients"], never["method"]) == (None, None)
 
 
-def test_a_variant_that_breaks_the_model_does_not_count() -> None:
+def test_a_variant_that_breaks_the_model_does_not_count():
     sound = cell(10, 0.012, 0.001, 0.02)
     assert binning_pays.crossover(sound)[0]["clients"] == 10
     for found in (
@@ -57,7 +55,7 @@ def test_a_variant_that_breaks_the_model_does_not_count() -> None:
         assert binning_pays.crossover(found)[0]["clients"] is None
 
 
-def test_a_population_draws_whole_rows_of_the_fit_part() -> None:
+def test_a_population_draws_whole_rows_of_the_fit_part():
     data = datasets.load("imdb-binary").split(0)
     drawn = binning_pays.population(data, 300, 0)
     assert (drawn.clients, len(drawn.labels)) == (300, 300 * 50)
@@ -69,7 +67,7 @@ def test_a_population_draws_whole_rows_of_the_fit_part() -> None:
     assert not np.array_equal(other.labels, drawn.labels)
 
 
-def test_the_file_holds_every_cell_once() -> None:
+def test_the_file_holds_every_cell_once():
     found = shipped("binning-pays").rows
     keys = [(r["data"], r["clients"], r["epsilon"], r["method"], r["negatives"]) for r in found]
     assert len(set(keys)) == len(keys)
@@ -90,7 +88,7 @@ def test_the_file_holds_every_cell_once() -> None:
         assert 0 < r["nll"] < 100
 
 
-def test_what_the_file_says() -> None:
+def test_what_the_file_says():
     found = {
         (r["data"], r["epsilon"]): r for r in binning_pays.crossover(shipped("binning-pays").rows)
     }
@@ -101,7 +99,7 @@ def test_what_the_file_says() -> None:
     assert found["imdb-binary", "inf"]["clients"] is not None
 
 
-def test_one_cell_again() -> None:
+def test_one_cell_again():
     """The others take minutes; another type of CPU may round another way."""
     again = binning_pays.population_rows("imdb-binary", 100, [1.0])
     kept = [

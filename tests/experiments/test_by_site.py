@@ -1,9 +1,6 @@
 """Calibration at each site: a wrong slope behind a mean gap of 0, and harm behind a pooled gain."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -34,9 +31,7 @@ def too_low_but_for_one() -> dict[str, Any]:
     return hospitals({}, {site: -0.3 if site == "Davos" else 0.9 for site in SITES}, 2000)
 
 
-def test_a_slope_of_a_third_is_found_behind_a_mean_gap_of_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_slope_of_a_third_is_found_behind_a_mean_gap_of_none(tmp_path, capsys):
     given = hospitals({"Celle": 0.35}, {}, 2000)
     told = evaluate(given, by="site", out=tmp_path, **PRIVATE).to_json()
     celle = told["groups"]["Celle"]["metrics"]
@@ -56,9 +51,7 @@ def test_a_slope_of_a_third_is_found_behind_a_mean_gap_of_none(
     assert said in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_calibrator_of_a_release_is_judged_at_each_site(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_calibrator_of_a_release_is_judged_at_each_site(tmp_path, capsys):
     given = too_low_but_for_one()
     evaluate(given, by="site", out=tmp_path / "run", report=False, **PRIVATE)
     capsys.readouterr()
@@ -82,9 +75,7 @@ def test_a_calibrator_of_a_release_is_judged_at_each_site(
     assert "Gap of each group, before and after" in shown
 
 
-def test_a_simulation_tells_which_clients_a_calibrator_harmed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_simulation_tells_which_clients_a_calibrator_harmed(tmp_path, capsys):
     rows = tmp_path / "rows.npz"
     np.savez(rows, **too_low_but_for_one())
     command = ["simulate", "--data", str(rows), "--partition", "natural", "--method", "fedbbq"]
@@ -103,7 +94,7 @@ def test_a_simulation_tells_which_clients_a_calibrator_harmed(
 
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])
-def test_cox_s_test_is_fair_and_sees_slopes_through_noise(noise: float) -> None:
+def test_cox_s_test_is_fair_and_sees_slopes_through_noise(noise):
     rng = np.random.default_rng(5)
     edges = np.linspace(0, 1, 61)
 

@@ -1,7 +1,5 @@
 """Names of classes go all the way: options, terminal, result, files, `apply`."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path
@@ -52,9 +50,7 @@ def command(*arguments: str | Path) -> int:
     return left.value.code
 
 
-def test_names_are_kept_from_the_columns_to_what_is_applied(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_names_are_kept_from_the_columns_to_what_is_applied(tmp_path, capsys):
     data, run = write(tmp_path / "named.csv"), tmp_path / "run"
     assert command("simulate", "--data", data, "--clients", "5", "--out", run) == 0
     assert "classes: cat, dog, bird\n" in capsys.readouterr().out
@@ -83,7 +79,7 @@ def test_names_are_kept_from_the_columns_to_what_is_applied(
     assert not (tmp_path / "none.csv").exists()
 
 
-def test_names_and_the_positive_class_are_options_of_every_run(tmp_path: Path) -> None:
+def test_names_and_the_positive_class_are_options_of_every_run(tmp_path):
     p, y = rows()
     unnamed = write(tmp_path / "x.csv", named=False)
     said = simulate(unnamed, class_names="cat,dog,bird", clients=5)
@@ -110,7 +106,7 @@ def test_names_and_the_positive_class_are_options_of_every_run(tmp_path: Path) -
     assert turned.class_names == ("bad", "good")
 
 
-def test_one_probability_of_two_classes_will_do_wherever_rows_are_taken() -> None:
+def test_one_probability_of_two_classes_will_do_wherever_rows_are_taken():
     pytest.importorskip("sklearn")
     from fedcal.experiments.estimator import FederatedCalibrator
 

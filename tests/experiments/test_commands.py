@@ -1,7 +1,5 @@
 """What the commands show: percentages for people, progress on a terminal, files of rows."""
 
-from __future__ import annotations
-
 import io
 import json
 import os
@@ -28,7 +26,7 @@ def labels_and_logits(n: int = 30) -> tuple[np.ndarray, np.ndarray]:
     return labels, np.random.default_rng(1).normal(size=(n, 3)) + 2 * np.eye(3)[labels]
 
 
-def test_every_metric_of_a_result_is_shown_percentages_for_people() -> None:
+def test_every_metric_of_a_result_is_shown_percentages_for_people():
     values = {"accuracy": 0.9356, "ece": 0.0475, "classwise_ece": 0.00434, "mce": 1.0}
     found = [shown(k, v) for k, v in (values | {"nll": 0.20889, "brier": 0.09766}).items()]
     assert found == ["93.560", "4.750", "0.434", "100.000", "0.2089", "0.0977"]
@@ -43,7 +41,7 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_a_bar_on_a_terminal(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     for stderr, quiet in ((Terminal(), False), (Terminal(), True), (io.StringIO(), False)):
         monkeypatch.setattr(sys, "stderr", stderr)
@@ -56,9 +54,7 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("quiet", [True, False])
-def test_without_a_terminal_long_work_says_a_line_every_few_seconds(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], quiet: bool
-) -> None:
+def test_without_a_terminal_long_work_says_a_line_every_few_seconds(monkeypatch, capsys, quiet):
     monkeypatch.setattr("fedcal.experiments.terminal._QUIET_SECONDS", 0.05)
     monkeypatch.setattr("fedcal.experiments.terminal._SECONDS_BETWEEN", 0.05)
     said: list[str] = []
@@ -78,9 +74,7 @@ def test_without_a_terminal_long_work_says_a_line_every_few_seconds(
     assert list(dict.fromkeys(said)) == ([] if quiet else lines)
 
 
-def test_quiet_hides_the_progress_bar_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quiet_hides_the_progress_bar_on_a_terminal(monkeypatch, capsys):
     stderr = Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)
     simulate_command(data="imdb-binary", method="fednewton", quiet=True, json=False)
@@ -88,9 +82,7 @@ def test_quiet_hides_the_progress_bar_on_a_terminal(
     assert capsys.readouterr().out == ""
 
 
-def test_an_impossible_folder_is_refused_before_the_data_are_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_impossible_folder_is_refused_before_the_data_are_read(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     (tmp_path / "compared").mkdir()
     (tmp_path / "compared" / "rows.jsonl").touch()
@@ -107,13 +99,13 @@ def fitted(tmp_path: Path) -> Path:
     return tmp_path / "bbq.npz"
 
 
-def test_the_test_part_is_applied_after_the_fit_part(fitted: Path, tmp_path: Path) -> None:
+def test_the_test_part_is_applied_after_the_fit_part(fitted, tmp_path):
     labels, logits = labels_and_logits(50)
     out = tmp_path / "p.npz"
     out.write_bytes(b"x" * 100_000)  # an earlier file is replaced whole
     half = {"test_logits": logits[30:], "test_labels": labels[30:]}
     for more, told in ({"labels": labels[:30]}, {"probs", "labels"}), ({}, {"probs"}):
-        np.savez(tmp_path / "d.npz", logits=logits[:30], **half, **more)  # type: ignore[arg-type]
+        np.savez(tmp_path / "d.npz", logits=logits[:30], **half, **more)
         apply.apply_command(
             fitted, str(tmp_path / "d.npz"), out, overwrite=True, quiet=True, json=False
         )
@@ -130,9 +122,7 @@ BASELINE = "--method pooled-temperature"
 @pytest.mark.parametrize(
     "words", [f"simulate {BASELINE}", "evaluate", f"compare {BASELINE} --seeds 1 --jobs 1"]
 )
-def test_a_report_may_come_later(
-    words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_report_may_come_later(words, tmp_path, capsys):
     asked = [*words.split(), "--data", "imdb-binary", "--quiet", "--out"]
     later = tmp_path / "later"
     assert _run([*asked, str(later), "--no-report"]) == 0

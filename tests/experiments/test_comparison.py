@@ -1,7 +1,5 @@
 """`compare`: the same rows whatever the order, the processes and the interruptions."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil
@@ -92,7 +90,7 @@ def in_folder(folder: Path) -> list[Row]:
 # --- what is run --------------------------------------------------------------------------------
 
 
-def test_a_row_is_what_simulate_gives(saved: tuple[Comparison, Path]) -> None:
+def test_a_row_is_what_simulate_gives(saved):
     found, _ = saved
     assert len(found.rows) == 1 + 2 * 2 * 2
     for row in found.rows:
@@ -110,7 +108,7 @@ def test_a_row_is_what_simulate_gives(saved: tuple[Comparison, Path]) -> None:
     ]
 
 
-def test_cells_are_means_over_seeds() -> None:
+def test_cells_are_means_over_seeds():
     found = compare(arrays(), jobs=1, method="fedbin", epsilon=1, clients=4, seeds=3)
     none, cell = found.cells  # the uncalibrated model is always there
     assert (none["label"], none["seeds"]) == ("uncalibrated", [0])
@@ -129,7 +127,7 @@ def test_cells_are_means_over_seeds() -> None:
     assert cell["failures"] == []
 
 
-def test_a_baseline_has_no_budget_and_no_partition_and_varies_with_its_test_part() -> None:
+def test_a_baseline_has_no_budget_and_no_partition_and_varies_with_its_test_part():
     found = compare(arrays(), jobs=1, method="pooled-bbq", epsilon="1,2", partition="iid,natural")
     _, cell = found.cells
     assert cell["baseline"] is True
@@ -141,7 +139,7 @@ def test_a_baseline_has_no_budget_and_no_partition_and_varies_with_its_test_part
     assert "held out" in " ".join(found.statement)
 
 
-def test_several_data_sets_of_every_kind(tmp_path: Path) -> None:
+def test_several_data_sets_of_every_kind(tmp_path):
     np.savez(tmp_path / "file.npz", **arrays(seed=1))
     mine = datasets.from_arrays(**arrays(seed=2), name="mine")
     listed = [tmp_path / "file.npz", mine, arrays(seed=3), "imdb-binary"]
@@ -154,7 +152,7 @@ def test_several_data_sets_of_every_kind(tmp_path: Path) -> None:
 # --- nothing runs if anything is wrong ------------------------------------------------------------
 
 
-def test_the_whole_grid_is_checked_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_whole_grid_is_checked_first(monkeypatch, tmp_path):
     monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
     table: list[tuple[dict[str, Any], str]] = [
         ({"partition": "iid,natural"}, "names no clients of its own"),
@@ -175,7 +173,7 @@ def test_the_whole_grid_is_checked_first(monkeypatch: pytest.MonkeyPatch, tmp_pa
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_large_delta_is_told_once() -> None:
+def test_a_large_delta_is_told_once():
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.simplefilter("ignore", TooLittle)
@@ -187,7 +185,7 @@ def test_a_large_delta_is_told_once() -> None:
 # --- failures -----------------------------------------------------------------------------------
 
 
-def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):
     options: dict[str, Any] = {"method": "fedbin", "epsilon": 1, "clients": 2, "jobs": 1}
     found = compare(arrays(), seeds=6, dropout=0.6, out=tmp_path, **options)
     _, cell = found.cells
@@ -212,7 +210,7 @@ def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path: Path) -> None:
 # --- whatever the order, the processes, the interruptions ----------------------------------------
 
 
-def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path) -> None:
+def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path):
     """Nor by two other processes, from which seven of the rows are."""
     data = [arrays(client=np.repeat(list("abcdef"), 40)), datasets.load("imdb-binary")]
     options = {"method": "none,fedoneshot,fedbbq", "seeds": 1, "partition": "dirichlet:0.5"}
@@ -235,9 +233,7 @@ def test_interrupted_and_resumed_nothing_is_lost_or_doubled(tmp_path: Path) -> N
     assert {p.name for p in out.iterdir()} == {*names, ".inputs.json"}
 
 
-def test_a_finished_comparison_is_resumed_without_a_run(
-    saved: tuple[Comparison, Path], folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_finished_comparison_is_resumed_without_a_run(saved, folder, monkeypatch):
     monkeypatch.setattr(run, "run_row", lambda *_: pytest.fail("something ran"))
     again = compare(arrays(), jobs=1, out=folder, resume=True)
     assert (again.rows, again.cells) == (saved[0].rows, saved[0].cells)
@@ -247,7 +243,7 @@ def test_a_finished_comparison_is_resumed_without_a_run(
         compare(arrays(), jobs=1, out=folder, resume=True)
 
 
-def test_a_grid_may_grow(folder: Path) -> None:
+def test_a_grid_may_grow(folder):
     before = in_folder(folder)
     more = {"method": "none,fednewton,fedbin,fedoneshot", "seeds": 3}
     found = compare(arrays(), jobs=1, out=folder, resume=True, **more)
@@ -257,7 +253,7 @@ def test_a_grid_may_grow(folder: Path) -> None:
     assert bare(found.rows) == bare(fresh.rows)
 
 
-def test_only_the_same_is_gone_on_with_and_only_the_unfinished(tmp_path: Path) -> None:
+def test_only_the_same_is_gone_on_with_and_only_the_unfinished(tmp_path):
     with pytest.raises(Interrupted):
         compare(arrays(), jobs=1, out=tmp_path, progress=interrupted_after(3), **SMALL)
     before = (tmp_path / "rows.jsonl").read_bytes()
@@ -287,7 +283,7 @@ def test_only_the_same_is_gone_on_with_and_only_the_unfinished(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("resume", [False, True])
-def test_a_finished_comparison_stays_until_the_next_is_saved(folder: Path, resume: bool) -> None:
+def test_a_finished_comparison_stays_until_the_next_is_saved(folder, resume):
     before = {p.name: p.read_bytes() for p in folder.iterdir()}
     other = {**SMALL, "seeds": 3} if resume else {"method": "fedoneshot", "clients": 5, "seeds": 1}
     done = 10 if resume else 1
@@ -306,7 +302,7 @@ def test_a_finished_comparison_stays_until_the_next_is_saved(folder: Path, resum
     assert bare(found.rows) == bare(compare(arrays(), jobs=1, **other).rows)
 
 
-def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path: Path) -> None:
+def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path):
     deltas = {"method": "fedoneshot,fedbin", "delta": "1e-5,1e-6", "epsilon": 1.0}
     small = {"clients": 4, "seeds": 1, "jobs": 1}
     found = compare(arrays(client=np.arange(240) % 4), partition="natural", **deltas, **small)
@@ -323,9 +319,7 @@ def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path: Path) 
     assert all(row in again.rows for row in first)
 
 
-def test_an_interrupt_while_files_are_written_keeps_the_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_files_are_written_keeps_the_rows(tmp_path, monkeypatch):
     def interrupted(self: Comparison, out: Path) -> None:
         raise KeyboardInterrupt
 
@@ -341,9 +335,7 @@ def test_an_interrupt_while_files_are_written_keeps_the_rows(
     assert not isinstance(caught.value, Interrupted)
 
 
-def test_a_pool_that_fails_says_what_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pool_that_fails_says_what_is_kept(tmp_path, monkeypatch):
     def broken(runs: list[Any], *given: Any, **_: Any) -> Iterator[Row]:
         yield from list(pools_here(runs[:2], *given, jobs=1))
         raise FedcalError("a worker process died")
@@ -357,7 +349,7 @@ def test_a_pool_that_fails_says_what_is_kept(
 # --- files --------------------------------------------------------------------------------------
 
 
-def test_the_config_runs_again(tmp_path: Path) -> None:
+def test_the_config_runs_again(tmp_path):
     np.savez(tmp_path / "d.npz", **arrays())
     options = {"method": "fedbbq[weighting=none],fedtemp", "set": {"clip": 0.2}, "clients": 4}
     first = compare(tmp_path / "d.npz", jobs=1, out=tmp_path / "a", seeds=1, **options)
@@ -367,9 +359,7 @@ def test_the_config_runs_again(tmp_path: Path) -> None:
     assert len(other.rows) == 1 + 2
 
 
-def test_saved_files_are_what_is_shown_and_strict_json(
-    saved: tuple[Comparison, Path], tmp_path: Path
-) -> None:
+def test_saved_files_are_what_is_shown_and_strict_json(saved, tmp_path):
     found, out = saved
     read = json.loads((out / "compare.json").read_text())
     assert read == found.to_json()

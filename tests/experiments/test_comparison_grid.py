@@ -1,7 +1,5 @@
 """Lists of values, method variants, and the cells that they span."""
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib
@@ -25,7 +23,7 @@ def cells(**options: Any) -> list[Cell]:
 # --- lists --------------------------------------------------------------------------------------
 
 
-def test_commas_in_brackets_do_not_split() -> None:
+def test_commas_in_brackets_do_not_split():
     for text, entries in (
         ("a", ["a"]),
         ("a, b ,c", ["a", "b", "c"]),
@@ -38,7 +36,7 @@ def test_commas_in_brackets_do_not_split() -> None:
     each_is_refused(((text, "empty|brackets") for text in none), lambda text: split_list("x", text))
 
 
-def test_an_axis_takes_a_value_a_list_or_text() -> None:
+def test_an_axis_takes_a_value_a_list_or_text():
     for axis, value, found in (
         ("epsilon", "inf,8,1,0.1", (math.inf, 8.0, 1.0, 0.1)),
         ("epsilon", 1, (1.0,)),
@@ -55,7 +53,7 @@ def test_an_axis_takes_a_value_a_list_or_text() -> None:
     assert [v.text for v in both] == ["fedbbq[weighting=none]", *ALL]
 
 
-def test_options_that_are_refused() -> None:
+def test_options_that_are_refused():
     table: list[tuple[dict[str, Any], str]] = [
         ({"metod": "fedbin"}, "unknown option 'metod'"),
         ({"method": []}, "method: the list is empty"),
@@ -99,7 +97,7 @@ def test_options_that_are_refused() -> None:
 # --- variants -----------------------------------------------------------------------------------
 
 
-def test_a_variant_and_back() -> None:
+def test_a_variant_and_back():
     for text, settings, label in (
         ("fedbbq", {}, "FedBBQ"),
         ("fedbbq[weighting=none]", {"weighting": "none"}, "FedBBQ (weighting=none)"),
@@ -120,7 +118,7 @@ def test_a_variant_and_back() -> None:
     each_is_refused(((text, "") for text in none), Variant.parse)
 
 
-def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win() -> None:
+def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win():
     found = cells(
         method="fedtemp,fedbin,fedbbq[weighting=none]",
         epsilon="inf",
@@ -136,7 +134,7 @@ def test_shared_settings_go_to_methods_that_have_them_and_a_variant_s_own_win() 
 # --- cells --------------------------------------------------------------------------------------
 
 
-def test_the_defaults_and_the_order_of_the_table() -> None:
+def test_the_defaults_and_the_order_of_the_table():
     grid = read_grid()
     assert [v.text for v in grid.method] == ALL
     assert (grid.data, grid.epsilon, grid.seeds) == (("resnet110-cifar10",), (math.inf, 1.0), 5)
@@ -154,7 +152,7 @@ def test_the_defaults_and_the_order_of_the_table() -> None:
     assert {c.seeds for c in found[1:]} == {(0, 1, 2, 3, 4)}
 
 
-def test_every_axis_multiplies() -> None:
+def test_every_axis_multiplies():
     halves: tuple[dict[str, Any], ...] = (
         {"method": "fedbin,fedtemp", "partition": "iid,dirichlet:1", "clients": "3,4"}
         | {"data": "d,e", "epsilon": "1,2", "unit": "user"},
@@ -170,9 +168,7 @@ def test_every_axis_multiplies() -> None:
 
 
 @pytest.mark.parametrize(("split", "seeds"), [(TEST_PART, (3,)), (NO_TEST_PART, (3, 4, 5))])
-def test_baselines_run_once_unless_the_test_part_follows_from_the_seed(
-    split: dict[str, bool], seeds: tuple[int, ...]
-) -> None:
+def test_baselines_run_once_unless_the_test_part_follows_from_the_seed(split, seeds):
     options = {"data": "d", "method": ",".join(POOLED), "epsilon": "1,2", "seed": 3, "seeds": 3}
     found = list(read_grid({**options, "partition": "iid,dirichlet:1"}).drafts(split))
     once = [c for c in found if c.variant.text != "one-source"]
@@ -184,7 +180,7 @@ def test_baselines_run_once_unless_the_test_part_follows_from_the_seed(
     assert {c.seeds for c in alone} == {(3, 4, 5)}
 
 
-def test_without_privacy_there_is_one_delta_and_no_noise_to_trust_anybody_with() -> None:
+def test_without_privacy_there_is_one_delta_and_no_noise_to_trust_anybody_with():
     found = cells(method="fedbin", epsilon="inf,1", delta="1e-5,1e-6", trust="central")
     assert [(c.config.epsilon, c.config.delta, c.config.trust) for c in found] == [
         (math.inf, 1e-5, None),
@@ -201,7 +197,7 @@ def test_without_privacy_there_is_one_delta_and_no_noise_to_trust_anybody_with()
 # --- files and growing --------------------------------------------------------------------------
 
 
-def test_toml_and_back() -> None:
+def test_toml_and_back():
     options: tuple[dict[str, Any], ...] = (
         {},
         {"method": "fedbbq[weighting=none,bins_exponent=5],none", "epsilon": "inf,0.5"},
@@ -213,7 +209,7 @@ def test_toml_and_back() -> None:
         assert read_grid(tomllib.loads(grid.to_toml())) == grid
 
 
-def test_later_layers_win_and_set_tables_are_joined() -> None:
+def test_later_layers_win_and_set_tables_are_joined():
     grid = read_grid({"epsilon": [1.0, 2.0], "set": {"clip": 0.1}}, {"sampling-rate": "0.5"})
     assert (grid.epsilon, grid.sampling_rate) == ((1.0, 2.0), (0.5,))
     assert read_grid({"set": {"clip": 0.1}}, {"set": {"server_lr": 2.0}}).set == {
@@ -222,7 +218,7 @@ def test_later_layers_win_and_set_tables_are_joined() -> None:
     }
 
 
-def test_a_grid_may_grow_but_not_change() -> None:
+def test_a_grid_may_grow_but_not_change():
     changes: tuple[tuple[dict[str, Any], list[str]], ...] = (
         ({}, []),
         ({"seeds": 6}, []),

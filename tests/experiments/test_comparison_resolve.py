@@ -1,7 +1,5 @@
 """What of a grid is run: combinations that cannot be are left out and named, never silently."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from typing import Any
@@ -36,7 +34,7 @@ def protections(found: Resolved) -> list[tuple[Any, ...]]:
     return [(c.method, c.epsilon, c.unit, c.trust, c.mechanism) for c in configs]
 
 
-def test_a_setting_is_left_to_the_runs_that_it_does_something_in() -> None:
+def test_a_setting_is_left_to_the_runs_that_it_does_something_in():
     found = resolved(method="fedbbq,acct", epsilon="inf,1", set={"negatives": "cut", "clip": 2.0})
     assert found.left_out == []
     given = {(c.config.method, c.config.epsilon): dict(c.config.set) for c in found.cells}
@@ -52,12 +50,12 @@ def test_a_setting_is_left_to_the_runs_that_it_does_something_in() -> None:
     assert "clip_positive has no effect here" in why
 
 
-def test_a_quorum_needs_a_trust_that_counts_answers() -> None:
+def test_a_quorum_needs_a_trust_that_counts_answers():
     found = resolved(method="fedtemp", epsilon=1, trust="central,distributed", quorum=0.5)
     assert [c.config.quorum for c in found.cells] == [0.9, 0.5]
 
 
-def test_trusts_and_units_multiply_and_are_resolved() -> None:
+def test_trusts_and_units_multiply_and_are_resolved():
     found = resolved(
         method="fedtemp", epsilon="inf,1", trust="central,distributed,local", unit="user,example"
     )
@@ -75,7 +73,7 @@ def test_trusts_and_units_multiply_and_are_resolved() -> None:
     assert [c.config.secure_aggregation for c in found.cells[1:4]] == ["none", "masks", "none"]
 
 
-def test_a_mechanism_that_is_the_method_s_own_is_run_once() -> None:
+def test_a_mechanism_that_is_the_method_s_own_is_run_once():
     found = resolved(method="fedtemp,acct", epsilon=1, mechanism="auto,gaussian,laplace")
     assert protections(found) == [
         (method, 1.0, "user", "central", mechanism)
@@ -88,7 +86,7 @@ def test_a_mechanism_that_is_the_method_s_own_is_run_once() -> None:
     ]
 
 
-def test_what_is_left_out_is_told_before_and_after() -> None:
+def test_what_is_left_out_is_told_before_and_after():
     options: dict[str, Any] = {"trust": "central,distributed", "mechanism": "auto,laplace"}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -105,7 +103,7 @@ def test_what_is_left_out_is_told_before_and_after() -> None:
     assert "mechanism" in found.to_csv().splitlines()[0]
 
 
-def test_one_line_is_left_out_of_no_grid_without_a_word() -> None:
+def test_one_line_is_left_out_of_no_grid_without_a_word():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", TooLittle)
@@ -114,7 +112,7 @@ def test_one_line_is_left_out_of_no_grid_without_a_word() -> None:
     assert "those runs are there once, under trust secagg" in " ".join(found.statement)
 
 
-def test_a_value_that_goes_with_nothing_is_refused() -> None:
+def test_a_value_that_goes_with_nothing_is_refused():
     twice = "fedbbq,fedbbq[clip_positive=1]"
     exact: dict[str, Any] = {"epsilon": "inf"}
     table: list[tuple[dict[str, Any], str]] = [
@@ -134,7 +132,7 @@ def test_a_value_that_goes_with_nothing_is_refused() -> None:
     each_is_refused(table, lambda given: resolved(**{"method": "fedtemp", "epsilon": "1", **given}))
 
 
-def test_a_mechanism_of_some_methods_or_trusts_only() -> None:
+def test_a_mechanism_of_some_methods_or_trusts_only():
     found = resolved(method="fedtemp,fedoneshot", epsilon=1, mechanism="auto,exponential")
     assert {p[0]: p[4] for p in protections(found)} == {
         "fedtemp": "gaussian",

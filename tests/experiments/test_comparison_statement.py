@@ -1,7 +1,5 @@
 """What a comparison gives away: the sums of basic composition, and what they are not."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -23,13 +21,13 @@ def cell(epsilon: float, seeds: tuple[int, ...] = (0,), **config: Any) -> Cell:
     return Cell(Variant(given["method"]), Config(epsilon=epsilon, **given), seeds, delta)
 
 
-def test_natural_clients_pay_for_every_run() -> None:
+def test_natural_clients_pay_for_every_run():
     cells = [cell(1.0, (0, 1, 2)), cell(0.5, (0, 1, 2), method="fedtemp")]
     (only,) = spent(cells, "d", "user")
     assert only == (6, pytest.approx(4.5), pytest.approx(6e-5))
 
 
-def test_dealt_clients_pay_within_a_deal() -> None:
+def test_dealt_clients_pay_within_a_deal():
     cells = [
         cell(1.0, (0, 1), partition="iid"),
         cell(0.5, (0, 1), partition="iid", method="fedtemp"),
@@ -49,7 +47,7 @@ def said_of(*cells: Cell, held_out: bool = False) -> str:
     return " ".join(statement(cells, {"d": held_out}))
 
 
-def test_the_sentences() -> None:
+def test_the_sentences():
     private = [cell(1.0, (0, 1)), cell(2.0, (0, 1), method="fedtemp")]
     said = statement([cell(math.inf, method="none"), *private], {"d": False})
     assert "is itself a release" in said[0]
@@ -75,7 +73,7 @@ def test_the_sentences() -> None:
     assert "Noise follows from the seed" not in system
 
 
-def test_where_the_number_of_rows_can_be_read() -> None:
+def test_where_the_number_of_rows_can_be_read():
     for private, told in (
         (cell(1.0, method="fednewton"), True),
         (cell(1.0, method="fedoneshot"), True),
@@ -99,7 +97,7 @@ def planned(epsilon: float = 1.0, **config: Any) -> Cell:
     return replace(found, config=known, plan=plan, delta=plan.delta)
 
 
-def test_each_guarantee_of_the_table_is_told_once() -> None:
+def test_each_guarantee_of_the_table_is_told_once():
     kinds = [("central", "user"), ("distributed", "user"), ("local", "user"), ("local", "example")]
     cells = [
         planned(method=method, trust=trust, unit=unit)
@@ -118,7 +116,7 @@ def test_each_guarantee_of_the_table_is_told_once() -> None:
     assert "everyone but the server (no secure aggregation)" in open_shares
 
 
-def test_two_units_do_not_add_up() -> None:
+def test_two_units_do_not_add_up():
     both = [planned(unit="user"), planned(unit="example", epsilon=0.5)]
     said = said_of(*both)
     assert "spend epsilon = 1, delta = 1e-05 for each user" in said

@@ -1,7 +1,5 @@
 """One table: which columns it has, what stands in them, and the same numbers everywhere."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any
@@ -45,7 +43,7 @@ def shown(*lines: dict[str, Any]) -> list[dict[str, str]]:
     return [dict(zip(cells.headings, cells.texts(entry), strict=True)) for entry in lines]
 
 
-def test_a_line_as_people_read_it() -> None:
+def test_a_line_as_people_read_it():
     noisy = line(
         epsilon=1.0,
         delta=1e-5,
@@ -73,7 +71,7 @@ def test_a_line_as_people_read_it() -> None:
     assert shown(line(**BASELINE))[0]["epsilon"] == ""
 
 
-def test_what_differs_is_a_column_and_what_does_not_is_in_the_title() -> None:
+def test_what_differs_is_a_column_and_what_does_not_is_in_the_title():
     for fact, values, texts in (
         ("data", ("/far/away/a.npz", "b"), ("a.npz", "b")),
         ("clients", (10, 1000), ("10", "1000")),
@@ -96,7 +94,7 @@ def test_what_differs_is_a_column_and_what_does_not_is_in_the_title() -> None:
     assert not {"rounds", "trust"} & set(Cells(lines).headings)
 
 
-def test_a_mechanism_that_follows_from_the_trust_is_no_column() -> None:
+def test_a_mechanism_that_follows_from_the_trust_is_no_column():
     shared = {"epsilon": 1.0, "delta": 1e-5}
     lines = [line(**shared, trust="central", mechanism="gaussian")]
     lines.append(line(**shared, trust="distributed", mechanism="discrete-gaussian"))
@@ -108,7 +106,7 @@ def test_a_mechanism_that_follows_from_the_trust_is_no_column() -> None:
     assert parts == ["central", "distributed", "central"]
 
 
-def test_a_baseline_does_not_make_columns() -> None:
+def test_a_baseline_does_not_make_columns():
     lines = [line(**BASELINE), line()]
     assert Cells(lines).headings == Cells(lines[1:]).headings
     assert Cells(lines).title == "d, 100 clients, iid, mean ± std over 2 seeds"
@@ -116,7 +114,7 @@ def test_a_baseline_does_not_make_columns() -> None:
     assert Cells([line(seeds=[], failures=[{}, {}])]).title.endswith("over 2 seeds")
 
 
-def test_markdown_has_the_same_cells() -> None:
+def test_markdown_has_the_same_cells():
     lines = [line(**BASELINE), line(partition="a|b"), line(epsilon=1.0, delta=1e-5)]
     header, rule, *rows = as_markdown(lines).splitlines()
     assert header.count(" | ") + 1 == len(Cells(lines).headings)
@@ -125,7 +123,7 @@ def test_markdown_has_the_same_cells() -> None:
     assert r"a\|b" in rows[1]
 
 
-def test_csv_has_all_digits_and_fractions() -> None:
+def test_csv_has_all_digits_and_fractions():
     failed = line(seeds=[], failures=[{"seed": 0}], before={}, after={}, bytes_up=None)
     failed["seconds"] = spread([])
     variant = line(settings={"weighting": "none", "bins_exponent": 5}, noise_std=[1.25, 2.5])
@@ -140,7 +138,7 @@ def test_csv_has_all_digits_and_fractions() -> None:
     assert (read[2]["failed"], read[2]["ece_mean"], read[2]["seconds_mean"]) == ("1", "", "")
 
 
-def test_the_terminal_shows_every_column_and_sections(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_terminal_shows_every_column_and_sections(capsys):
     lines = [line(**BASELINE), line(), line(label="FedTemp"), line(epsilon=1.0, delta=1e-5)]
     Console(width=200).print(terminal(as_table(lines), gap=0))
     said = capsys.readouterr().out
@@ -149,7 +147,7 @@ def test_the_terminal_shows_every_column_and_sections(capsys: pytest.CaptureFixt
     assert said.count("├") == 2  # after the baseline, and before the budget of 1
 
 
-def test_a_spread() -> None:
+def test_a_spread():
     assert spread([]) == {"mean": None, "std": None}
     assert spread([2.0]) == {"mean": 2.0, "std": 0.0}
     assert spread([1.0, 3.0]) == {"mean": 2.0, "std": pytest.approx(2**0.5)}

@@ -1,7 +1,5 @@
 """The resolved configuration: one set of names for command line, TOML and Python."""
 
-from __future__ import annotations
-
 import math
 import tomllib
 from pathlib import Path
@@ -29,7 +27,7 @@ from fedcal.strategies.method import CLIP
 from fedcal.strategies.settings import settings_of
 
 
-def test_the_defaults_are_the_contract_s() -> None:
+def test_the_defaults_are_the_contract_s():
     c = Config()
     assert (c.data, c.clients or 100, c.partition) == ("resnet110-cifar10", 100, "dirichlet:0.1")
     assert (c.sampling_rate, c.delta, c.unit, c.epsilon) == (1.0, 1e-5, "user", math.inf)
@@ -37,7 +35,7 @@ def test_the_defaults_are_the_contract_s() -> None:
     assert (c.mechanism, c.quorum, c.noise_source) == ("auto", 0.9, "seeded")
 
 
-def test_every_method_takes_its_own_parameters_and_no_other() -> None:
+def test_every_method_takes_its_own_parameters_and_no_other():
     assert {*STRATEGIES, *POOLED} == {*METHODS}
     assert len(METHODS) == len({*METHODS})
     for method in METHODS:
@@ -48,7 +46,7 @@ def test_every_method_takes_its_own_parameters_and_no_other() -> None:
             check_settings(method, {"nonsense": 1})
 
 
-def test_the_contract_s_default_values_of_parameters() -> None:
+def test_the_contract_s_default_values_of_parameters():
     defaults = {m: {k: p.default for k, p in settings_of(m).items()} for m in STRATEGIES}
     assert CLIP == 0.5  # with privacy; None = no clip without
     fedtemp = {"clip": None, "server_lr": 1.0, "average": "inverse", "limit": 20.0, "steps": None}
@@ -62,7 +60,7 @@ def test_the_contract_s_default_values_of_parameters() -> None:
     assert (defaults["fedoneshot"]["low"], defaults["fedoneshot"]["high"]) == (0.25, 8.0)
 
 
-def test_a_setting_is_toml_or_text() -> None:
+def test_a_setting_is_toml_or_text():
     for text, key, value in (
         ("clip=0.5", "clip", 0.5),
         ("points=7", "points", 7),
@@ -79,7 +77,7 @@ def test_a_setting_is_toml_or_text() -> None:
     each_is_refused(((text, "") for text in none), parse_setting)
 
 
-def test_later_layers_win_and_set_tables_are_joined() -> None:
+def test_later_layers_win_and_set_tables_are_joined():
     config = merge(
         {"method": "fedtemp", "clients": 5, "set": {"clip": 0.1, "server_lr": 2.0}},
         {"clients": 7, "epsilon": None, "sampling-rate": 0.5, "set": {"clip": 0.2}},
@@ -90,7 +88,7 @@ def test_later_layers_win_and_set_tables_are_joined() -> None:
     assert (type(whole.epsilon), type(whole.sampling_rate)) == (float, float)
 
 
-def test_layers_that_are_refused() -> None:
+def test_layers_that_are_refused():
     many = r"clients must be a whole number in \[1, 10000000\]"
     rounds = r"rounds must be a whole number in \[1, 100000\]"
     table: list[tuple[dict[str, Any], str]] = [
@@ -125,7 +123,7 @@ def test_layers_that_are_refused() -> None:
     assert Config(epsilon=1.0, trust="distributed", quorum=0.5)
 
 
-def test_toml_and_back(tmp_path: Path) -> None:
+def test_toml_and_back(tmp_path):
     path = tmp_path / "c.toml"
     for config in (
         Config(),
@@ -141,7 +139,7 @@ def test_toml_and_back(tmp_path: Path) -> None:
         assert None not in config.to_dict().values()
 
 
-def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path: Path) -> None:
+def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path):
     file = tmp_path / "c.toml"
     file.write_text(
         'method = "fednewton"\nepsilon = inf\nrounds = 8\ntrust = "secagg"\nclients = 7\n'
@@ -172,7 +170,7 @@ def resolved(folder: Path, **fields: Any) -> Path:
     return path
 
 
-def test_a_new_trust_resolves_rounds_and_secure_aggregation_anew(tmp_path: Path) -> None:
+def test_a_new_trust_resolves_rounds_and_secure_aggregation_anew(tmp_path):
     earlier = {"epsilon": 1.0, "trust": "distributed", "rounds": 3, "unit": "example"}
     file = resolved(tmp_path, **earlier, secure_aggregation="masks", mechanism="laplace")
     other = load_config(file, {"trust": "local"})
@@ -189,7 +187,7 @@ def test_a_new_trust_resolves_rounds_and_secure_aggregation_anew(tmp_path: Path)
     assert (exact.trust, exact.rounds, exact.secure_aggregation) == (None, None, None)
 
 
-def test_rows_per_client_of_an_old_file_go_with_the_rows(tmp_path: Path) -> None:
+def test_rows_per_client_of_an_old_file_go_with_the_rows(tmp_path):
     old = {"epsilon": 1.0, "trust": "central", "rounds": 3, "secure_aggregation": "none"}
     file = resolved(tmp_path, **old, set={"rows_per_client": 25.0})
     for same in ({}, {"seed": 3}, {"epsilon": 2.0}, {"clients": 20}):
@@ -201,7 +199,7 @@ def test_rows_per_client_of_an_old_file_go_with_the_rows(tmp_path: Path) -> None
     assert load_config(natural, {"data": "game-forecasts"}).clients is None
 
 
-def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path: Path) -> None:
+def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path):
     file = tmp_path / "given.toml"
     given = Config(epsilon=1.0, rounds=3, trust="distributed", quorum=0.5)
     file.write_text(given.to_toml())
@@ -219,7 +217,7 @@ def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path: P
     assert load_config(file, {"clients": 60}).set == {"rows_per_client": 20.0}
 
 
-def test_the_number_of_rows_is_told_only_where_it_is_needed() -> None:
+def test_the_number_of_rows_is_told_only_where_it_is_needed():
     rows, clients = 30, 10
     owner = np.arange(rows) % clients
     shards = Shards.from_owner(np.zeros((rows, 3)), np.zeros(rows, np.int64), owner, clients)

@@ -1,8 +1,5 @@
 """Logits or probabilities, from end to end: what was fitted on decides what is taken."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,7 +38,7 @@ FITTED_ON: dict[str, Kind] = {
 
 
 @pytest.mark.parametrize(("method", "kind"), FITTED_ON.items())
-def test_apply_predict_proba_and_the_run_agree(method: str, kind: Kind, tmp_path: Path) -> None:
+def test_apply_predict_proba_and_the_run_agree(method, kind, tmp_path):
     from fedcal.experiments.commands.apply import apply_command
 
     scores = SCORES[kind]
@@ -65,7 +62,7 @@ def test_apply_predict_proba_and_the_run_agree(method: str, kind: Kind, tmp_path
         assert same.arrays()["temperature"] == pytest.approx(learnt, rel=1e-6)
 
 
-def test_no_run_takes_one_for_the_other(tmp_path: Path) -> None:
+def test_no_run_takes_one_for_the_other(tmp_path):
     np.savez(tmp_path / "p.npz", logits=P, labels=LABELS)
     wrong: list[tuple[Any, str]] = [
         ({"logits": P, "labels": LABELS}, LOOKS),
@@ -82,8 +79,8 @@ def test_no_run_takes_one_for_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", SCORES)
-def test_every_driver_hands_it_on(kind: Kind, tmp_path: Path) -> None:
-    data = datasets.from_arrays(**{kind: SCORES[kind]}, labels=LABELS)  # type: ignore[arg-type]
+def test_every_driver_hands_it_on(kind, tmp_path):
+    data = datasets.from_arrays(**{kind: SCORES[kind]}, labels=LABELS)
     shards = deal(data, "iid", 4, 0)
     job = job_of(Config(clients=4, rounds=2), shards)
     assert job.input == job.to_fields()["input"] == kind
@@ -95,7 +92,7 @@ def test_every_driver_hands_it_on(kind: Kind, tmp_path: Path) -> None:
     assert {c.input for c in (back.calibrator, *back.history)} == {kind}
 
 
-def test_a_site_refuses_a_run_that_calls_its_rows_something_else() -> None:
+def test_a_site_refuses_a_run_that_calls_its_rows_something_else():
     run = {"data": "imdb-binary", "partition": "iid", "clients": 7, "seed": 0}
     kind = datasets.load("imdb-binary").input
     assert site_rows({**run, "input": kind}, {"partition-id": 0}).input == kind

@@ -1,7 +1,5 @@
 """`make demo`: one comparison with every column of the issue, one run, and the figures."""
 
-from __future__ import annotations
-
 import functools
 import json
 import math
@@ -32,9 +30,7 @@ def table_of(out: Path) -> list[dict[str, str]]:
     return [dict(zip(header, cells, strict=True)) for cells in body]
 
 
-def test_the_demo_of_two_seeds_and_three_methods(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_demo_of_two_seeds_and_three_methods(tmp_path, monkeypatch):
     asked = demo.options
     methods = ("fednewton", "fedoneshot", "fedbbq[weighting=all]")
     monkeypatch.setattr(demo, "SEEDS", 2)
@@ -79,7 +75,7 @@ def test_the_demo_of_two_seeds_and_three_methods(
     assert by_name["FedNewton", "1"]["ECE %"] == said
 
 
-def test_the_whole_demo_is_the_issue_s() -> None:
+def test_the_whole_demo_is_the_issue_s():
     assert demo.SEEDS == 5
     assert list(demo.BUDGETS) == [math.inf, 1.0]
     assert demo.DATA == "resnet110-cifar10"

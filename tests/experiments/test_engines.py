@@ -3,11 +3,8 @@
 What only the Flower engine can meet (malformed or lying clients) stands in `test_flower_grid`.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,7 +61,7 @@ def everybody(from_round: int) -> Callable[[int], Any]:
 
 
 @engines
-def test_all_clients_fail_in_a_round(run: Run, shards: Shards, ledger: Ledger) -> None:
+def test_all_clients_fail_in_a_round(run, shards, ledger):
     masks = "none" if run is run_inline else "masks"
     strategy = newton(ledger=ledger, secure_aggregation=masks)
     noted: list[Release] = []
@@ -89,7 +86,7 @@ def test_all_clients_fail_in_a_round(run: Run, shards: Shards, ledger: Ledger) -
 
 
 @engines
-def test_sampled_clients_fail_although_others_are_there(run: Run, shards: Shards) -> None:
+def test_sampled_clients_fail_although_others_are_there(run, shards):
     strategy = newton(math.inf, rate=0.3)
     sampled = strategy.plan.sample(1)
     assert 0 < len(sampled) < CLIENTS
@@ -98,13 +95,11 @@ def test_sampled_clients_fail_although_others_are_there(run: Run, shards: Shards
     assert strategy.releases == []
     for block in (0, -1, 1.5):
         with pytest.raises(InputError, match="block"):
-            run_inline(newton(), shards, block=block)  # type: ignore[arg-type]
+            run_inline(newton(), shards, block=block)
 
 
 @engines
-def test_a_run_is_charged_release_by_release_and_no_more_than_planned(
-    run: Run, shards: Shards, ledger: Ledger
-) -> None:
+def test_a_run_is_charged_release_by_release_and_no_more_than_planned(run, shards, ledger):
     strategy = newton(ledger=ledger)
     charged: list[tuple[int, ...]] = []
     strategy.on_release = lambda release: charged.append(ledger.entries()[0].charged)
@@ -123,9 +118,7 @@ def test_a_run_is_charged_release_by_release_and_no_more_than_planned(
 
 
 @engines
-def test_a_run_over_the_cap_is_refused_before_anything_is_asked(
-    run: Run, shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_over_the_cap_is_refused_before_anything_is_asked(run, shards, tmp_path, monkeypatch):
     path = tmp_path / "ledger.sqlite"
     with Ledger(path, 1.5) as first:
         run(newton(ledger=first), shards)
@@ -148,9 +141,7 @@ def test_a_run_over_the_cap_is_refused_before_anything_is_asked(
 
 
 @engines
-def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(
-    run: Run, shards: Shards
-) -> None:
+def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(run, shards):
     shards.logits[5] = [1e30, -1e30, 0.0]
     shards.labels[5] = 1
     strategy = newton(math.inf)
@@ -164,8 +155,8 @@ def test_a_contribution_that_leaves_the_ring_is_refused_without_privacy_too(
 
 @engines
 def test_an_error_of_a_client_releases_nothing_and_one_of_the_learner_keeps_the_charge(
-    run: Run, shards: Shards, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    run, shards, monkeypatch
+):
     def of_client(shards: Shards, query: Any) -> Any:
         raise ContributionRefused("a secret of a client")
 
@@ -189,9 +180,7 @@ def test_an_error_of_a_client_releases_nothing_and_one_of_the_learner_keeps_the_
     assert ledger.entries()[0].charged == (1,)
 
 
-def test_the_ledger_is_charged_before_anything_is_added_up(
-    shards: Shards, ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ledger_is_charged_before_anything_is_added_up(shards, ledger, monkeypatch):
     order: list[str] = []
     charge, unmask = Ledger.charge, CalibrationStrategy._unmasked
 

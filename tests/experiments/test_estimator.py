@@ -1,7 +1,5 @@
 """scikit-learn estimators: their own rules, scikit-learn's checks, and a whole pipeline."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any
@@ -38,7 +36,6 @@ from fedcal.metrics import nll
 from fedcal.numerics import logits_from_probs, softmax
 from fedcal.partition import deal
 from fedcal.privacy.plan import Federation
-from fedcal.scores import Kind
 from fedcal.strategies import FedNewton
 from fedcal.units import UNITS
 
@@ -81,11 +78,11 @@ def failing(estimator: Any) -> dict[str, str]:
     ],
     expected_failed_checks=failing,
 )
-def test_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
+def test_the_checks_of_scikit_learn(estimator, check):
     check(estimator)
 
 
-def test_all_rows_are_fitted_on() -> None:
+def test_all_rows_are_fitted_on():
     logits, labels = overconfident()
     fitted = FederatedCalibrator(clients=20, partition="iid", seed=3).fit(logits, labels)
     shards = deal(from_arrays(logits=logits, labels=labels), "iid", 20, 3)
@@ -98,7 +95,7 @@ def test_all_rows_are_fitted_on() -> None:
     assert 2 < pooled.temperature < 4
 
 
-def test_what_a_fit_leaves_behind() -> None:
+def test_what_a_fit_leaves_behind():
     logits, labels = overconfident()
     fitted = FederatedCalibrator(epsilon=2.0, clients=50).fit(logits, labels)
     assert fitted.privacy_["epsilon"] == 2.0
@@ -119,7 +116,7 @@ def test_what_a_fit_leaves_behind() -> None:
     np.testing.assert_array_equal(again.predict_proba(logits), probs)
 
 
-def test_a_client_column_is_the_natural_partition() -> None:
+def test_a_client_column_is_the_natural_partition():
     logits, labels = overconfident()
     client = np.array(["ward", "clinic", "home"])[np.arange(600) % 3]
     fitted = FederatedCalibrator("fedtemp").fit(logits, labels, client=client)
@@ -134,7 +131,7 @@ def test_a_client_column_is_the_natural_partition() -> None:
         FederatedCalibrator(partition="iid").fit(logits, labels, client=client)
 
 
-def test_probabilities_are_declared() -> None:
+def test_probabilities_are_declared():
     logits, labels = overconfident()
     probs = softmax(logits)
     plain = FederatedCalibrator().fit(logits, labels)
@@ -153,7 +150,7 @@ def test_probabilities_are_declared() -> None:
             wrong()
 
 
-def test_columns_are_the_sorted_labels_or_those_that_are_named() -> None:
+def test_columns_are_the_sorted_labels_or_those_that_are_named():
     logits, labels = overconfident()
     plain = FederatedCalibrator().fit(logits, labels)
     for names, named in (("ant bee cat", None), ("1 2 3", None), ("cat ant bee", True)):
@@ -175,7 +172,7 @@ def test_columns_are_the_sorted_labels_or_those_that_are_named() -> None:
             FederatedCalibrator(classes=classes).fit(logits[:9], y * 3)
 
 
-def test_bad_parameters_are_refused_by_fit() -> None:
+def test_bad_parameters_are_refused_by_fit():
     for parameters, words in (
         ({"method": "quantum"}, "unknown method 'quantum'"),
         ({"method": "pooled-bbq"}, "is not federated"),
@@ -197,7 +194,7 @@ def test_bad_parameters_are_refused_by_fit() -> None:
     assert set(FederatedCalibrator().get_params()) >= {"method", "epsilon", "set", "classes"}
 
 
-def test_tensors_frames_and_lists_are_taken_and_methods_as_tables_print_them() -> None:
+def test_tensors_frames_and_lists_are_taken_and_methods_as_tables_print_them():
     torch, pandas = pytest.importorskip("torch"), pytest.importorskip("pandas")
     logits, labels = overconfident()
     plain = FederatedCalibrator("fedbbq", clients=10).fit(logits, labels).predict_proba(logits)
@@ -218,7 +215,7 @@ def test_tensors_frames_and_lists_are_taken_and_methods_as_tables_print_them() -
     assert model.n_features_in_ == 5
 
 
-def test_a_ledger_is_charged_and_a_large_delta_told(tmp_path: Any) -> None:
+def test_a_ledger_is_charged_and_a_large_delta_told(tmp_path):
     ledger = str(tmp_path / "budget.db")
     estimator = FederatedCalibrator(epsilon=1.0, ledger=ledger, cap=1.5, clients=50)
     estimator.fit(*overconfident())
@@ -228,13 +225,13 @@ def test_a_ledger_is_charged_and_a_large_delta_told(tmp_path: Any) -> None:
         FederatedCalibrator(epsilon=1.0, delta=0.1, clients=50).fit(*overconfident())
 
 
-def test_the_module_is_imported_only_when_used() -> None:
+def test_the_module_is_imported_only_when_used():
     code = "import fedcal.experiments.cli, sys; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 
 
-def test_without_scikit_learn_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_scikit_learn_there_is_one_line(monkeypatch):
     monkeypatch.delitem(sys.modules, "fedcal.experiments.estimator")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(InputError, match=r"needs scikit-learn.*fedcal\[sklearn\]"):
@@ -244,7 +241,7 @@ def test_without_scikit_learn_there_is_one_line(monkeypatch: pytest.MonkeyPatch)
 # --- scores of a classifier ---------------------------------------------------------------------
 
 
-def test_logits_are_the_decision_function_or_the_logarithm_of_probabilities() -> None:
+def test_logits_are_the_decision_function_or_the_logarithm_of_probabilities():
     x, y = features()
     linear = LogisticRegression().fit(x, y)
     np.testing.assert_array_equal(scores_of(linear, x), linear.decision_function(x))
@@ -271,7 +268,7 @@ def test_logits_are_the_decision_function_or_the_logarithm_of_probabilities() ->
 
 
 @pytest.mark.parametrize(("classes", "kind"), [(2, "logits"), (3, "probs")])
-def test_a_model_with_a_calibrator_behind_it(classes: int, kind: Kind) -> None:
+def test_a_model_with_a_calibrator_behind_it(classes, kind):
     x, y = features(classes=classes)
     base = LogisticRegression().fit(x, y)
     calibrator = TemperatureScaling(2.0, classes)
@@ -289,7 +286,7 @@ def test_a_model_with_a_calibrator_behind_it(classes: int, kind: Kind) -> None:
     np.testing.assert_allclose(same, base.predict_proba(x), rtol=0, atol=1e-12)
 
 
-def test_neither_fit_nor_clone_nor_cross_validation_trains_anew() -> None:
+def test_neither_fit_nor_clone_nor_cross_validation_trains_anew():
     x, y = features()
     base = LogisticRegression().fit(x, y)
     model = CalibratedModel(base, BBQ().fit(scores_of(base, x), np.searchsorted(base.classes_, y)))
@@ -313,7 +310,7 @@ CALIBRATORS = {
 
 
 @pytest.mark.parametrize("name", CALIBRATORS)
-def test_a_fitted_classifier_is_kept_and_all_rows_calibrate(name: str) -> None:
+def test_a_fitted_classifier_is_kept_and_all_rows_calibrate(name):
     (x, y), (x2, y2), calibrator = features(), features(seed=1), CALIBRATORS[name]
     base = LogisticRegression().fit(x, y)
     frozen = FrozenEstimator(base) if name in ("bbq", "federated") else base
@@ -331,9 +328,7 @@ def test_a_fitted_classifier_is_kept_and_all_rows_calibrate(name: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "classes"), [*zip(CALIBRATORS, (2, 3, 3, 2), strict=True)])
-def test_without_a_fitted_classifier_scores_come_from_cross_validation(
-    name: str, classes: int
-) -> None:
+def test_without_a_fitted_classifier_scores_come_from_cross_validation(name, classes):
     (x, y), calibrator = features(classes=classes), CALIBRATORS[name]
     base = make_pipeline(StandardScaler(), LogisticRegression(C=100.0))
     model = CalibratedModel(base, calibrator).fit(x, y)
@@ -351,7 +346,7 @@ def test_without_a_fitted_classifier_scores_come_from_cross_validation(
         base.predict(x)
 
 
-def test_one_temperature_is_that_of_calibrated_classifier_cv() -> None:
+def test_one_temperature_is_that_of_calibrated_classifier_cv():
     (x, y), (x2, y2) = features(n=600), features(n=600, seed=1)
     base = LogisticRegression(C=1e4).fit(x[:40], y[:40])
     for estimator, rows in ((FrozenEstimator(base), (x2, y2)), (GaussianNB(), (x, y))):
@@ -365,7 +360,7 @@ def test_one_temperature_is_that_of_calibrated_classifier_cv() -> None:
 
 
 @pytest.mark.parametrize("base", [LinearSVC(), SVC(), GaussianNB(), AdaBoostClassifier()])
-def test_classifiers_of_all_kinds(base: Any) -> None:
+def test_classifiers_of_all_kinds(base):
     for classes in (2, 3):
         x, y = features(150, classes)
         model = CalibratedModel(base, TemperatureScaling(), cv=2).fit(x, y)
@@ -376,7 +371,7 @@ def test_classifiers_of_all_kinds(base: Any) -> None:
         np.testing.assert_allclose(alone, model.predict_proba(x)[:5], rtol=0, atol=1e-12)
 
 
-def test_a_grid_search_over_both_parts() -> None:
+def test_a_grid_search_over_both_parts():
     x, y = features()
     over = {"estimator__C": [1e-4, 1.0], "calibrator__method": ["fednewton", "fedbbq"]}
     model = CalibratedModel(LogisticRegression(), FederatedCalibrator(clients=5))
@@ -390,7 +385,7 @@ def test_a_grid_search_over_both_parts() -> None:
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
 
 
-def test_a_search_keeps_a_frozen_classifier_and_trains_any_other() -> None:
+def test_a_search_keeps_a_frozen_classifier_and_trains_any_other():
     (x, y), (x2, y2) = features(), features(seed=1)
     base = LogisticRegression(C=1e-4).fit(x, y)
     for estimator in (FrozenEstimator(base), base):
@@ -405,7 +400,7 @@ def test_a_search_keeps_a_frozen_classifier_and_trains_any_other() -> None:
     assert low < high - 0.01
 
 
-def test_changed_parameters_need_a_new_fit() -> None:
+def test_changed_parameters_need_a_new_fit():
     x, y = features()
     base = LogisticRegression(C=1e-4).fit(x, y)
     fitted = FederatedCalibrator(clients=5, classes=base.classes_).fit(scores_of(base, x), y)
@@ -423,7 +418,7 @@ def test_changed_parameters_need_a_new_fit() -> None:
     )
 
 
-def test_clients_and_a_budget_go_through() -> None:
+def test_clients_and_a_budget_go_through():
     (x, y), (x2, y2) = features(), features(seed=1)
     base = LogisticRegression().fit(x, y)
     model = CalibratedModel(base, FederatedCalibrator(epsilon=8.0))
@@ -434,7 +429,7 @@ def test_clients_and_a_budget_go_through() -> None:
             CalibratedModel(base, BBQ()).fit(x2, y2, **{column: y2})
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_what_does_not_fit_is_refused():
     x, y = features()
     base, fresh = LogisticRegression().fit(x, y), LogisticRegression()
     with pytest.raises(InputError, match="for 4 classes, the logits have 3"):
@@ -463,7 +458,7 @@ def test_what_does_not_fit_is_refused() -> None:
 @pytest.mark.parametrize(
     ("trust", "unit"), [*zip(("central", "distributed", "local"), UNITS, strict=True)]
 )
-def test_trust_models_units_and_mechanisms(trust: str, unit: str) -> None:
+def test_trust_models_units_and_mechanisms(trust, unit):
     logits, labels = overconfident()
     shares = trust == "distributed"
     noise = "discrete-laplace" if shares else "laplace"
@@ -476,7 +471,7 @@ def test_trust_models_units_and_mechanisms(trust: str, unit: str) -> None:
     assert privacy["secure_aggregation"] == ("masks" if shares else "none")
 
 
-def test_subjects_are_those_that_fit_is_told() -> None:
+def test_subjects_are_those_that_fit_is_told():
     logits, labels = overconfident()
     client, names = np.arange(len(labels)) % 7, [f"patient {k // 9}" for k in range(len(labels))]
     own = FederatedCalibrator(epsilon=2.0, unit="subject")

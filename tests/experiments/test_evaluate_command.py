@@ -1,7 +1,5 @@
 """`fedcal evaluate` and `fedcal.evaluate`: what is read, what a result holds, what is refused."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path
@@ -48,7 +46,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_without_noise_they_are_scikit_learn_s_of_the_pooled_rows() -> None:
+def test_without_noise_they_are_scikit_learn_s_of_the_pooled_rows():
     given = arrays()
     positive, y = softmax(given["logits"])[:, 1], given["labels"]
     for partition in ("natural", "dirichlet:0.1"):
@@ -60,7 +58,7 @@ def test_without_noise_they_are_scikit_learn_s_of_the_pooled_rows() -> None:
         assert abs(found["roc_auc"]["value"] - auc) <= found["roc_auc"]["binning"]
 
 
-def test_a_result_holds_metrics_and_groups(tmp_path: Path) -> None:
+def test_a_result_holds_metrics_and_groups(tmp_path):
     exact = evaluate(arrays(), partition="natural").judged["clients"]
     result = evaluate(arrays(), by="site", out=tmp_path, **PRIVATE)
     told = json.loads((tmp_path / "result.json").read_text("utf-8"))
@@ -83,9 +81,7 @@ def test_a_result_holds_metrics_and_groups(tmp_path: Path) -> None:
     assert "Too few rows to say anything of: ward 5." in page
 
 
-def test_the_config_gives_the_same_bits(
-    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_config_gives_the_same_bits(file, tmp_path, monkeypatch):
     def told(name: str, *words: str) -> dict[str, Any]:
         assert _run([*words, "--quiet", "--no-report", "--out", str(tmp_path / name)]) == 0
         read: dict[str, Any] = json.loads((tmp_path / name / "result.json").read_text("utf-8"))
@@ -105,9 +101,7 @@ def test_the_config_gives_the_same_bits(
     assert three["groups"] == one["groups"]
 
 
-def test_two_models_or_two_sides_of_a_calibrator_are_compared(
-    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_models_or_two_sides_of_a_calibrator_are_compared(release, tmp_path, capsys):
     given = arrays()
     better = given["logits"] + 2 * np.eye(2)[given["labels"]]
     told = evaluate({**given, "other_logits": better}).to_json()
@@ -131,7 +125,7 @@ def test_two_models_or_two_sides_of_a_calibrator_are_compared(
         assert judged["metrics_after"][metric]["value"] < judged["metrics"][metric]["value"]
 
 
-def test_what_is_refused_in_one_line(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused_in_one_line(file, capsys):
     for options, said in (
         ("--threshold 0.3333", "threshold must be the lower edge of a bucket"),
         ("--by ward", "unknown by 'ward'"),
@@ -151,9 +145,7 @@ def test_what_is_refused_in_one_line(file: Path, capsys: pytest.CaptureFixture[s
         evaluate({**given, **test}, partition="natural")
 
 
-def test_another_method_s_files_are_no_evaluation_and_no_release(
-    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_method_s_files_are_no_evaluation_and_no_release(file, tmp_path, capsys):
     out = tmp_path / "other"
     result = simulate(file, method="pooled-temperature", out=out, report=False)
     with pytest.raises(FedcalError, match="evaluates nothing"):
@@ -183,9 +175,7 @@ def again(
     return capsys.readouterr()
 
 
-def test_a_release_is_read_again_at_another_threshold(
-    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_release_is_read_again_at_another_threshold(release, tmp_path, capsys):
     def read(*options: str) -> dict[str, Any]:
         told: dict[str, Any] = json.loads(again(capsys, release, *options, "--json")[0])
         return told
@@ -215,9 +205,7 @@ def test_a_release_is_read_again_at_another_threshold(
     assert "Threshold 0.75 of the probability" not in said
 
 
-def test_drift_since_an_earlier_release(
-    release: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_drift_since_an_earlier_release(release, tmp_path, capsys):
     def changes(later: Path) -> dict[str, Any]:
         told = json.loads(again(capsys, later, "--since", str(release), "--json")[0])
         return dict(told["changes"])
@@ -285,12 +273,8 @@ def last_year(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=str,
 )
 def test_what_cannot_be_compared_is_refused_by_name(
-    last_year: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    options: dict[str, Any],
-    differences: list[str],
-) -> None:
+    last_year, tmp_path, capsys, options, differences
+):
     given, rows = {**SEVERAL, **options}, arrays(**SUBJECTS)
     if given.pop("probs", False):
         rows["probs"] = softmax(rows.pop("logits"))
@@ -305,7 +289,7 @@ def test_what_cannot_be_compared_is_refused_by_name(
     assert len(line.splitlines()) == 1
 
 
-def test_names_of_classes_are_compared(last_year: Path, tmp_path: Path) -> None:
+def test_names_of_classes_are_compared(last_year, tmp_path):
     earlier, later, last = (read_release(last_year) for _ in range(3))
     earlier.of_classes(("healthy", "ill"))
     later.of_classes(("ill", "healthy"))
@@ -317,9 +301,7 @@ def test_names_of_classes_are_compared(last_year: Path, tmp_path: Path) -> None:
     assert (kept.class_names, kept.unit, kept.counted) == (earlier.class_names, "example", "rows")
 
 
-def test_the_site_that_changed_is_named(
-    last_year: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_site_that_changed_is_named(last_year, tmp_path, capsys):
     now = arrays(**SUBJECTS)
     here = (now["client"] == "ward 2") & (np.arange(ROWS) % 2 == 0)
     now["labels"] = np.where(here, 1, now["labels"])
@@ -341,7 +323,7 @@ def test_the_site_that_changed_is_named(
     assert "Changed: ward 2 (" in out
 
 
-def test_what_is_no_reading_is_refused(release: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_no_reading_is_refused(release, capsys):
     for options, said in (
         ("--epsilon 1", "--epsilon is of a run"),
         ("--by site", "--by is of a run"),
@@ -356,7 +338,7 @@ def test_what_is_no_reading_is_refused(release: Path, capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(("classes", "of"), [(2, "of the positive class"), (3, "minus accuracy")])
-def test_every_page_means_one_gap_of_the_same_rows(tmp_path: Path, classes: int, of: str) -> None:
+def test_every_page_means_one_gap_of_the_same_rows(tmp_path, classes, of):
     rng = np.random.default_rng(4)
     y, client = rng.integers(0, classes, 600), np.repeat(["a", "b"], 300)
     sure = np.where(client == "a", 3, 1)[:, None]

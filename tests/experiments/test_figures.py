@@ -1,13 +1,10 @@
 """Figures as data, then drawn: for paper (PNG, SVG), and panel by panel for a page."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import re
 import struct
 import xml.etree.ElementTree as ET
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,7 +91,7 @@ def boxes(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
 # --- what is drawn ------------------------------------------------------------------------------
 
 
-def test_the_bars_are_the_record() -> None:
+def test_the_bars_are_the_record():
     record = overconfident()
     panel = diagram("after", record)
     there = record.count > 0
@@ -115,7 +112,7 @@ def test_the_bars_are_the_record() -> None:
     np.testing.assert_allclose(rows[:, 1], 100 * record.count[there] / 400)
 
 
-def test_whiskers_are_wilson_s_intervals() -> None:
+def test_whiskers_are_wilson_s_intervals():
     low, high = wilson(np.array([0, 3, 7, 10]), np.array([10, 10, 10, 10]))
     for k, (a, b) in zip((0, 3, 7, 10), zip(low, high, strict=True), strict=True):
         exact = stats.binomtest(k, 10).proportion_ci(method="wilson")
@@ -126,7 +123,7 @@ def test_whiskers_are_wilson_s_intervals() -> None:
     assert np.all((low <= share) & (share <= high))
 
 
-def test_all_classes_up_to_twenty_and_then_the_worst() -> None:
+def test_all_classes_up_to_twenty_and_then_the_worst():
     few = overconfident(classes=20), overconfident(classes=20, seed=1)
     assert worst_classes(*few).tolist() == list(range(20))
     assert class_gaps(few[0]).mean() == pytest.approx(few[0].classwise_ece, rel=1e-12)
@@ -139,7 +136,7 @@ def test_all_classes_up_to_twenty_and_then_the_worst() -> None:
     assert [p.title.partition(":")[0] for p in sheet.panels] == [f"class {j}" for j in shown]
 
 
-def test_a_class_panel_is_the_class_against_the_rest() -> None:
+def test_a_class_panel_is_the_class_against_the_rest():
     before, after = overconfident(), overconfident(seed=1)
     panel = classes_sheet(before, after, "t").panels[1]
     for series, record in (("before", before), ("after", after)):
@@ -154,7 +151,7 @@ def test_a_class_panel_is_the_class_against_the_rest() -> None:
 
 
 @pytest.mark.parametrize("rows", [5, 29, 30, 3000])
-def test_bins_of_few_rows_are_pooled(rows: int) -> None:
+def test_bins_of_few_rows_are_pooled(rows):
     record = overconfident(rows)
     for j in range(3):
         count, confidence, correct = pooled(record, j)
@@ -166,7 +163,7 @@ def test_bins_of_few_rows_are_pooled(rows: int) -> None:
         assert (len(count) == 15) is bool((record.class_count[j] >= FEWEST).all())
 
 
-def test_the_panel_of_all_classes_counts_those_that_got_better() -> None:
+def test_the_panel_of_all_classes_counts_those_that_got_better():
     before, after = overconfident(classes=30), overconfident(classes=30, seed=3)
     panel = gap_panel(before, after)
     better = int((class_gaps(after) < class_gaps(before)).sum())
@@ -175,7 +172,7 @@ def test_the_panel_of_all_classes_counts_those_that_got_better() -> None:
     np.testing.assert_allclose(line(panel, "class")[0], 100 * class_gaps(before))
 
 
-def test_rounds_begin_with_before() -> None:
+def test_rounds_begin_with_before():
     before = {"ece": 0.1, "classwise_ece": 0.02, "nll": 0.5, "accuracy": 0.9}
     after = {k: v / 2 for k, v in before.items()}
     records = [
@@ -184,7 +181,6 @@ def test_rounds_begin_with_before() -> None:
         {"round": 3, "test": before, "temperature": 2.5},
     ]
     sheet = rounds_sheet(before, records, "t")
-    assert sheet is not None
     assert [p.title for p in sheet.panels] == [
         *("ECE", "classwise ECE", "NLL", "accuracy", "temperature")
     ]
@@ -216,7 +212,7 @@ CELLS = [
 ]
 
 
-def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right() -> None:
+def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right():
     axis, places = spaced_axis("epsilon", [0.5, 8.0, math.inf, 0.5])
     assert places[8.0] - places[0.5] == pytest.approx(math.log10(16))
     assert places[math.inf] == max(places.values())
@@ -227,7 +223,7 @@ def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right() -> None:
     assert axis["xlim"][1] > places[math.inf]
 
 
-def test_quality_against_epsilon() -> None:
+def test_quality_against_epsilon():
     groups = facets(CELLS)  # one for each partition, with the baselines in all
     assert [(g.title, len(g.cells)) for g in groups] == [("iid", 5), ("natural", 1)]
     assert [[c["label"] for c in g.baselines] for g in groups] == [["none"], ["none"]]
@@ -244,7 +240,7 @@ def test_quality_against_epsilon() -> None:
     assert "a: 3, 1, 0.5" in panel.said
 
 
-def test_quality_against_bytes() -> None:
+def test_quality_against_bytes():
     sheet = bytes_sheet(CELLS, ("ece",), "t")
     assert [p.note for p in sheet.panels] == ["ε = 0.5", "ε = 8", "no privacy"]
     assert all(plotted(p).get_xscale() == "log" for p in sheet.panels)
@@ -256,7 +252,7 @@ def test_quality_against_bytes() -> None:
     assert "none (baseline)" not in dict(sheet.legend).values()
 
 
-def test_more_kinds_of_cells_than_markers_have_panels() -> None:
+def test_more_kinds_of_cells_than_markers_have_panels():
     kinds = itertools.product(("user", "example"), ("central", "local"), range(5))
     cells = [cell("a", 1.0, 0.01, unit=u, trust=t, partition=f"dirichlet:{k}") for u, t, k in kinds]
     sheet = bytes_sheet(cells, ("ece",), "t")
@@ -269,7 +265,7 @@ def test_more_kinds_of_cells_than_markers_have_panels() -> None:
         assert len({m.get_marker() for m in plotted(panel).lines}) == 4
 
 
-def test_quality_by_trust_model() -> None:
+def test_quality_by_trust_model():
     trusts = {"central": 0.01, "local": 0.04}
     cells = [
         CELLS[0],
@@ -293,7 +289,7 @@ def test_quality_by_trust_model() -> None:
 # --- axes ---------------------------------------------------------------------------------------
 
 
-def test_ticks_are_few_distinct_and_inside() -> None:
+def test_ticks_are_few_distinct_and_inside():
     pairs = ((0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (1e-5, 2e-5), (40.0, 94.0), (0.5, 20.0))
     for metric, means in itertools.product(("ece", "accuracy"), pairs):
         axis = quality_axis(metric, means, (0.0, 0.0))
@@ -326,7 +322,7 @@ def corners(path: ET.Element) -> np.ndarray:
     return np.array(re.findall(r"[ML] (\S+) (\S+)", str(path.get("d"))), float)
 
 
-def test_inline_svg_shows_the_marks_where_they_belong() -> None:
+def test_inline_svg_shows_the_marks_where_they_belong():
     def plot(ax: Axes) -> None:
         ax.set(xlim=(0, 1), xticks=(0, 1), xlabel="a", ylim=(0, 1), yticks=(0, 1), ylabel="b")
         bars(ax, "correct", *np.array([[0.5], [1.0], [0.0], [0.5]]))
@@ -351,7 +347,7 @@ def test_inline_svg_shows_the_marks_where_they_belong() -> None:
     assert "font" not in "".join(str(t.attrib) for t in words)  # they are the page's
 
 
-def test_what_is_named_is_there_once_and_every_colour_is_the_pages() -> None:
+def test_what_is_named_is_there_once_and_every_colour_is_the_pages():
     sheet = classes_sheet(overconfident(), overconfident(seed=1), "t")
     one = panel_svg(diagram("x", overconfident()), "p7")
     for text in (one, "".join(panel_svgs(sheet, "p7"))):
@@ -370,7 +366,7 @@ def test_what_is_named_is_there_once_and_every_colour_is_the_pages() -> None:
         assert "var(" not in key_svg(series, "n", fixed)
 
 
-def test_untrusted_words_are_escaped() -> None:
+def test_untrusted_words_are_escaped():
     evil = '"><script>alert(1)</script>'
     label = "#0072b2 0.1234567 id= $x_1$"
 
@@ -409,7 +405,7 @@ def lab(colour: str, seen_with: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("seen_with", DEFICIENCIES)
-def test_colours_differ_for_every_eye(seen_with: str) -> None:
+def test_colours_differ_for_every_eye(seen_with):
     hues = list(HUES.values())
     groups = ("correct", "over", "under"), ("before", "after", "perfect"), ("m0", "m1", "m2")
     for dark, together in itertools.product((False, True), groups):
@@ -420,7 +416,7 @@ def test_colours_differ_for_every_eye(seen_with: str) -> None:
             assert np.linalg.norm(a - b) > 15, pair  # 2 is a just noticeable difference
 
 
-def test_methods_differ_without_any_colour() -> None:
+def test_methods_differ_without_any_colour():
     for group in "mb":
         names = [name for name in LINES if name[0] == group and name[1:].isdigit()]
         of = [LINES[name] for name in names]
@@ -432,7 +428,7 @@ def test_methods_differ_without_any_colour() -> None:
 # --- for paper ----------------------------------------------------------------------------------
 
 
-def test_a_figure_for_paper_has_every_panel_and_one_legend() -> None:
+def test_a_figure_for_paper_has_every_panel_and_one_legend():
     records = {f"method {i}": overconfident(seed=i) for i in range(3)}
     figure = reliability_figure(records, "ResNet-110 on CIFAR-10")
     words = [t.get_text() for t in figure.findobj(Text) if t.get_visible()]
@@ -448,7 +444,7 @@ def test_a_figure_for_paper_has_every_panel_and_one_legend() -> None:
     ]
 
 
-def test_words_of_a_figure_lie_inside_it_and_beside_each_other() -> None:
+def test_words_of_a_figure_lie_inside_it_and_beside_each_other():
     sheets = [
         reliability_sheet({"before": overconfident(), "after": overconfident(seed=1)}, "t"),
         classes_sheet(overconfident(classes=6), overconfident(classes=6, seed=1), "t"),
@@ -476,7 +472,7 @@ def test_words_of_a_figure_lie_inside_it_and_beside_each_other() -> None:
         assert not len(over), [(found[i], found[k]) for i, k in over]
 
 
-def test_png_and_svg_are_written_and_repeatable(tmp_path: Path) -> None:
+def test_png_and_svg_are_written_and_repeatable(tmp_path):
     panel = Panel("t", lambda ax: curve(ax, "after", [0.1, 0.9], [0.2, 0.8]), "said")
     sheet = Sheet("title & more", 1, (panel,), (("after", "after"),))
     written = save_sheets({"one": sheet}, tmp_path)
@@ -493,7 +489,7 @@ def test_png_and_svg_are_written_and_repeatable(tmp_path: Path) -> None:
     assert {name: (tmp_path / name).read_bytes() for name in written} == before
 
 
-def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path: Path) -> None:
+def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path):
     for dark in (False, True):
         figure = reliability_figure({"a": overconfident()}, "t", dark=dark)
         save_figure(figure, tmp_path / "f.png", dark=dark)
@@ -507,7 +503,7 @@ def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path: Path) -> None:
 # --- parts of a page ----------------------------------------------------------------------------
 
 
-def test_a_forest_plot_has_a_line_for_each_label() -> None:
+def test_a_forest_plot_has_a_line_for_each_label():
     name = "a site with a name that is too long"
     series = {
         "before": (("one", 0.5, 0.4, 0.6), (name, 0.2, 0.1, 0.3)),
@@ -531,7 +527,7 @@ def test_a_forest_plot_has_a_line_for_each_label() -> None:
 
 
 @pytest.mark.parametrize("points", [FEW, FEW + 1])
-def test_a_curve_has_whiskers_of_few_points_and_an_area_of_many(points: int) -> None:
+def test_a_curve_has_whiskers_of_few_points_and_an_area_of_many(points):
     x = np.linspace(0, 1, points)
     series = {"model": tuple(zip(x, x**2, strict=True))}
     bands = {"model": tuple(zip(x**2 / 2, x, strict=True))}

@@ -1,7 +1,5 @@
 """Result files: strict JSON, all of them or none."""
 
-from __future__ import annotations
-
 import math
 import os
 from pathlib import Path
@@ -29,16 +27,14 @@ def result() -> SimulationResult:
     return simulate({"logits": np.eye(2)[labels] * 3, "labels": labels}, clients=3, rounds=2)
 
 
-def test_json_is_strict_and_for_people() -> None:
+def test_json_is_strict_and_for_people():
     for value in (math.nan, -math.inf, {"a": [1.0, math.nan]}):
         with pytest.raises(ValueError, match="not JSON compliant"):
             to_json(value)
     assert to_json({"a": [1, 0.5, None]}) == ('{\n  "a": [\n    1,\n    0.5,\n    null\n  ]\n}\n')
 
 
-def test_folders_are_made_as_needed_and_what_else_lies_in_them_stays(
-    result: SimulationResult, tmp_path: Path
-) -> None:
+def test_folders_are_made_as_needed_and_what_else_lies_in_them_stays(result, tmp_path):
     out = tmp_path / "a" / "b"
     result.save(out)
     assert {p.name for p in out.iterdir()} == NAMES
@@ -51,9 +47,7 @@ def test_folders_are_made_as_needed_and_what_else_lies_in_them_stays(
     assert (out / "result.json").read_text() == to_json(result.to_json())
 
 
-def test_result_json_goes_first_and_comes_last(
-    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_result_json_goes_first_and_comes_last(result, tmp_path, monkeypatch):
     result.save(tmp_path)
     moved: list[tuple[str, bool]] = []
     real = os.replace
@@ -76,13 +70,7 @@ FULL, STOPPED = OSError(28, "No space left on device"), KeyboardInterrupt()
 @pytest.mark.parametrize(
     ("error", "at"), [(FULL, 0), (STOPPED, 1), (FULL, 12), (STOPPED, 13), (FULL, 14), (STOPPED, 25)]
 )
-def test_what_was_there_is_put_back(
-    result: SimulationResult,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    error: BaseException,
-    at: int,
-) -> None:
+def test_what_was_there_is_put_back(result, tmp_path, monkeypatch, error, at):
     for name in NAMES:
         (tmp_path / name).write_text(f"old {name}")
     real, calls = os.replace, [0]
@@ -100,9 +88,7 @@ def test_what_was_there_is_put_back(
     assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {n: f"old {n}" for n in NAMES}
 
 
-def test_an_impossible_file_leaves_no_folder(
-    result: SimulationResult, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_impossible_file_leaves_no_folder(result, tmp_path, monkeypatch):
     (tmp_path / "there").mkdir()
     for out, error, why in (
         ("deep/down/new", FULL, "No space left on device"),
@@ -118,7 +104,7 @@ def test_an_impossible_file_leaves_no_folder(
         assert list(tmp_path.rglob("*")) == [tmp_path / "there"]
 
 
-def test_a_folder_is_checked_before_the_run_without_a_trace(tmp_path: Path) -> None:
+def test_a_folder_is_checked_before_the_run_without_a_trace(tmp_path):
     for out in ("", "new", "deep/down/new"):
         check_out(tmp_path / out)
         assert os.listdir(tmp_path) == []
@@ -129,7 +115,7 @@ def test_a_folder_is_checked_before_the_run_without_a_trace(tmp_path: Path) -> N
     assert os.listdir(tmp_path) == ["file"]
 
 
-def test_what_an_earlier_run_left_goes(tmp_path: Path) -> None:
+def test_what_an_earlier_run_left_goes(tmp_path):
     for name in ("rounds.png", "rounds.svg", "notes.png"):
         (tmp_path / name).write_text("old")
     (tmp_path / "rounds.d").mkdir()

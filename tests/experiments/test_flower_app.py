@@ -3,8 +3,6 @@
 The runs marked slow take half a minute each; what they start ends with them.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re
@@ -42,7 +40,7 @@ def flower(text: str) -> dict[str, Any]:
 # -- what is written ------------------------------------------------------------------------------
 
 
-def test_every_key_has_the_default_of_simulate_here_and_in_the_project_s_own_file() -> None:
+def test_every_key_has_the_default_of_simulate_here_and_in_the_project_s_own_file():
     ours, theirs = flower((ROOT / FILE).read_text("utf-8")), flower(app_toml(run_config()))
     assert ours == theirs
     assert list(ours["config"]) == list(theirs["config"])
@@ -62,7 +60,7 @@ def test_every_key_has_the_default_of_simulate_here_and_in_the_project_s_own_fil
     assert rows.clients == 1  # the sites understand it too
 
 
-def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path: Path) -> None:
+def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path):
     folder = tmp_path / "new" / "app"
     file = write_app(folder)
     assert [file] == list(folder.iterdir())
@@ -74,7 +72,7 @@ def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path: Path) -
     assert write_app(folder).read_bytes() == first
 
 
-def test_a_file_of_somebody_else_stays(tmp_path: Path) -> None:
+def test_a_file_of_somebody_else_stays(tmp_path):
     file, said = tmp_path / FILE, "is not of `fedcal flower-app`; choose another folder"
     project = b'[project]\nname = "mine"\n'
     for theirs in (project, b"[tool.ruff]\n", b"no TOML", b"project = 1\n", b"\xff"):
@@ -94,7 +92,7 @@ def guide_lines() -> list[str]:
     return [line for line in lines if re.search(r"\bflwr run\b|\bfedcal flower-app\b", line)]
 
 
-def test_the_guide_has_the_lines_that_are_tried() -> None:
+def test_the_guide_has_the_lines_that_are_tried():
     lines = guide_lines()
     assert sum("flwr run ." in line for line in lines) >= 3
     assert sum("fedcal flower-app" in line for line in lines) == 1
@@ -142,7 +140,7 @@ def clone(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
 @pytest.mark.parametrize("line", [line for line in guide_lines() if line.find("flwr run .") > 0])
-def test_flwr_run_from_a_clone(line: str, clone: Path) -> None:
+def test_flwr_run_from_a_clone(line, clone):
     log = shell(line, clone)
     assert f"temperature={expected(line)!r}" in log, log
     private = "epsilon=" in line
@@ -151,7 +149,7 @@ def test_flwr_run_from_a_clone(line: str, clone: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
-def test_flwr_run_without_a_clone(tmp_path: Path) -> None:
+def test_flwr_run_without_a_clone(tmp_path):
     (write,) = [line for line in guide_lines() if "flower-app" in line]
     (folder,) = shlex.split(write)[2:]
     write_app(tmp_path / folder)
@@ -163,7 +161,7 @@ def test_flwr_run_without_a_clone(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
-def test_what_flower_cannot_run_is_one_line(tmp_path: Path) -> None:
+def test_what_flower_cannot_run_is_one_line(tmp_path):
     write_app(tmp_path)
     run = "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream -c"
     log = shell(f"""{run} 'method="acct" epsilon=-1.0'""", tmp_path)

@@ -145,7 +145,7 @@ def answers_of(shards: Shards, masks: str) -> tuple[Wire, np.ndarray, np.ndarray
     return wire, np.stack([words_of(answers[k]) for k in range(CLIENTS)]), plain
 
 
-def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards: Shards) -> None:
+def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards):
     wire, seen, plain = answers_of(shards, "masks")
     assert (seen != plain).all()
     assert np.array_equal(seen.sum(axis=0, dtype=np.uint64), plain.sum(axis=0, dtype=np.uint64))
@@ -172,7 +172,7 @@ def test_with_masks_the_server_sees_uniform_vectors_and_their_sum_only(shards: S
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
-def test_a_query_carries_the_plans_bound_and_ring(masks: str, shards: Shards) -> None:
+def test_a_query_carries_the_plans_bound_and_ring(masks, shards):
     wire, strategy = Wire(shards), newton(masks)
     strategy.start(wire)
     plan = strategy.plan
@@ -185,7 +185,6 @@ def test_a_query_carries_the_plans_bound_and_ring(masks: str, shards: Shards) ->
         assert request.query.kind == "temperature_newton"
         assert request.round == int(message.metadata.group_id)
         context = request.context
-        assert context is not None
         assert (context.plan, context.rounds) == (plan.key, 2)
         assert (context.epsilon, context.unit, context.trust) == (plan.epsilon, "user", plan.trust)
     for message in wire.sent:
@@ -211,7 +210,7 @@ def values(strategy: CalibrationStrategy) -> list[bytes]:
     ("how", "masks"),
     [("error", "none"), ("error", "masks"), ("silence", "masks"), ("unknown", "none")],
 )
-def test_an_absent_node_is_a_dropout(how: str, masks: str, shards: Shards) -> None:
+def test_an_absent_node_is_a_dropout(how, masks, shards):
     """An error reply of Flower, no reply within the timeout, or not even known to be there."""
     gone = 4
 
@@ -232,7 +231,7 @@ def test_an_absent_node_is_a_dropout(how: str, masks: str, shards: Shards) -> No
     assert values(strategy) == values(want)
 
 
-def test_the_users_timeout_rules_also_who_is_there(shards: Shards) -> None:
+def test_the_users_timeout_rules_also_who_is_there(shards):
     """Under load nodes take more than a minute to say it; then 0 of 10 clients answered."""
     wire = Wire(shards)
     newton().start(wire, timeout=1800.0)
@@ -241,7 +240,7 @@ def test_the_users_timeout_rules_also_who_is_there(shards: Shards) -> None:
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
-def test_a_node_that_comes_later_is_asked_then(masks: str, shards: Shards) -> None:
+def test_a_node_that_comes_later_is_asked_then(masks, shards):
     late, rounds = 9, 2
 
     class Growing(Wire):
@@ -267,7 +266,7 @@ def replaced(kind: str, site: int, content: dict[str, Any]) -> Tamper:
     return tamper
 
 
-def test_a_node_that_lies_about_its_site_stops_the_run(shards: Shards) -> None:
+def test_a_node_that_lies_about_its_site_stops_the_run(shards):
     for site in (3, -1, CLIENTS):
         lie = replaced(WHO, 8, {"who": ConfigRecord({"site": site})})
         stops(shards, lie, f"site {site}, which cannot be")
@@ -293,13 +292,13 @@ CONTENTS = [
 ]
 
 
-def test_an_answer_without_words_of_its_dtype_and_shape_stops_the_run(shards: Shards) -> None:
+def test_an_answer_without_words_of_its_dtype_and_shape_stops_the_run(shards):
     for k, content in enumerate(CONTENTS):
         stops(shards, replaced(ANSWER, 6, content), "site 6 sent", "masks" if k % 2 else "none")
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
-def test_two_answers_from_one_site_stop_the_run(masks: str, shards: Shards) -> None:
+def test_two_answers_from_one_site_stop_the_run(masks, shards):
     def twice(wire: Wire, kind: str, replies: Replies) -> Replies:
         return [*replies, of_site(replies, 2)] if kind == ANSWER else replies
 
@@ -313,9 +312,7 @@ def test_two_answers_from_one_site_stop_the_run(masks: str, shards: Shards) -> N
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
-def test_only_sampled_clients_are_asked_and_another_s_answer_stops_the_run(
-    masks: str, shards: Shards
-) -> None:
+def test_only_sampled_clients_are_asked_and_another_s_answer_stops_the_run(masks, shards):
     wire, strategy = Wire(shards), fedbin(masks, math.inf, sampling_rate=0.3)
     strategy.start(wire)
     cohort = strategy.plan.sample(1)
@@ -335,9 +332,7 @@ def test_only_sampled_clients_are_asked_and_another_s_answer_stops_the_run(
 
 
 @pytest.mark.parametrize("masks", ["none", "masks"])
-def test_a_client_that_raises_stops_the_run(
-    masks: str, shards: Shards, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_that_raises_stops_the_run(masks, shards, caplog):
     def shard_of(context: Context) -> Shards:
         if site_of(context) == 5:
             raise OSError("cannot read\n  the rows")
@@ -354,7 +349,7 @@ def test_a_client_that_raises_stops_the_run(
         assert (strategy.releases, ledger.entries()) == ([], ())
 
 
-def test_nodes_differ_and_one_that_is_not_there_is_unavailable(shards: Shards) -> None:
+def test_nodes_differ_and_one_that_is_not_there_is_unavailable(shards):
     app = client_app(lambda context: shards)
     with pytest.raises(InputError, match="differ"):
         InProcessGrid(app, [1, 2, 1])
@@ -369,7 +364,7 @@ def gone_at(*absent: tuple[int, str]) -> Callable[[int, Message], bool]:
     return lambda site, message: (site, message.metadata.message_type) in absent
 
 
-def test_survivors_are_asked_for_what_they_owe_and_nothing_else(shards: Shards) -> None:
+def test_survivors_are_asked_for_what_they_owe_and_nothing_else(shards):
     wire, strategy = Wire(shards, unavailable=gone_at((3, ANSWER))), fedbin()
     strategy.start(wire)
     asked = wire.of_kind(wire.sent, REVEAL)
@@ -388,7 +383,7 @@ def test_survivors_are_asked_for_what_they_owe_and_nothing_else(shards: Shards) 
     assert ledger.spent()[0] == 1.0  # the sum was added up before it could not be unmasked
 
 
-def test_a_reveal_that_cannot_be_stops_the_run(shards: Shards) -> None:
+def test_a_reveal_that_cannot_be_stops_the_run(shards):
     for seeds in ({}, {"3": b"short"}, {"4": bytes(32)}, {"3": 7}, {"x": bytes(32)}):
         tamper = replaced(REVEAL, 8, {"seeds": ConfigRecord(seeds)})
         strategy = newton()
@@ -401,7 +396,7 @@ def test_a_reveal_that_cannot_be_stops_the_run(shards: Shards) -> None:
 # -- Flower's interface -----------------------------------------------------------------------
 
 
-def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards: Shards) -> None:
+def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards):
     for other in (1, 3, 0, -2):
         wire, strategy = Wire(shards), newton()
         with pytest.raises(InputError, match=f"num_rounds = {other}.*made for 2"):
@@ -417,7 +412,7 @@ def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards: Sh
     assert not result.evaluate_metrics_clientapp
 
 
-def test_a_site_comes_back_as_another_node(shards: Shards) -> None:
+def test_a_site_comes_back_as_another_node(shards):
     """Its old node is gone, so the new one is that site: same sums as if nothing had happened."""
 
     class Restarting(Wire):

@@ -1,7 +1,5 @@
 """What a command finds where it is to write: refused, or replaced as a whole, by every command."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path
@@ -58,9 +56,7 @@ AGAIN: dict[str, tuple[str, str, str]] = {
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("command", [c for c in AGAIN if c != "plan"])
-def test_results_are_refused_or_replaced_as_a_whole(
-    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_are_refused_or_replaced_as_a_whole(command, folder, capsys):
     if command == "release":
         assert _run([*EVALUATE.split(), "--out", "first", "--quiet", "--no-report"]) == 0
     asked, *values = AGAIN[command]
@@ -86,7 +82,7 @@ def test_results_are_refused_or_replaced_as_a_whole(
 
 
 @pytest.mark.slow  # a plan takes seconds, and this makes three
-def test_a_plan_is_refused_or_replaced(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_refused_or_replaced(folder, capsys):
     test_results_are_refused_or_replaced_as_a_whole("plan", folder, capsys)
 
 
@@ -99,9 +95,7 @@ FILES: dict[str, str] = {
 
 
 @pytest.mark.parametrize("command", FILES)
-def test_a_file_is_refused_or_replaced(
-    command: str, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_is_refused_or_replaced(command, folder, capsys):
     pytest.importorskip("onnx")
     start, name = (EVALUATE, "first") if command == "release" else (SIMULATE, "run")
     assert _run([*start.split(), "--out", name, "--quiet", "--no-report"]) == 0
@@ -116,14 +110,14 @@ def test_a_file_is_refused_or_replaced(
     assert out.read_bytes() != b"mine"
 
 
-def test_every_command_that_writes_to_out_can_overwrite() -> None:
+def test_every_command_that_writes_to_out_can_overwrite():
     tried = {*(text.split()[0] for text, *_ in AGAIN.values()), *FILES, "reproduce", "deploy"}
     for name in COMMANDS:
         flags = {flag for p in load_command(name).params for flag in p.opts}
         assert ("--out" in flags) == ("--overwrite" in flags) == (name in tried), name
 
 
-def test_exports_of_the_old_calibrator_go_with_it(folder: Path) -> None:
+def test_exports_of_the_old_calibrator_go_with_it(folder):
     pytest.importorskip("onnx")
     assert _run([*SIMULATE.split(), "--out", "run", "--quiet", "--no-report"]) == 0
     Path("beside").mkdir()
@@ -144,7 +138,7 @@ def test_exports_of_the_old_calibrator_go_with_it(folder: Path) -> None:
     assert Path("beside", "c.onnx").exists()  # where no result was, an export stays
 
 
-def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder: Path) -> None:
+def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder):
     out = folder / "theirs"
     out.mkdir()
     ledger = {"ledger": str(folder / "l.db"), "cap": 1.0, "epsilon": 1.0}
@@ -158,7 +152,7 @@ def test_a_file_that_is_not_fedcal_s_is_never_replaced(folder: Path) -> None:
         (out / name).unlink()
 
 
-def test_what_another_command_left_is_never_replaced(tmp_path: Path) -> None:
+def test_what_another_command_left_is_never_replaced(tmp_path):
     tried = 0
     for kind in KINDS:
         mine = RUN if kind not in (RUN, PIPELINE) else COMPARISON

@@ -1,7 +1,5 @@
 """The engine grpc: real SuperNodes on this machine, the bits of inline, and nothing left behind."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -56,7 +54,7 @@ def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     assert [folder for folder in folders if Path(folder).exists()] == []
 
 
-def test_what_real_sites_or_their_number_rule_out_is_one_line(tmp_path: Path) -> None:
+def test_what_real_sites_or_their_number_rule_out_is_one_line(tmp_path):
     real: dict[str, Any] = {"control": "h:1", "root_certificates": "c"}
     out = tmp_path / "run"
     second = "positive has no effect here: at real sites the second of class_names"
@@ -88,9 +86,7 @@ def test_what_real_sites_or_their_number_rule_out_is_one_line(tmp_path: Path) ->
     ],
     ids=lambda options: options["method"],
 )
-def test_same_bits_as_inline_over_tls_on_loopback_alone(
-    options: dict[str, Any], nothing_stays: None
-) -> None:
+def test_same_bits_as_inline_over_tls_on_loopback_alone(options, nothing_stays):
     seen: set[str] = set()
 
     def look(done: int, planned: int) -> None:
@@ -105,7 +101,7 @@ def test_same_bits_as_inline_over_tls_on_loopback_alone(
 
 
 @pytest.mark.slow
-def test_a_node_that_is_killed_in_mid_round_is_a_dropout(nothing_stays: None) -> None:
+def test_a_node_that_is_killed_in_mid_round_is_a_dropout(nothing_stays):
     """The others' answers are released; it does not come back, for nobody starts it again."""
 
     def kill(done: int, planned: int) -> None:
@@ -129,9 +125,7 @@ def test_a_node_that_is_killed_in_mid_round_is_a_dropout(nothing_stays: None) ->
 
 
 @pytest.mark.slow
-def test_nobody_left_is_one_line_and_ends_all(
-    nothing_stays: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nobody_left_is_one_line_and_ends_all(nothing_stays, monkeypatch):
     real = engine.prepare
 
     def broken(folder: Path, *arguments: Any, **options: Any) -> None:
@@ -148,7 +142,7 @@ def test_nobody_left_is_one_line_and_ends_all(
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_every_process(nothing_stays: None, tmp_path: Path) -> None:
+def test_ctrl_c_ends_every_process(nothing_stays, tmp_path):
     np.savez(tmp_path / "rows.npz", **rows())
     words = [
         *(sys.executable, "-m", "fedcal", "simulate", "--data", "rows.npz", "--engine", "grpc"),
@@ -172,7 +166,7 @@ def test_ctrl_c_ends_every_process(nothing_stays: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_from_the_command_line(nothing_stays: None, tmp_path: Path) -> None:
+def test_from_the_command_line(nothing_stays, tmp_path):
     np.savez(tmp_path / "rows.npz", **rows())
     words = [
         *(sys.executable, "-m", "fedcal", "simulate", "--data", "rows.npz", "--engine", "grpc"),

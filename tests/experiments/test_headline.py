@@ -1,7 +1,5 @@
 """The sentences of a result: what the tests on its page allow to be said, and no more."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
@@ -32,7 +30,7 @@ def plain(result: dict[str, Any]) -> str:
     return headline(result).replace("\xa0", " ")
 
 
-def test_a_number_has_the_digits_of_its_interval() -> None:
+def test_a_number_has_the_digits_of_its_interval():
     for low, high, digits, read in (
         (0.384, 0.436, 0, "41"),
         (0.409, 0.412, 2, "41.00"),
@@ -60,7 +58,7 @@ UNKNOWN = "Whether its confidence is right on average could not be measured unde
         ((None, None, None), UNKNOWN),
     ],
 )
-def test_the_direction_of_the_mean_gap_in_words(gap: Any, said: str) -> None:
+def test_the_direction_of_the_mean_gap_in_words(gap, said):
     rows = "Right in 41 % of the rows (38 to 44). "
     assert plain(evaluated(told(*gap), "confidence")) == rows + said
     of_two = said.replace("Its confidence", "The probability of class 1")
@@ -68,7 +66,7 @@ def test_the_direction_of_the_mean_gap_in_words(gap: Any, said: str) -> None:
     assert plain(evaluated(told(*gap))) == rows + of_two
 
 
-def test_what_noise_drowns_is_no_number() -> None:
+def test_what_noise_drowns_is_no_number():
     alone = {"metrics": {"ks": told(0.013, 0.0, 0.027), "roc_auc": told(None, 0.0, 1.0)}}
     unknown = "ROC AUC could not be measured under this noise."
     assert plain(alone) == f"{unknown} KS calibration error: 1.3 % (0.0 to 2.7)."
@@ -81,7 +79,7 @@ def test_what_noise_drowns_is_no_number() -> None:
     assert plain(result).startswith("Right in 38 to 72 % of the rows.")
 
 
-def test_scores_that_are_right_on_average_only() -> None:
+def test_scores_that_are_right_on_average_only():
     p_values = {"ks": 0.3, "hosmer_lemeshow": 0.02}
     tests = {"metrics": {k: {"statistic": 1.0, "p_value": p} for k, p in p_values.items()}}
     assert "but not score by score (p = 0.04)." in plain(
@@ -99,7 +97,7 @@ def grouped(**p_values: float) -> dict[str, Any]:
     return evaluated(told(0.0, -0.03, 0.05), "confidence", **of)
 
 
-def test_only_groups_that_stand_out_are_named_and_the_rest_is_no_all_clear() -> None:
+def test_only_groups_that_stand_out_are_named_and_the_rest_is_no_all_clear():
     said = plain(grouped(a=0.01, b=0.2, c=0.9))
     assert said.endswith(
         "By group it is too low for a (by 16); elsewhere gaps below 12 to 18 "
@@ -111,7 +109,7 @@ def test_only_groups_that_stand_out_are_named_and_the_rest_is_no_all_clear() -> 
     assert "Over the 3 groups it is off (p = 0.01), but none stands out" in said
 
 
-def test_holm_is_no_plain_bonferroni() -> None:
+def test_holm_is_no_plain_bonferroni():
     assert holm({"a": 0.01, "b": 0.04, "c": 0.03}) == pytest.approx(
         {"a": 0.03, "b": 0.06, "c": 0.06}
     )
@@ -144,7 +142,7 @@ def calibrated(ece: list[float], nll: list[float], **more: Any) -> dict[str, Any
         ([0.0, 0.0], [0.0, 0.0], "changed nothing:"),
     ],
 )
-def test_what_calibration_did(ece: list[float], nll: list[float], said: str) -> None:
+def test_what_calibration_did(ece, nll, said):
     assert plain(calibrated(ece, nll)).startswith(f"Calibration {said}")
     assert plain(calibrated(ece, nll)).endswith("Accuracy stays 90 % (87 to 93).")
     of_two = plain(calibrated(ece, nll, score="positive"))
@@ -152,14 +150,14 @@ def test_what_calibration_did(ece: list[float], nll: list[float], said: str) -> 
     assert "top-label" not in of_two
 
 
-def test_without_intervals_or_test_rows_nothing_is_better_or_worse() -> None:
+def test_without_intervals_or_test_rows_nothing_is_better_or_worse():
     said = plain(calibrated([], [], intervals=None))
     few = "too few test rows to tell better from worse."
     assert said == f"Calibration: top-label ECE from 5.00 to 1.00 %; {few}"
     assert "here nobody can" in plain({"before": None, "after": None, "method": "fedtemp"})
 
 
-def test_a_second_model() -> None:
+def test_a_second_model():
     metrics = {"accuracy": told(0.961, 0.95, 0.97), "log_loss": told(0.1, 0.09, 0.11)}
     other = {"accuracy": told(0.976, 0.97, 0.98), "log_loss": told(0.08, 0.07, 0.09)}
     change = {"accuracy": told(0.015, -0.001, 0.03), "log_loss": told(None, -0.04, 0.02)}
@@ -172,7 +170,7 @@ def test_a_second_model() -> None:
     assert "The second model is better: " in plain(result)
 
 
-def test_sets_against_what_was_wanted() -> None:
+def test_sets_against_what_was_wanted():
     after = {"coverage": 0.887, "set_size": 1.7}
     whole = {"all": {"rows": 9, "coverage": 0.887, "low": 0.87, "high": 0.895, "set_size": 1.7}}
     result: dict[str, Any] = {"sets": {"alpha": 0.1}, "before": {}, "after": after}
@@ -183,7 +181,7 @@ def test_sets_against_what_was_wanted() -> None:
     assert "fewer than the 90 % wanted by more than chance" in plain(result)
 
 
-def test_drift_is_corrected_for_three_tests() -> None:
+def test_drift_is_corrected_for_three_tests():
     p_values = {"score": 0.001, "calibration": 0.03, "prevalence": 0.5}
     changes = {name: {"change": 0.1, "p_value": p} for name, p in p_values.items()}
     assert (

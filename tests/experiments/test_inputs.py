@@ -1,7 +1,5 @@
 """What people give as data: frames, tensors, lists; methods as tables print them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +34,7 @@ def same(found: Dataset) -> bool:
     return np.array_equal(found.scores, LOGITS) and np.array_equal(found.labels, LABELS)
 
 
-def test_a_frame_has_the_columns_of_a_file(tmp_path: Path) -> None:
+def test_a_frame_has_the_columns_of_a_file(tmp_path):
     told = frame(client=WARD, split=np.where(np.arange(60) < 40, "train", "test"))
     told.to_csv(tmp_path / "rows.csv", index=False)
     found, read = load_any(told), datasets.load(tmp_path / "rows.csv")
@@ -45,7 +43,7 @@ def test_a_frame_has_the_columns_of_a_file(tmp_path: Path) -> None:
         np.testing.assert_array_equal(getattr(found, part), getattr(read, part))
 
 
-def test_frames_hold_lists_scores_and_columns_that_may_lack_values() -> None:
+def test_frames_hold_lists_scores_and_columns_that_may_lack_values():
     assert same(load_any(frame()[["label"]].assign(logits=LOGITS.tolist())))
     assert same(load_any(frame().astype({"label": "Int64"})))
     two = datasets.from_frame(frame()[["label"]].clip(0, 1).assign(score=0.25))
@@ -58,7 +56,7 @@ def test_frames_hold_lists_scores_and_columns_that_may_lack_values() -> None:
     assert not bare.labelled
 
 
-def test_tensors_lists_and_tuples_are_arrays() -> None:
+def test_tensors_lists_and_tuples_are_arrays():
     torch = pytest.importorskip("torch")
     z = torch.tensor(LOGITS, requires_grad=True)
     assert same(load_any({"logits": z, "labels": torch.tensor(LABELS)}))
@@ -67,7 +65,7 @@ def test_tensors_lists_and_tuples_are_arrays() -> None:
     np.testing.assert_allclose(half.scores, LOGITS, rtol=1e-2)
 
 
-def test_what_is_not_taken_says_what_is() -> None:
+def test_what_is_not_taken_says_what_is():
     other = "data must be a name, a path, .*; got "
     named = {"logits": LOGITS, "labels": ["cat", "dog"] * 30}
     table = [
@@ -78,7 +76,7 @@ def test_what_is_not_taken_says_what_is() -> None:
     each_is_refused(table, simulate)
 
 
-def test_a_method_may_be_called_as_tables_print_it(tmp_path: Path) -> None:
+def test_a_method_may_be_called_as_tables_print_it(tmp_path):
     data = {"logits": LOGITS, "labels": LABELS}
     (tmp_path / "c.toml").write_text(Config(method="fedtemp", rounds=2).to_toml())
     for method in ("FedNewton", "FEDNEWTON", " fednewton "):
@@ -91,7 +89,7 @@ def test_a_method_may_be_called_as_tables_print_it(tmp_path: Path) -> None:
     assert [cell["label"] for cell in table.cells] == labels
 
 
-def test_a_path_may_begin_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_may_begin_at_home(tmp_path, monkeypatch):
     (home := tmp_path / "home").mkdir()
     (there := tmp_path / "there").mkdir()
     monkeypatch.setenv("HOME", str(home))

@@ -1,13 +1,10 @@
 """Trials of Luo et al.: tables, searches, noise, and the same rows however they are computed."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +41,6 @@ from fedcal.experiments.luo.tables import (
 from fedcal.experiments.luo.trials import Trials, divisions
 from fedcal.metrics import ece
 from fedcal.numerics import softmax
-from fedcal.search import Search
 
 POINT = SweepPoint("sources", 12, 10, 1.0)
 
@@ -74,7 +70,7 @@ def draws_of(
     return Draws.under(plan, trials, np.random.default_rng(seed))
 
 
-def test_the_settings_are_those_of_the_paper() -> None:
+def test_the_settings_are_those_of_the_paper():
     cifar, imagenet = SUITES["cifar"], SUITES["imagenet"]
     assert Counter(s.sweep for s in cifar) == {"sources": 25, "samples": 10, "epsilon": 10}
     assert Counter(s.sweep for s in imagenet) == {"sources": 20, "samples": 20, "epsilon": 10}
@@ -88,7 +84,7 @@ def test_the_settings_are_those_of_the_paper() -> None:
     assert all(s.fit_rows <= 500 for s in fitting(cifar, 1000, "d"))  # half is left for the test
 
 
-def test_divisions_draw_each_row_once_and_all_alike(tables: Tables) -> None:
+def test_divisions_draw_each_row_once_and_all_alike(tables):
     drawn_rows = divisions(tables, POINT, 400, seed=1)
     assert all(len(set(rows)) == POINT.fit_rows for rows in drawn_rows.tolist())
     # the first source is a uniform draw too: one-source is fitted on it
@@ -96,7 +92,7 @@ def test_divisions_draw_each_row_once_and_all_alike(tables: Tables) -> None:
     assert stats.chisquare(first).pvalue > 1e-3
 
 
-def test_tables_give_the_ece_of_the_metrics(tables: Tables) -> None:
+def test_tables_give_the_ece_of_the_metrics(tables):
     data, temperatures = made(), tables.temperatures[[0, 40, -1]]
     fit = np.random.default_rng(0).permutation(600)[:90].reshape(3, 30)
     got = tables.test_ece(tables.at(temperatures), fit)
@@ -106,9 +102,7 @@ def test_tables_give_the_ece_of_the_metrics(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize("make", [golden, bisection])
-def test_the_tables_have_whatever_a_search_comes_to(
-    make: Callable[..., Search], tables: Tables
-) -> None:
+def test_the_tables_have_whatever_a_search_comes_to(make, tables):
     search = make(searches=2000)
     found = []
     for values in np.random.default_rng(0).normal(size=(EVALUATIONS, 2000)):
@@ -122,7 +116,7 @@ def test_the_tables_have_whatever_a_search_comes_to(
     assert (tables.temperatures[tables.at(reached)] == reached).all()
 
 
-def test_the_exponential_mechanism_draws_by_its_scores(tables: Tables) -> None:
+def test_the_exponential_mechanism_draws_by_its_scores(tables):
     one = divisions(tables, POINT, 1, seed=0)
     trials = Trials(tables, POINT, np.repeat(one, 4000, axis=0))
     got = PRIVATE[EXPONENTIAL].run(trials, draws_of(f"{EXPONENTIAL}/central", 4000))
@@ -135,9 +129,7 @@ def test_the_exponential_mechanism_draws_by_its_scores(tables: Tables) -> None:
         assert np.mean(got == ece_there) == pytest.approx(p[alike].sum(), abs=0.03)
 
 
-def test_columns_and_blocks_do_not_change_each_other(
-    tables: Tables, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
     quick = [c for c in COLUMNS if "posterior" not in c.method]
     together = run_point(tables, POINT, quick, 20, seed=4)
     monkeypatch.setattr(cell, "_BLOCK", 7)
@@ -150,7 +142,7 @@ def test_columns_and_blocks_do_not_change_each_other(
 
 @pytest.mark.parametrize("trust", ["central", "local"])
 @pytest.mark.parametrize("key", [key for key in PRIVATE if key != EXPONENTIAL])
-def test_the_strategies_themselves_reach_the_same_ece(key: str, trust: str) -> None:
+def test_the_strategies_themselves_reach_the_same_ece(key, trust):
     """With next to no noise: the same rows and clients, the same ECE. And the same noise."""
     data = made(900, classes=2, seed=8)  # every bin from 1/2 on has rows of the sources
     tables = Tables.of(data)
@@ -181,7 +173,7 @@ def test_the_strategies_themselves_reach_the_same_ece(key: str, trust: str) -> N
         assert np.unique(result.privacy["noise_std"]) == pytest.approx([draws.of.std[0]])
 
 
-def test_the_plain_loop_of_the_benchmark_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_plain_loop_of_the_benchmark_does_the_same(monkeypatch):
     loose = (SweepPoint("epsilon", 50, 30, 1e6),)
     monkeypatch.setitem(benchmark.SUITES, "cifar", loose)
     logits, labels = benchmark.real_rows(False)
@@ -213,9 +205,7 @@ def bare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
 
 
-def test_rows_do_not_depend_on_processes_or_an_interruption(
-    files: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_rows_do_not_depend_on_processes_or_an_interruption(files, tmp_path):
     suite = Suite(files, KEYS, trials=10, every=10)
     alone = bare(run_suite(suite, jobs=1))
     assert bare(run_suite(suite, jobs=2)) == alone
@@ -241,7 +231,7 @@ def test_rows_do_not_depend_on_processes_or_an_interruption(
 
 
 @pytest.mark.slow
-def test_ray_tasks_give_the_same_rows(files: tuple[str, ...]) -> None:
+def test_ray_tasks_give_the_same_rows(files):
     pytest.importorskip("ray")
     suite = Suite(files, KEYS, trials=5, every=10)
     script = (
@@ -257,9 +247,7 @@ def test_ray_tasks_give_the_same_rows(files: tuple[str, ...]) -> None:
     assert bare(json.loads(ran.stdout)) == bare(run_suite(suite, jobs=1))
 
 
-def test_what_was_begun_otherwise_is_not_gone_on_with(
-    files: tuple[str, ...], tmp_path: Path
-) -> None:
+def test_what_was_begun_otherwise_is_not_gone_on_with(files, tmp_path):
     suite = Suite(files[:1], KEYS, trials=5, every=10)
     run_suite(suite, jobs=1, out=tmp_path / "out")
     more = dataclasses.replace(suite, trials=6)
@@ -273,7 +261,7 @@ def test_what_was_begun_otherwise_is_not_gone_on_with(
         run_suite(grown, jobs=1, out=tmp_path / "out", resume=True)
 
 
-def test_damaged_rows_and_bad_suites_are_refused() -> None:
+def test_damaged_rows_and_bad_suites_are_refused():
     row: dict[str, Any] = {"run": {"columns": ["none"]}, "versions": {}, "seconds": 1.0}
     row["ece"] = {"none": [0.1, 0.0]}
     assert check_cell(row) == row

@@ -1,7 +1,5 @@
 """What is paid for is on disk before anything is made of it, whatever breaks then."""
 
-from __future__ import annotations
-
 import json
 import re
 import warnings
@@ -77,9 +75,7 @@ def charged(ledger: Path | str) -> list[tuple[int, ...]]:
 @pytest.mark.filterwarnings("ignore:too little")
 @pytest.mark.filterwarnings("ignore:delta")
 @pytest.mark.parametrize("method", BUDGETED)
-def test_what_a_method_releases_outlives_a_result_that_breaks(
-    method: str, data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_method_releases_outlives_a_result_that_breaks(method, data, tmp_path, monkeypatch):
     out = tmp_path / "run"
     given = options(method, out)
     with monkeypatch.context() as patch:
@@ -108,7 +104,7 @@ def test_what_a_method_releases_outlives_a_result_that_breaks(
     assert {p.name for p in out.iterdir()} == {p.name for p in (tmp_path / "whole").iterdir()}
 
 
-def test_a_warning_is_raised_before_the_first_charge(tmp_path: Path) -> None:
+def test_a_warning_is_raised_before_the_first_charge(tmp_path):
     """Where warnings are errors, and nothing is written: the estimator had lost what it paid."""
     estimator = FederatedCalibrator(clients=4, epsilon=0.1, ledger=str(tmp_path / "l.db"), cap=1.0)
     labels = np.arange(40) % 2
@@ -127,9 +123,7 @@ def test_a_warning_is_raised_before_the_first_charge(tmp_path: Path) -> None:
         ((page, "render"), ("report", "{out}")),
     ],
 )
-def test_a_trained_model_outlives_a_report_that_breaks(
-    end: Any, again: Any, images: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_trained_model_outlives_a_report_that_breaks(end, again, images, tmp_path, monkeypatch):
     out, ledger = tmp_path / "model", tmp_path / "l.db"
     given = {"data": images, "epsilon": 2.0, "rounds": 12, "ledger": str(ledger), "cap": 2.0}
     with monkeypatch.context() as patch:
@@ -145,9 +139,7 @@ def test_a_trained_model_outlives_a_report_that_breaks(
     assert not {"outcome.json", "checkpoint.json"} & {p.name for p in out.iterdir()}
 
 
-def test_a_comparison_whose_table_breaks_keeps_its_rows(
-    data: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_comparison_whose_table_breaks_keeps_its_rows(data, tmp_path, monkeypatch):
     grid: dict[str, Any] = {"method": "fednewton", "clients": 4, "seeds": 2, "jobs": 1}
     with monkeypatch.context() as patch:
         patch.setattr(Comparison, "to_markdown", broken)
@@ -159,12 +151,8 @@ def test_a_comparison_whose_table_breaks_keeps_its_rows(
 
 
 def test_a_report_that_cannot_be_written_is_told_before_the_first_charge(
-    data: str,
-    images: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    data, images, tmp_path, monkeypatch, capsys
+):
     monkeypatch.setattr(page, "_environment", broken)
     for command in ("simulate", "evaluate", "train", "compare"):
         rows = images if command == "train" else data
@@ -175,7 +163,7 @@ def test_a_report_that_cannot_be_written_is_told_before_the_first_charge(
         assert list(tmp_path.iterdir()) == [], command
 
 
-def test_a_run_of_flwr_is_a_result(data: str, tmp_path: Path) -> None:
+def test_a_run_of_flwr_is_a_result(data, tmp_path):
     config = merge({"data": data, "method": "fednewton", "clients": 4, "partition": "iid"})
     shards = deal(datasets.load(data).split(0), "iid", 4, 0)
     job = job_of(config, shards)

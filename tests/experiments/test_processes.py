@@ -1,7 +1,5 @@
 """A command and everything it starts: nothing of it outlives `end`, nor this process."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -82,7 +80,7 @@ def start(folder: Path, *how: str) -> ProcessTree:
     return ProcessTree(command, folder=folder, env=env, log=folder.parent / "log")
 
 
-def test_exit_code_and_output_of_the_command(folder: Path) -> None:
+def test_exit_code_and_output_of_the_command(folder):
     log, env = folder.parent / "log", dict(os.environ)
     with ProcessTree(["sh", "-c", "echo here; exit 3"], folder=folder, env=env, log=log) as tree:
         assert until(lambda: tree.poll() is not None)
@@ -95,7 +93,7 @@ def test_exit_code_and_output_of_the_command(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
-def test_daemons_end_when_the_command_ends(folder: Path) -> None:
+def test_daemons_end_when_the_command_ends(folder):
     with start(folder, "7") as tree:
         assert until(lambda: tree.poll() is not None)
         assert tree.poll() == 7
@@ -105,7 +103,7 @@ def test_daemons_end_when_the_command_ends(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
-def test_end_ends_daemons_and_those_who_do_not_listen(folder: Path) -> None:
+def test_end_ends_daemons_and_those_who_do_not_listen(folder):
     tree = start(folder, "stay", "stubborn")
     found = daemons(folder)
     tree.end()
@@ -116,7 +114,7 @@ def test_end_ends_daemons_and_those_who_do_not_listen(folder: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
-def test_nothing_outlives_a_killed_parent(folder: Path) -> None:
+def test_nothing_outlives_a_killed_parent(folder):
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(folder), DAEMON], stdout=subprocess.PIPE, text=True
     )
@@ -128,7 +126,7 @@ def test_nothing_outlives_a_killed_parent(folder: Path) -> None:
     assert until(lambda: not folder.exists())  # nobody else will remove it
 
 
-def test_a_killed_guard_leaves_its_own_session_dead(folder: Path) -> None:
+def test_a_killed_guard_leaves_its_own_session_dead(folder):
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     env = dict(os.environ)
     with ProcessTree(command, folder=folder, env=env, log=folder.parent / "log") as tree:

@@ -3,8 +3,6 @@
 Real runs are marked slow: they take 10 to 60 s each.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import shutil
@@ -136,7 +134,7 @@ def _folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @slow
 @linux
-def test_same_bits_as_inline_and_nothing_stays() -> None:
+def test_same_bits_as_inline_and_nothing_stays():
     """Noise, masks, dropouts, rows in memory, natural clients of whom some have no rows."""
     options: dict[str, Any] = {"partition": "natural", "epsilon": 1.0, "rounds": 2, "seed": 2}
     options |= {"secure_aggregation": "masks", "dropout": 0.3}
@@ -168,14 +166,14 @@ OWN = NETWORK | {"epsilon": 1.0, "sampling_rate": 0.6, "dropout": 0.2}
         OWN | {"trust": "local", "unit": "example"},
     ],
 )
-def test_same_bits_by_method_trust_and_unit(options: dict[str, Any]) -> None:
+def test_same_bits_by_method_trust_and_unit(options):
     given = {"data": rows(), **options}
     assert same(simulate(engine="ray", **given), simulate(**given))
 
 
 @slow
 @pytest.mark.parametrize("aggregation", ["none", "masks"])
-def test_a_csv_is_split_and_dealt_by_every_site(tmp_path: Path, aggregation: str) -> None:
+def test_a_csv_is_split_and_dealt_by_every_site(tmp_path, aggregation):
     data = rows()
     columns = [data["labels"], data["client"], *data["logits"].T]
     file = tmp_path / 'it\'s a "file" ü.csv'
@@ -188,7 +186,7 @@ def test_a_csv_is_split_and_dealt_by_every_site(tmp_path: Path, aggregation: str
 
 
 @slow
-def test_a_ledger_is_charged_and_refuses_as_inline_does(tmp_path: Path) -> None:
+def test_a_ledger_is_charged_and_refuses_as_inline_does(tmp_path):
     file = tmp_path / "ledger.db"
     options: dict[str, Any] = {"epsilon": 1.0, "clients": 4, "ledger": str(file), "rounds": 1}
     simulate(rows(), engine="ray", cap=1.5, **options)
@@ -206,7 +204,7 @@ def test_a_ledger_is_charged_and_refuses_as_inline_does(tmp_path: Path) -> None:
 @slow
 @linux
 @pytest.mark.parametrize("epsilon", [math.inf, 1.0])
-def test_a_client_error_stops_the_run(epsilon: float, tmp_path: Path) -> None:
+def test_a_client_error_stops_the_run(epsilon, tmp_path):
     shards = deal(datasets.load("imdb-binary").split(0), "iid", 3, 0)
     job = Job("fednewton", Federation(3, 2, epsilon=epsilon), {"rows_per_client": 50})
     gone = str(tmp_path / "rows-of-somebody.npz")
@@ -227,7 +225,7 @@ def test_a_client_error_stops_the_run(epsilon: float, tmp_path: Path) -> None:
 
 @slow
 @linux
-def test_a_flower_that_fails_is_one_line_with_its_log(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_flower_that_fails_is_one_line_with_its_log(monkeypatch):
     real = engine.ray_environment
 
     def broken(*arguments: Any) -> dict[str, str]:
@@ -269,7 +267,7 @@ def command(out: Path, *options: str) -> list[str]:
         (signal.SIGKILL, "out/progress"),
     ],
 )
-def test_an_interrupted_run_leaves_nothing(number: int, file: str, tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_nothing(number, file, tmp_path):
     """Early, when Flower starts, and in the middle of the rounds."""
     run = subprocess.Popen(
         command(tmp_path / "result"), cwd=tmp_path, stderr=subprocess.PIPE, text=True
@@ -321,7 +319,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @slow
 @linux
-def test_a_cluster_by_its_address(cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_by_its_address(cluster, monkeypatch):
     monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # as the cluster has it
     options: dict[str, Any] = {"clients": 5, "epsilon": 1.0, "rounds": 2}
     witness = Witness()
@@ -334,7 +332,7 @@ def test_a_cluster_by_its_address(cluster: str, monkeypatch: pytest.MonkeyPatch)
     engine.check_cluster(cluster)  # it is still there for the next run
 
 
-def test_an_address_without_a_cluster_or_no_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_address_without_a_cluster_or_no_ray(monkeypatch):
     def run(address: str | None = None) -> None:
         simulate(rows(), clients=2, engine="ray", ray_address=address)
 
@@ -357,9 +355,7 @@ def test_an_address_without_a_cluster_or_no_ray(monkeypatch: pytest.MonkeyPatch)
     assert FOLDERS == []
 
 
-def test_flower_s_commands_are_those_of_this_interpreter(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_flower_s_commands_are_those_of_this_interpreter(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))  # an environment that is not activated
     found = superlink.commands("ray")
     assert {found.superlink.parent, found.flwr.parent} == {Path(sys.executable).parent}
@@ -375,9 +371,7 @@ def environment(tmp_path: Path, address: str | None = None) -> dict[str, str]:
     return {**superlink.environment(tmp_path, tmp_path / "home", commands), **own}
 
 
-def test_nothing_of_the_user_s_environment_leads_elsewhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_of_the_user_s_environment_leads_elsewhere(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("RAY_TMPDIR", raising=False)
     for name, value in {
@@ -406,9 +400,7 @@ def test_nothing_of_the_user_s_environment_leads_elsewhere(
     assert environment(tmp_path)["PYTHONPATH"] == ""  # an installed fedcal is found without help
 
 
-def test_the_folder_is_private_short_and_gone_afterwards(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_is_private_short_and_gone_afterwards(tmp_path, monkeypatch):
     deep = tmp_path / ("x" * 80)
     deep.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(deep))
@@ -420,7 +412,7 @@ def test_the_folder_is_private_short_and_gone_afterwards(
     assert not folder.exists()
 
 
-def test_what_flower_bundles_holds_no_code(tmp_path: Path) -> None:
+def test_what_flower_bundles_holds_no_code(tmp_path):
     (tmp_path / "folder").mkdir()
     run = superlink.FlowerRun(tmp_path / "folder", superlink.commands("ray"), {})
     fields = {"epsilon": math.inf, "seed": 2**63 - 1, "out": 'a "b" \\ ü'}

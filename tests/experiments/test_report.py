@@ -1,7 +1,5 @@
 """Reports are built from a result folder alone, honest, escaped, and self-contained."""
 
-from __future__ import annotations
-
 import html
 import json
 import re
@@ -68,14 +66,14 @@ def metric_entries(result: dict[str, Any]) -> list[Any]:
 # --- a run --------------------------------------------------------------------------------------
 
 
-def test_a_saved_run_s_report_can_be_made_again_from_its_files(made: Path, copy: Path) -> None:
+def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
     assert (made / "report.html").stat().st_size < 2**20
     assert write_report(copy) == copy / "report.html"
     for name in ("report.html", *FIGURES):
         assert (copy / name).read_bytes() == (made / name).read_bytes()
 
 
-def test_it_is_self_contained(made: Path) -> None:
+def test_it_is_self_contained(made):
     page = page_of(made / "report.html")
     assert set(page.tags) & {"script", "img", "iframe", "object", "embed", "base", "form"} == set()
     assert all(a.startswith(("#", "data:")) for a in page.addresses)
@@ -86,7 +84,7 @@ def test_it_is_self_contained(made: Path) -> None:
     assert "default-src 'none'" in html.unescape(text)
 
 
-def test_every_part_of_the_order_is_there(made: Path) -> None:
+def test_every_part_of_the_order_is_there(made):
     result, text = result_of(made), page_of(made / "report.html").text
     for heading in (
         *("Metrics", "Reliability of the top label", "Class by class", "Round by round"),
@@ -110,7 +108,6 @@ def test_every_part_of_the_order_is_there(made: Path) -> None:
     for name, version in result["versions"].items():
         assert f"{name} {version}" in text
     title = re.search("<h1>(.*)</h1>", (made / "report.html").read_text("utf-8"))
-    assert title is not None
     assert html.unescape(title[1]) == headline(result)
     assert "Calibration" in headline(result)
     del result["intervals"]
@@ -118,7 +115,7 @@ def test_every_part_of_the_order_is_there(made: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick_figures")
-def test_the_command_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_gives_the_same_bits(tmp_path, monkeypatch):
     data = tmp_path / "my rows.npz"
     np.savez(data, **arrays())
     options = {"method": "fedbbq", "epsilon": 2.0, "sampling_rate": 0.5, "clients": 40}
@@ -137,7 +134,7 @@ def test_the_command_gives_the_same_bits(tmp_path: Path, monkeypatch: pytest.Mon
     assert a["config"] == b["config"]
 
 
-def test_commands_are_quoted_and_real_sites_are_not_simulated(tmp_path: Path) -> None:
+def test_commands_are_quoted_and_real_sites_are_not_simulated(tmp_path):
     evil = {"data": "a b; rm -rf $HOME", "set": {"x": "1 2", "y": True, "z": 0.5}, "epsilon": "inf"}
     assert shlex.split(" ".join(command(evil, tmp_path))) == [
         *("fedcal", "simulate", "--data", "a b; rm -rf $HOME"),
@@ -149,7 +146,7 @@ def test_commands_are_quoted_and_real_sites_are_not_simulated(tmp_path: Path) ->
     ]
 
 
-def test_more_than_twenty_classes_show_the_worst(tmp_path: Path) -> None:
+def test_more_than_twenty_classes_show_the_worst(tmp_path):
     simulate(arrays(30, 400), method="none", out=tmp_path / "out")
     page = page_of(tmp_path / "out" / "report.html")
     assert "Of 30 classes these are the 20 whose ECE against the rest was worst" in page.text
@@ -161,7 +158,7 @@ def test_more_than_twenty_classes_show_the_worst(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick_figures")
-def test_results_of_older_runs_have_no_intervals(copy: Path) -> None:
+def test_results_of_older_runs_have_no_intervals(copy):
     result = result_of(copy)
     del result["intervals"], result["privacy"]["sees"], result["privacy"]["not_protected"]
     del result["privacy"]["noise"]
@@ -186,7 +183,7 @@ def poison(value: Any) -> Any:
     return value + EVIL if isinstance(value, str) else value
 
 
-def test_words_from_files_are_escaped(copy: Path) -> None:
+def test_words_from_files_are_escaped(copy):
     (copy / "result.json").write_text(json.dumps(poison(result_of(copy))), "utf-8")
     page = page_of(write_report(copy))
     assert "script" not in page.tags
@@ -194,7 +191,7 @@ def test_words_from_files_are_escaped(copy: Path) -> None:
 
 
 @pytest.mark.usefixtures("quick_figures")
-def test_other_files_are_refused_in_one_line(made: Path, copy: Path) -> None:
+def test_other_files_are_refused_in_one_line(made, copy):
     good = (made / "result.json").read_text("utf-8")
     needed = "does not hold what a report needs"
 
@@ -238,7 +235,7 @@ def test_other_files_are_refused_in_one_line(made: Path, copy: Path) -> None:
     assert not (copy / "report.html").exists()
 
 
-def test_a_folder_that_cannot_be_written(copy: Path) -> None:
+def test_a_folder_that_cannot_be_written(copy):
     (copy / "reliability.png").mkdir()
     with pytest.raises(FedcalError):
         write_report(copy)
@@ -247,9 +244,7 @@ def test_a_folder_that_cannot_be_written(copy: Path) -> None:
 # --- words --------------------------------------------------------------------------------------
 
 
-def test_a_class_that_sets_hide_is_seen_at_once(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_class_that_sets_hide_is_seen_at_once(tmp_path, capsys):
     out = tmp_path / "out"
     options = "--data adult-income --method conformal --unit example --epsilon 1"
     assert not _run(["simulate", *options.split(), "--out", str(out)])
@@ -267,7 +262,7 @@ def test_a_class_that_sets_hide_is_seen_at_once(
     assert f"{100 * right:.4g} % of them right" in head
 
 
-def test_better_is_said_only_where_the_interval_says_so(made: Path) -> None:
+def test_better_is_said_only_where_the_interval_says_so(made):
     names = ("ece", "classwise_ece", "nll", "brier", "accuracy", "mce")
     for metric, ends, change, says in (
         ("ece", [-0.02, -0.01], -0.015, "better"),
@@ -309,7 +304,7 @@ def compared() -> dict[str, Any]:
     }
 
 
-def test_a_comparison_s_report(tmp_path: Path) -> None:
+def test_a_comparison_s_report(tmp_path):
     (tmp_path / "compare.json").write_text(json.dumps(compared()), "utf-8")
     page = page_of(write_comparison_report(tmp_path))
     assert {p.name for p in tmp_path.iterdir()} == {
@@ -330,14 +325,14 @@ def report_of(folder: Path, text: str) -> Page:
     return page_of(write_comparison_report(folder))
 
 
-def test_a_hostile_comparison_is_escaped(tmp_path: Path) -> None:
+def test_a_hostile_comparison_is_escaped(tmp_path):
     page = report_of(tmp_path, json.dumps(poison(compared()) | {"kind": "comparison"}))
     assert "script" not in page.tags
     assert EVIL in page.text
 
 
 @pytest.mark.usefixtures("quick_figures")
-def test_a_comparison_of_baselines_only_or_none(tmp_path: Path) -> None:
+def test_a_comparison_of_baselines_only_or_none(tmp_path):
     whole = compared()
     table = ["{", "[]", '{"schema": 1}', '{"schema": 1, "cells": [3]}']
     table += [json.dumps(whole | {"versions": versions}) for versions in (None, [], 3)]
@@ -351,7 +346,7 @@ def test_a_comparison_of_baselines_only_or_none(tmp_path: Path) -> None:
 # --- notebooks ----------------------------------------------------------------------------------
 
 
-def test_cards(made: Path) -> None:
+def test_cards(made):
     result = result_of(made)
     records = json.loads((made / "reliability.json").read_text("utf-8"))
     reliability = {k: Reliability.from_json(v) for k, v in records.items()}

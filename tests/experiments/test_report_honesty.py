@@ -1,7 +1,5 @@
 """What reports must not claim: few rows, failed runs, mixed data, data that nobody can load."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -42,7 +40,7 @@ def words_of(folder: Path) -> str:
 # --- few test rows ------------------------------------------------------------------------------
 
 
-def test_few_test_rows_have_no_intervals(tmp_path: Path) -> None:
+def test_few_test_rows_have_no_intervals(tmp_path):
     enough = simulate(arrays(FEWEST), clients=10, out=tmp_path / "enough")
     assert enough.intervals is not None
     assert "too few" not in words_of(tmp_path / "enough") + enough._repr_html_()
@@ -64,7 +62,7 @@ def test_few_test_rows_have_no_intervals(tmp_path: Path) -> None:
 # --- data that were handed over in Python -------------------------------------------------------
 
 
-def test_only_arrays_cannot_be_named_on_a_command_line(tmp_path: Path) -> None:
+def test_only_arrays_cannot_be_named_on_a_command_line(tmp_path):
     for k, name in enumerate(("arrays", "a$b_{$")):
         simulate(arrays(name=name), method="none", out=tmp_path / str(k))
         assert f"The data {name} was handed over in Python" in words_of(tmp_path / str(k))
@@ -91,7 +89,7 @@ def written(folder: Path, cells: list[dict[str, Any]]) -> str:
     return words_of(folder)
 
 
-def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path: Path) -> None:
+def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path):
     cells = [
         cell("lucky", 1.0, 0.001, seeds=[0], failures=FAILED),
         cell("fedtemp", 1.0, 0.03, seeds=[0, 1, 2, 3, 4]),
@@ -107,7 +105,7 @@ def test_a_cell_with_failures_has_no_star_and_says_how_many_ran(tmp_path: Path) 
     assert "lucky<small>1 of 5 runs</small>" in comparison_card({"cells": cells})
 
 
-def test_each_data_set_has_its_own_figures(tmp_path: Path) -> None:
+def test_each_data_set_has_its_own_figures(tmp_path):
     cells = [
         cell("none", None, 0.40, **PLAIN, data="/a/rows.npz"),
         cell("none", None, 0.05, **PLAIN, data="/b/rows.npz"),
@@ -123,7 +121,7 @@ def test_each_data_set_has_its_own_figures(tmp_path: Path) -> None:
     assert page.count("handed over") < written(tmp_path, cells).count("The data mine was handed")
 
 
-def test_what_varies_is_told() -> None:
+def test_what_varies_is_told():
     for fact, values, words in (
         ("delta", (1e-5, 1e-3), ("δ = 1e-05", "δ = 0.001")),
         ("trust", ("central", "local"), ("trust central", "trust local")),
@@ -142,7 +140,7 @@ def seen(privacy: dict[str, Any], who: str) -> str:
     return next(line["what"] for line in privacy["sees"] if line["who"] == who)
 
 
-def test_a_report_names_the_committee(tmp_path: Path) -> None:
+def test_a_report_names_the_committee(tmp_path):
     simulate(arrays(), clients=5, quorum=0.8, secure_aggregation="protocol", out=tmp_path)
     page = words_of(tmp_path)
     assert "quorum of a round 4 answers" in page
@@ -156,7 +154,7 @@ def test_a_report_names_the_committee(tmp_path: Path) -> None:
     )
 
 
-def test_all_exact_files_and_the_number_of_fit_rows_are_named() -> None:
+def test_all_exact_files_and_the_number_of_fit_rows_are_named():
     def privacy(method: str) -> dict[str, Any]:
         held = {k: v for k, v in arrays().items() if not k.startswith("test")}
         return simulate(held, method=method, clients=30, epsilon=1.0).privacy

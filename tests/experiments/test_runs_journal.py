@@ -1,7 +1,5 @@
 """The folder of a comparison while it grows: kept rows, torn lines, one writer."""
 
-from __future__ import annotations
-
 import io
 import json
 import sys
@@ -89,7 +87,7 @@ def lines(folder: Path) -> list[Row]:
     return [json.loads(line) for line in (folder / ROWS).read_text().splitlines()]
 
 
-def test_a_row_is_in_the_file_when_append_returns_and_stays(tmp_path: Path) -> None:
+def test_a_row_is_in_the_file_when_append_returns_and_stays(tmp_path):
     folder = tmp_path / "deep" / "er"
     with journal(folder, resume=False) as kept:
         kept.append("0", row(0))
@@ -107,7 +105,7 @@ def test_a_row_is_in_the_file_when_append_returns_and_stays(tmp_path: Path) -> N
     assert lines(folder) == [row(0), row(1), row(2)]
 
 
-def test_what_failed_is_not_kept(tmp_path: Path) -> None:
+def test_what_failed_is_not_kept(tmp_path):
     failed = {"run": {"data": "d", "seed": 1}, "versions": {}, "error": "nobody answered"}
     fill(tmp_path, [row(0), failed, row(2)])
     for _ in range(2):
@@ -117,7 +115,7 @@ def test_what_failed_is_not_kept(tmp_path: Path) -> None:
             assert kept.count() == 3
 
 
-def test_a_torn_last_line_is_cut_off(tmp_path: Path) -> None:
+def test_a_torn_last_line_is_cut_off(tmp_path):
     for k, torn in enumerate((b"{", b'{"run": {"seed"', b"\x00\x00", b'{"run": {}}')):
         fill(folder := tmp_path / str(k), [row(0)])
         with (folder / ROWS).open("ab") as f:
@@ -159,7 +157,7 @@ DAMAGED = [
 ]
 
 
-def test_a_damaged_line_in_the_middle_is_refused_and_nothing_lost(tmp_path: Path) -> None:
+def test_a_damaged_line_in_the_middle_is_refused_and_nothing_lost(tmp_path):
     fill(tmp_path, [row(0)])
     first, path = (tmp_path / ROWS).read_bytes(), tmp_path / ROWS
 
@@ -174,7 +172,7 @@ def test_a_damaged_line_in_the_middle_is_refused_and_nothing_lost(tmp_path: Path
     each_is_refused([(bad, "line 2 is not a row") for bad in DAMAGED], resumed)
 
 
-def test_what_a_folder_holds_is_not_lost(tmp_path: Path) -> None:
+def test_what_a_folder_holds_is_not_lost(tmp_path):
     fill(tmp_path / "new", [])
     fill(tmp_path / "new", [row(0), row(1)])  # nothing was kept there
     with pytest.raises(InputError, match=r"2 runs are kept\): go on with --resume"):
@@ -193,7 +191,7 @@ def test_what_a_folder_holds_is_not_lost(tmp_path: Path) -> None:
         fill(tmp_path / "file" / "below", [])
 
 
-def test_a_finished_folder_is_replaced(tmp_path: Path) -> None:
+def test_a_finished_folder_is_replaced(tmp_path):
     fill(tmp_path, [row(0)])
     for name in (DONE, *FINAL):
         (tmp_path / name).write_text("old")
@@ -214,7 +212,7 @@ def test_a_finished_folder_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / INPUTS).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_finished_folder_grows_beside_what_it_holds(tmp_path: Path) -> None:
+def test_a_finished_folder_grows_beside_what_it_holds(tmp_path):
     fill(tmp_path, [row(0)])
     (tmp_path / DONE).write_text("old")
     bigger = read_grid({"data": "d", "method": "fedbin", "seeds": 9})
@@ -234,7 +232,7 @@ def test_a_finished_folder_grows_beside_what_it_holds(tmp_path: Path) -> None:
     assert ((tmp_path / DONE).read_text(), lines(tmp_path)) == ("old", [row(0)])
 
 
-def test_rows_of_other_or_unknown_data_are_refused(tmp_path: Path) -> None:
+def test_rows_of_other_or_unknown_data_are_refused(tmp_path):
     def resumed(content: str | None) -> None:
         (tmp_path / INPUTS).unlink(missing_ok=True)
         if content is not None:
@@ -252,7 +250,7 @@ def test_rows_of_other_or_unknown_data_are_refused(tmp_path: Path) -> None:
     assert lines(tmp_path) == [row(0)]
 
 
-def test_a_folder_where_a_file_is_to_be(tmp_path: Path) -> None:
+def test_a_folder_where_a_file_is_to_be(tmp_path):
     for k, name in enumerate((ROWS, "report.html", "epsilon-2.png", CONFIG)):
         (folder := tmp_path / name).mkdir()
         (folder / name).mkdir()
@@ -262,7 +260,7 @@ def test_a_folder_where_a_file_is_to_be(tmp_path: Path) -> None:
             fill(folder, [])
 
 
-def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
+def test_there_must_be_something_to_resume(tmp_path):
     for name in ("", CONFIG, ROWS, DONE):
         (folder := tmp_path / f"of {name}").mkdir()
         if name:
@@ -271,7 +269,7 @@ def test_there_must_be_something_to_resume(tmp_path: Path) -> None:
             grid_in(folder)
 
 
-def test_one_folder_has_one_writer(tmp_path: Path) -> None:
+def test_one_folder_has_one_writer(tmp_path):
     pytest.importorskip("fcntl")
     with journal(tmp_path, resume=False) as kept:
         kept.append("0", row(0))
@@ -282,7 +280,7 @@ def test_one_folder_has_one_writer(tmp_path: Path) -> None:
         pass
 
 
-def test_a_full_disk_is_told(tmp_path: Path) -> None:
+def test_a_full_disk_is_told(tmp_path):
     with journal(tmp_path, resume=False) as kept:
         kept.append("0", row(0))
         file = kept._file
@@ -294,7 +292,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
             def close(self) -> None:
                 file.close()
 
-        kept._file = Full()  # type: ignore[assignment]
+        kept._file = Full()
         with pytest.raises(FedcalError, match=r"cannot write .*: No space left"):
             kept.append("1", row(1))
         assert kept.count() == 1
@@ -305,9 +303,7 @@ def test_a_full_disk_is_told(tmp_path: Path) -> None:
 # --- the question -------------------------------------------------------------------------------
 
 
-def test_people_are_asked_about_an_unfinished_folder_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_people_are_asked_about_an_unfinished_folder_alone(tmp_path, monkeypatch, capsys):
     def asked(out: str) -> tuple[Path, bool]:
         return ask_about_unfinished(Path(out), DONE)
 

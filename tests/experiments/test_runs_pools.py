@@ -1,12 +1,9 @@
 """Where runs are computed: worker processes that end with us, and Ray."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import types
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -43,7 +40,7 @@ def bare(rows: Any) -> dict[str, dict[str, Any]]:
     return {key_of(r["run"]): {k: v for k, v in r.items() if k != "seconds"} for r in rows}
 
 
-def test_data_arrive_as_they_were_sent(tmp_path: Path) -> None:
+def test_data_arrive_as_they_were_sent(tmp_path):
     names = np.array(list("zyx") * 40)
     whole = small(
         client=names,
@@ -63,7 +60,7 @@ def test_data_arrive_as_they_were_sent(tmp_path: Path) -> None:
             assert not getattr(read, name).flags.writeable
 
 
-def test_the_digest_sees_everything() -> None:
+def test_the_digest_sees_everything():
     base = small()
     others = [
         small(seed=1),
@@ -81,9 +78,7 @@ def test_the_digest_sees_everything() -> None:
     assert digest_of(base) == digest_of(small())
 
 
-def test_one_job_needs_no_process_and_ray_s_tasks_give_the_same_rows(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_one_job_needs_no_process_and_ray_s_tasks_give_the_same_rows(monkeypatch):
     monkeypatch.setattr(subprocess.Popen, "__init__", lambda *_, **__: pytest.fail("a process"))
     runs, sources = asked(small())
     rows = bare(here(runs, sources, run_row, jobs=1))
@@ -104,7 +99,7 @@ def test_one_job_needs_no_process_and_ray_s_tasks_give_the_same_rows(
     assert fake.said == ["cancelled"] * 3
 
 
-def test_ray_that_is_missing_or_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_that_is_missing_or_an_address_that_is_none(monkeypatch):
     pytest.importorskip("ray")
     with pytest.raises(InputError, match="ray_address must be HOST:PORT"), on_ray(1, "a/b:1"):
         pass
@@ -125,9 +120,7 @@ def workers_of(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return started
 
 
-def test_processes_end_with_their_rows_and_a_dead_one_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_processes_end_with_their_rows_and_a_dead_one_is_told(monkeypatch):
     started = workers_of(monkeypatch)
     runs, sources = asked(small())
     rows = in_processes(runs, sources, run_row, 2)
@@ -150,9 +143,7 @@ def test_processes_end_with_their_rows_and_a_dead_one_is_told(
     assert len(started) == 6
 
 
-def test_a_worker_s_bug_is_a_death_with_a_traceback(
-    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_worker_s_bug_is_a_death_with_a_traceback(monkeypatch, capfd):
     runs, sources = asked(small())
     broken = [run | {"method": "no such method"} for run in runs]
     with pytest.raises(FedcalError, match="exit code 1, see above"):
@@ -160,7 +151,7 @@ def test_a_worker_s_bug_is_a_death_with_a_traceback(
     assert "no such method" in capfd.readouterr().err
 
 
-def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path: Path) -> None:
+def test_a_worker_that_lost_its_parent_removes_the_data_and_ends(tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     data = small()

@@ -4,8 +4,6 @@ Five sites with the committee (5, 4): one may be away. It is killed at each step
 machine that loses its power.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 import warnings
@@ -40,7 +38,7 @@ def shards() -> Shards:
 def job(**facts: float | str) -> Job:
     federation = Federation(
         SITES, CLASSES, quorum=0.8, committee=5, threshold=4, colluding=2, **facts
-    )  # type: ignore[arg-type]
+    )
     return Job("fedbin", federation, secure_aggregation="protocol", timeout=40.0)
 
 
@@ -71,7 +69,7 @@ def killing(said: str) -> tuple[list[SuperNode], Callable[[], bool]]:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_site_that_dies_at_any_step_moves_no_bit_of_the_others(step: str) -> None:
+def test_a_site_that_dies_at_any_step_moves_no_bit_of_the_others(step):
     """The sum is that of the signed contributions: with its own where it had answered."""
     nodes, killed = killing(STEPS[step])
     with warnings.catch_warnings():
@@ -84,7 +82,7 @@ def test_a_site_that_dies_at_any_step_moves_no_bit_of_the_others(step: str) -> N
     assert found.records in possible.get(step, [with_it])
 
 
-def test_noise_in_shares_through_a_real_superlink_has_the_bits_of_inline() -> None:
+def test_noise_in_shares_through_a_real_superlink_has_the_bits_of_inline():
     of = job(epsilon=4.0, trust="distributed")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,7 +1,5 @@
 """Domain shift: readers of the benchmarks' layouts, logits of a model on them, `mnist-shift`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +67,7 @@ def model(tmp_path: Path) -> Path:
 # --- reading ----------------------------------------------------------------------------------
 
 
-def test_cifar_c_is_read_by_severity(cifar_c: Path) -> None:
+def test_cifar_c_is_read_by_severity(cifar_c):
     fog = np.load(cifar_c / "fog.npy")
     for severity in (1, 4):
         found = read_shifted(cifar_c, "fog", severity)
@@ -77,7 +75,7 @@ def test_cifar_c_is_read_by_severity(cifar_c: Path) -> None:
         np.testing.assert_array_equal(stacked(found), fog[8 * (severity - 1) : 8 * severity])
 
 
-def test_imagenet_c_is_read_with_classes_in_the_order_of_their_names(imagenet_c: Path) -> None:
+def test_imagenet_c_is_read_with_classes_in_the_order_of_their_names(imagenet_c):
     found = read_shifted(imagenet_c, "fog", 5)
     assert found.labels.tolist() == [0, 1, 1]
     x = stacked(found, 2)
@@ -87,7 +85,7 @@ def test_imagenet_c_is_read_with_classes_in_the_order_of_their_names(imagenet_c:
     assert read_shifted(imagenet_c, "fog", 1, order).labels.tolist() == [0, 2, 2]
 
 
-def test_clean_images_are_corrupted_here_in_any_batches(tmp_path: Path) -> None:
+def test_clean_images_are_corrupted_here_in_any_batches(tmp_path):
     x = np.random.default_rng(1).integers(0, 256, (7, 12, 12), np.uint8)
     np.savez(tmp_path / "clean.npz", x=x, y=np.arange(7) % 2)
     found = read_shifted(tmp_path / "clean.npz", "shot_noise", 3)
@@ -95,7 +93,7 @@ def test_clean_images_are_corrupted_here_in_any_batches(tmp_path: Path) -> None:
     np.testing.assert_array_equal(stacked(read_shifted(tmp_path / "clean.npz", "none", 0)), x)
 
 
-def test_broken_cifar_c_and_what_is_not_in_it_gets_one_line(cifar_c: Path) -> None:
+def test_broken_cifar_c_and_what_is_not_in_it_gets_one_line(cifar_c):
     fog, labels = cifar_c / "fog.npy", cifar_c / "labels.npy"
     whole = {path: path.read_bytes() for path in (fog, labels)}
 
@@ -130,7 +128,7 @@ def test_broken_cifar_c_and_what_is_not_in_it_gets_one_line(cifar_c: Path) -> No
     refused("no multiple of 5")
 
 
-def test_what_is_not_in_imagenet_c(imagenet_c: Path, tmp_path: Path) -> None:
+def test_what_is_not_in_imagenet_c(imagenet_c, tmp_path):
     with pytest.raises(InputError, match="unknown corruption 'snow'; allowed: fog"):
         read_shifted(imagenet_c, "snow", 1)
     with pytest.raises(InputError, match="fog has no folder 3"):
@@ -144,7 +142,7 @@ def test_what_is_not_in_imagenet_c(imagenet_c: Path, tmp_path: Path) -> None:
         read_shifted(tmp_path / "missing", "fog", 1)
 
 
-def test_broken_images_of_imagenet_c(imagenet_c: Path) -> None:
+def test_broken_images_of_imagenet_c(imagenet_c):
     image = pytest.importorskip("PIL.Image")
     file = next((imagenet_c / "fog" / "5" / "n01443537").iterdir())
     image.fromarray(np.zeros((9, 9, 3), np.uint8)).save(file)
@@ -166,9 +164,7 @@ def run(module: Any, *options: object) -> int:
     return 0
 
 
-def test_logits_of_a_model_become_a_data_file(
-    cifar_c: Path, model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_logits_of_a_model_become_a_data_file(cifar_c, model, tmp_path, capsys):
     labels = np.tile([0, 1], 20)
     np.save(cifar_c / "labels.npy", labels)
     given = ("--model", model, "--images", cifar_c, "--corruption", "fog", "--severity", 2)
@@ -183,13 +179,7 @@ def test_logits_of_a_model_become_a_data_file(
     np.testing.assert_allclose(data.logits, np.stack([expected, -expected], 1), atol=1e-4)
 
 
-def test_wrong_options_get_one_line(
-    cifar_c: Path,
-    model: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_wrong_options_get_one_line(cifar_c, model, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     right = {"--model": model, "--images": cifar_c, "--corruption": "fog", "--severity": 1}
     before = sorted(tmp_path.iterdir())
@@ -213,7 +203,7 @@ def test_wrong_options_get_one_line(
         assert sorted(tmp_path.iterdir()) == before
 
 
-def test_a_model_that_does_not_fit_gets_one_line(cifar_c: Path, tmp_path: Path) -> None:
+def test_a_model_that_does_not_fit_gets_one_line(cifar_c, tmp_path):
     source = read_shifted(cifar_c, "fog", 1)
     layer = torch.nn.Conv2d(1, 2, 3)
     with pytest.raises(InputError, match="the model cannot take images") as caught:
@@ -236,11 +226,9 @@ def digits(rows: int, seed: int) -> dict[str, NDArray[Any]]:
     return {"x": x.astype(np.uint8), "y": y}
 
 
-def test_the_shipped_set_is_made_by_one_command(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    np.savez(tmp_path / "train.npz", **digits(300, 0))  # type: ignore[arg-type]
-    np.savez(tmp_path / "test.npz", **digits(41, 1))  # type: ignore[arg-type]
+def test_the_shipped_set_is_made_by_one_command(tmp_path, capsys):
+    np.savez(tmp_path / "train.npz", **digits(300, 0))
+    np.savez(tmp_path / "test.npz", **digits(41, 1))
     given = ("--train", tmp_path / "train.npz", "--test", tmp_path / "test.npz", "--epochs", 2)
     for out in ("one.npz", "again.npz"):
         assert run(mnist, *given, "--out", tmp_path / out) == 0
@@ -257,9 +245,9 @@ def test_the_shipped_set_is_made_by_one_command(
         assert all(np.array_equal(archive[key], made[key]) for key in archive)
 
 
-def test_a_picture_shows_every_corruption(tmp_path: Path) -> None:
+def test_a_picture_shows_every_corruption(tmp_path):
     pillow = pytest.importorskip("PIL.Image")
-    np.savez(tmp_path / "images.npz", **digits(5, 0))  # type: ignore[arg-type]
+    np.savez(tmp_path / "images.npz", **digits(5, 0))
     names = [name for name, _ in picture.grid(digits(5, 0)["x"], "digits", 0)]
     assert names == ["none", *CORRUPTIONS]
     out = tmp_path / "picture.png"

@@ -1,10 +1,7 @@
 """One table, written for a terminal, as Markdown and as HTML; rows as CSV."""
 
-from __future__ import annotations
-
 import io
 
-import pytest
 from rich.console import Console
 from rich.progress import Progress
 
@@ -28,7 +25,7 @@ ROWS = (
 TABLE = TextTable(("method", "ECE, %"), ROWS, "T", sections={2: "<rest>"})
 
 
-def test_no_text_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_text_controls_the_terminal(capsys):
     bad = "x\x1b[31m[red]\nrow\u202e"
     to = console()
     print_table(to, TextTable((bad, "b"), [(bad, Marked(bad, mark=bad))], title=bad))
@@ -43,7 +40,7 @@ def test_no_text_controls_the_terminal(capsys: pytest.CaptureFixture[str]) -> No
     assert "x\\x1b[31m[red]\\nrow\\u202e" in shown  # in a cell also of one line
 
 
-def test_markdown() -> None:
+def test_markdown():
     assert markdown(TABLE).splitlines() == [
         *("### T", "", "| method | ECE, % |", "|---|---:|"),
         r"| a\|b 1 of 5 runs | **1.5** |",
@@ -52,7 +49,7 @@ def test_markdown() -> None:
     ]
 
 
-def test_html_escapes_and_marks() -> None:
+def test_html_escapes_and_marks():
     text = str(html(TABLE, "metrics"))
     assert text.startswith('<table class="metrics">')
     assert '<th scope="col">method</th><th scope="col" class="n">ECE, %</th>' in text
@@ -63,15 +60,15 @@ def test_html_escapes_and_marks() -> None:
     assert "<thead>" not in html(TextTable((), [("unit", "a user")], left=(0, 1)))
 
 
-def test_a_narrow_terminal_loses_nothing() -> None:
+def test_a_narrow_terminal_loses_nothing():
     to = Console(file=io.StringIO(), width=20, markup=False)
     print_table(to, TextTable(("name", "n"), [("x" * 60, "1")] * 2, sections={1: ""}))
-    written = to.file.getvalue()  # type: ignore[attr-defined]
+    written = to.file.getvalue()
     assert "x" * 60 in written
     assert written.count("├") == 1
 
 
-def test_numbers_are_aligned_and_csv_has_every_key_and_all_digits() -> None:
+def test_numbers_are_aligned_and_csv_has_every_key_and_all_digits():
     part = pages.Table("T", ("class", "rows", "AUC"), (("a", 12345, 0.5), ("b", 2, 1 / 3)))
     table = of_part(part)
     assert set(table.left) == {0}

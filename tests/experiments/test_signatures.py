@@ -1,10 +1,7 @@
 """What editors and type checkers know of the Python functions is what these take."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Sequence
-from pathlib import Path
 from types import NoneType
 from typing import Any, get_args, get_type_hints
 
@@ -17,24 +14,24 @@ from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.signatures import CompareOptions, SimulateOptions
 
 
-def test_the_types_are_those_of_the_fields() -> None:
+def test_the_types_are_those_of_the_fields():
     hints = get_type_hints(Config)
     assert get_type_hints(SimulateOptions) == {k: v for k, v in hints.items() if k != "data"}
 
 
-def test_a_comparison_s_axes_take_several() -> None:
+def test_a_comparison_s_axes_take_several():
     hints, found = get_type_hints(Config), get_type_hints(CompareOptions)
     assert {*found} == {*Grid().__dict__} - {"data"}
     for name, hint in found.items():
         kind = next(t for t in (*get_args(hints.get(name)), hints.get(name)) if t is not NoneType)
-        several = {kind, str, Sequence[kind]}  # type: ignore[valid-type]
+        several = {kind, str, Sequence[kind]}
         if name in AXES:
             assert {*get_args(hint)} == several, name
         elif name != "seeds":
             assert hint == hints[name], name
 
 
-def test_a_notebook_sees_every_option() -> None:
+def test_a_notebook_sees_every_option():
     for function in (fedcal.compare, fedcal.evaluate, fedcal.plan, fedcal.simulate):
         seen = inspect.signature(function).parameters
         assert not any(p.kind is p.VAR_KEYWORD for p in seen.values()), function
@@ -42,13 +39,13 @@ def test_a_notebook_sees_every_option() -> None:
     assert all(seen[k].default == v for k, v in vars(Config()).items() if k != "data")
 
 
-def test_a_plan_takes_what_a_run_takes() -> None:
+def test_a_plan_takes_what_a_run_takes():
     of_run, found = get_type_hints(Config), get_type_hints(plan)
     assert all(found[name] == of_run[name] for name in {*found} & {*of_run} - {"data", "seed"})
 
 
 @pytest.mark.slow
-def test_a_type_checker_finds_a_misspelt_option(tmp_path: Path) -> None:
+def test_a_type_checker_finds_a_misspelt_option(tmp_path):
     api: Any = pytest.importorskip("mypy.api")
     mine = tmp_path / "mine.py"
     mine.write_text(

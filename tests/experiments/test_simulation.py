@@ -1,11 +1,8 @@
 """`from fedcal.experiments import simulate`: one run in Python."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -50,7 +47,7 @@ def same_bits(a: SimulationResult, b: SimulationResult) -> bool:
 # --- what may be given --------------------------------------------------------------------------
 
 
-def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path: Path) -> None:
+def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path):
     np.savez(tmp_path / "rows.npz", **rows())
     by_arrays = simulate(rows(), **PRIVATE)
     by_dataset = simulate(datasets.from_arrays(**rows()), **PRIVATE)
@@ -69,7 +66,7 @@ def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path: Path) -> Non
     assert by_path.config.data == by_config.config.data == str(tmp_path / "rows.npz")
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     arrays: list[tuple[dict[str, Any], str]] = [
         ({"logit": [[0.0, 1.0]]}, "logits or probs, and labels"),
         ({"logits": [[0.0, 1.0]] * 4}, "labels"),
@@ -96,7 +93,7 @@ def test_what_is_refused() -> None:
 
 
 @pytest.mark.parametrize("method", [*calibrating(), *POOLED])
-def test_the_result_is_about_the_test_rows(method: str) -> None:
+def test_the_result_is_about_the_test_rows(method):
     data = rows(test=80)
     result = simulate(data, method=method, clients=20)
     probs = result.calibrator.predict_proba(data["test_logits"])
@@ -112,7 +109,7 @@ def test_the_result_is_about_the_test_rows(method: str) -> None:
         assert result.reliability[part].ece == pytest.approx(metrics["ece"])
 
 
-def test_what_is_resolved_and_what_is_given() -> None:
+def test_what_is_resolved_and_what_is_given():
     config = simulate(rows(), **PRIVATE).config
     assert (config.rounds, config.trust, config.clients) == (4, "central", 40)
     assert config.set == {"rows_per_client": 120 / 40}  # n/K of the fit half
@@ -125,12 +122,12 @@ def test_what_is_resolved_and_what_is_given() -> None:
     assert g == pytest.approx(0.2 * 50.0 * plain.privacy["noise_multiplier"])
     odd = {"clients": np.int64(40), "seed": np.int64(3), "epsilon": np.float32(1.0)}
     odd |= {"method": "fednewton", "set": {"rows_per_client": np.float64(50.0)}}
-    again = simulate(rows(), **odd)  # type: ignore[arg-type]
+    again = simulate(rows(), **odd)
     assert again.config == plain.config
     assert same_bits(again, plain)
 
 
-def test_bytes_are_counted_per_expected_client_and_progress_is_told() -> None:
+def test_bytes_are_counted_per_expected_client_and_progress_is_told():
     seen: list[tuple[int, int]] = []
     run: dict[str, Any] = {"method": "fednewton", "rounds": 3, "clients": 20}
     everybody = simulate(rows(), **run, progress=lambda *told: seen.append(told))
@@ -145,7 +142,7 @@ def test_bytes_are_counted_per_expected_client_and_progress_is_told() -> None:
     assert simulate(data, clients=3).calibrator.input == "probs"
 
 
-def test_save_writes_what_out_writes(tmp_path: Path) -> None:
+def test_save_writes_what_out_writes(tmp_path):
     result = simulate(rows(), **PRIVATE, out=tmp_path / "by-out")
     result.save(tmp_path / "by-save")
     result.save(str(tmp_path / "by-text"))
@@ -165,7 +162,7 @@ def test_save_writes_what_out_writes(tmp_path: Path) -> None:
 # --- privacy ------------------------------------------------------------------------------------
 
 
-def test_the_statement_tells_what_is_claimed() -> None:
+def test_the_statement_tells_what_is_claimed():
     def sentences(**options: Any) -> str:
         run: dict[str, Any] = {"clients": 3, "epsilon": 2.0, "delta": 1e-6, **options}
         return " ".join(simulate(rows(), **run).privacy["statement"])
@@ -188,7 +185,7 @@ def test_the_statement_tells_what_is_claimed() -> None:
     assert "no federation and no privacy" in " ".join(pooled)
 
 
-def test_a_delta_from_one_over_clients_on_is_warned_of() -> None:
+def test_a_delta_from_one_over_clients_on_is_warned_of():
     for delta, warned in ((1 / 40, True), (0.0249, False)):
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
@@ -198,7 +195,7 @@ def test_a_delta_from_one_over_clients_on_is_warned_of() -> None:
     simulate(rows(), clients=20, delta=0.5)  # without privacy a warning would be an error
 
 
-def test_when_nobody_answers_nothing_is_charged_or_written(tmp_path: Path) -> None:
+def test_when_nobody_answers_nothing_is_charged_or_written(tmp_path):
     path, out, data = str(tmp_path / "l.db"), tmp_path / "out", rows()
     for method in BUDGETED:
         options: dict[str, Any] = {**PRIVATE, "method": method, "dropout": 1.0}
@@ -212,7 +209,7 @@ def test_when_nobody_answers_nothing_is_charged_or_written(tmp_path: Path) -> No
 # --- the main job -------------------------------------------------------------------------------
 
 
-def test_the_shipped_network() -> None:
+def test_the_shipped_network():
     optimum = (0.0113, 0.00434)
     scores = {"none": (0.0475, 0.00983), "pooled-temperature": optimum, "fednewton": optimum}
     for method, (ece, classwise_ece) in scores.items():
@@ -223,7 +220,7 @@ def test_the_shipped_network() -> None:
             assert result.calibrator.temperature == pytest.approx(2.395, abs=1e-3)
 
 
-def test_inverted_test_rows_are_warned_of_and_not_kept() -> None:
+def test_inverted_test_rows_are_warned_of_and_not_kept():
     data = datasets.load("heart-disease").split(0)
     turned = replace(
         data,
@@ -240,7 +237,7 @@ def test_inverted_test_rows_are_warned_of_and_not_kept() -> None:
     assert len(told) == 1
 
 
-def test_what_print_shows_is_ten_lines() -> None:
+def test_what_print_shows_is_ten_lines():
     worth = {
         "fednewton": "after: accuracy % 8",
         "evaluate": "accuracy, %: ",

@@ -1,7 +1,5 @@
 """The privacy record: each sentence is there where it is true, and nowhere else."""
 
-from __future__ import annotations
-
 import math
 from itertools import product
 from typing import Any
@@ -65,7 +63,7 @@ def server(plan: Plan, masks: str) -> str:
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("preferred", ["gaussian", "laplace"])
 @pytest.mark.parametrize("row_sums", [False, True])
-def test_the_numbers_are_the_plan_s(unit: str, trust: str, preferred: str, row_sums: bool) -> None:
+def test_the_numbers_are_the_plan_s(unit, trust, preferred, row_sums):
     plan = plan_of(row_sums, preferred, unit=unit, trust=trust)
     found = record(plan, "masks")
     for key in ("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_source"):
@@ -103,7 +101,7 @@ NEIGHBOURS = {
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_the_promise_names_unit_and_neighbours(unit: str, trust: str) -> None:
+def test_the_promise_names_unit_and_neighbours(unit, trust):
     said = statement(plan_of(unit=unit, trust=trust))
     assert f"(1, 1e-05)-DP for each {unit}:" in said
     for words, (of_unit, trusts) in NEIGHBOURS.items():
@@ -153,7 +151,7 @@ AGAINST = {
 
 
 @pytest.mark.parametrize(("trust", "masks"), AGAINST)
-def test_against_whom_it_holds(trust: str, masks: str) -> None:
+def test_against_whom_it_holds(trust, masks):
     said = statement(plan_of(trust=trust), masks)
     holds, never = AGAINST[trust, masks]
     assert holds in said
@@ -168,7 +166,7 @@ def test_against_whom_it_holds(trust: str, masks: str) -> None:
 @pytest.mark.parametrize("masks", SECURE_AGGREGATION)
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_what_the_server_sees(trust: str, unit: str, masks: str) -> None:
+def test_what_the_server_sees(trust, unit, masks):
     sees = server(plan_of(trust=trust, unit=unit, **under(masks)), masks)
     assert ("exact sum" in sees) is (trust == "central")
     local = trust == "local" and masks != "none"
@@ -187,7 +185,7 @@ def test_what_the_server_sees(trust: str, unit: str, masks: str) -> None:
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("real", [False, True])
-def test_who_opens_sums_under_the_protocol(trust: str, real: bool) -> None:
+def test_who_opens_sums_under_the_protocol(trust, real):
     found = record(plan_of(trust=trust, committee=5), "protocol", real=real)
     assert (found["committee"], found["colluding"], found["quorum"]) == ([5, 4], 2, 18)
     said = " ".join(found["statement"])
@@ -205,7 +203,7 @@ def test_who_opens_sums_under_the_protocol(trust: str, real: bool) -> None:
         assert words not in said + member
 
 
-def test_shares_under_the_protocol_are_those_of_the_honest() -> None:
+def test_shares_under_the_protocol_are_those_of_the_honest():
     plan = plan_of(trust="distributed", committee=5)
     said = statement(plan, "protocol")
     assert "any 16 shares make all of it" in said
@@ -221,7 +219,7 @@ def test_shares_under_the_protocol_are_those_of_the_honest() -> None:
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
-def test_under_the_protocol_each_site_tosses_its_own_coin(trust: str) -> None:
+def test_under_the_protocol_each_site_tosses_its_own_coin(trust):
     found = record(plan_of(trust=trust, committee=5, sampling_rate=0.5), "protocol")
     said = " ".join(found["statement"])
     claimed = trust != "local"
@@ -232,7 +230,7 @@ def test_under_the_protocol_each_site_tosses_its_own_coin(trust: str) -> None:
     assert "not whose rows a secret coin left out" in " ".join(found["not_protected"])
 
 
-def test_exact_sums_under_the_protocol() -> None:
+def test_exact_sums_under_the_protocol():
     plan = plan_of(epsilon=math.inf, committee=5)
     found = record(plan, "protocol")
     assert (found["committee"], found["colluding"], found["quorum"]) == ([5, 4], 2, 18)
@@ -242,7 +240,7 @@ def test_exact_sums_under_the_protocol() -> None:
     assert "got its contribution as it is" not in " ".join(found["not_protected"])
 
 
-def test_a_quorum_leaves_room_for_those_who_know_their_share() -> None:
+def test_a_quorum_leaves_room_for_those_who_know_their_share():
     for share, least in ((0.9, 18), (0.5, 10), (1.0, 20), (0.01, 1)):
         assert record(plan_of(trust="distributed", quorum=share))["quorum"] == least
     said = statement(plan_of(trust="distributed"), "masks")
@@ -256,7 +254,7 @@ def test_a_quorum_leaves_room_for_those_who_know_their_share() -> None:
     assert "knows its own" not in alone
 
 
-def test_sums_clipped_row_by_row_have_no_bound_of_a_client_and_may_saturate() -> None:
+def test_sums_clipped_row_by_row_have_no_bound_of_a_client_and_may_saturate():
     for row_sums in (False, True):
         said = statement(plan_of(row_sums, trust="central", unit="example"))
         assert ("each client's bounded contribution" in said) is not row_sums
@@ -270,7 +268,7 @@ def test_sums_clipped_row_by_row_have_no_bound_of_a_client_and_may_saturate() ->
 @pytest.mark.parametrize("partition", ["natural", "iid"])
 @pytest.mark.parametrize("held_out", [True, False])
 @pytest.mark.parametrize("unit", UNITS)
-def test_what_a_simulation_does_to_subjects(unit: str, held_out: bool, partition: str) -> None:
+def test_what_a_simulation_does_to_subjects(unit, held_out, partition):
     said = " ".join(about_subjects(plan_of(unit=unit), partition, held_out))
     torn, cut = "Partition iid deals rows, not subjects", "held out one by one"
     assert (torn in said) is (unit == "subject" and partition == "iid")
@@ -282,7 +280,7 @@ def test_what_a_simulation_does_to_subjects(unit: str, held_out: bool, partition
 
 
 @pytest.mark.parametrize(("trust", "unit"), list(product(TRUSTS, UNITS)))
-def test_what_is_said_of_sampling_is_what_the_plan_claims(trust: str, unit: str) -> None:
+def test_what_is_said_of_sampling_is_what_the_plan_claims(trust, unit):
     federation = Federation(CLIENTS, 3, sampling_rate=0.5, epsilon=1.0, trust=trust, unit=unit)
     plan = plan_of(trust=trust, unit=unit, sampling_rate=0.5)
     claimed = amplifying_rate(federation) < 1
@@ -316,7 +314,7 @@ NOISES = {
 
 
 @pytest.mark.parametrize(("trust", "preferred"), NOISES)
-def test_who_adds_which_noise(trust: str, preferred: str) -> None:
+def test_who_adds_which_noise(trust, preferred):
     found = record(plan_of(preferred=preferred, trust=trust))
     said = found["noise"]
     assert NOISES[trust, preferred] in said
@@ -330,7 +328,7 @@ def test_who_adds_which_noise(trust: str, preferred: str) -> None:
 
 @pytest.mark.parametrize("trust", TRUSTS)
 @pytest.mark.parametrize("preferred", ["gaussian", "laplace"])
-def test_where_the_noise_comes_from(trust: str, preferred: str) -> None:
+def test_where_the_noise_comes_from(trust, preferred):
     seeded = plan_of(preferred=preferred, trust=trust)
     system = plan_of(preferred=preferred, trust=trust, noise_source="system")
     assert "Seeded noise protects nobody who knows the seed" in statement(seeded)
@@ -350,7 +348,7 @@ def test_where_the_noise_comes_from(trust: str, preferred: str) -> None:
 # --- the number of rows -------------------------------------------------------------------------
 
 
-def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped() -> None:
+def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped():
     of_clients = plan_of(unit="example", trust="central")
     of_rows = plan_of(True, unit="example", trust="central")
     said = statement(of_clients, rows=50.0)
@@ -370,7 +368,7 @@ def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped() -> No
 # --- without privacy ----------------------------------------------------------------------------
 
 
-def test_without_privacy_nothing_is_promised() -> None:
+def test_without_privacy_nothing_is_promised():
     adjacencies = {"user": "zero-out", "subject": "add-remove", "example": "add-remove"}
     for unit in UNITS:
         found = record(plan_of(epsilon=math.inf, unit=unit))
@@ -385,7 +383,7 @@ def test_without_privacy_nothing_is_promised() -> None:
 
 @pytest.mark.parametrize("how", SECURE_AGGREGATION)
 @pytest.mark.parametrize(("trust", "unit"), list(product(TRUSTS, UNITS)))
-def test_a_guarantee_in_short(trust: str, unit: str, how: str) -> None:
+def test_a_guarantee_in_short(trust, unit, how):
     adjacency = plan_of(trust=trust, unit=unit).adjacency
     masks, colluding = how != "none", 2 if how == "protocol" else 0
     said = in_short(trust, unit, adjacency, how, 0.9, colluding)

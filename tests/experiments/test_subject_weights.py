@@ -1,7 +1,5 @@
 """Patients or rows: what an evaluation of unit "subject" counts follows from one option alone."""
 
-from __future__ import annotations
-
 from functools import cache
 from typing import Any
 
@@ -62,7 +60,7 @@ def told(**options: Any) -> dict[str, Any]:
     ],
     ids=str,
 )
-def test_each_patient_counts_once_whatever_else_is_asked(options: dict[str, Any]) -> None:
+def test_each_patient_counts_once_whatever_else_is_asked(options):
     patients, rows = truths()
     assert patients - rows > 0.1
     found = told(**options)
@@ -74,7 +72,7 @@ def test_each_patient_counts_once_whatever_else_is_asked(options: dict[str, Any]
     assert "clip" not in " ".join(found["intervals_exclude"])
 
 
-def test_rows_count_where_they_are_asked_for_at_their_price() -> None:
+def test_rows_count_where_they_are_asked_for_at_their_price():
     found = told(rows_per_subject=9)
     assert found["metrics"]["accuracy"]["value"] == pytest.approx(truths()[1], abs=0.004)
     assert found["rows"]["value"] == pytest.approx(len(arrays()["labels"]), abs=20)
@@ -92,7 +90,7 @@ def test_rows_count_where_they_are_asked_for_at_their_price() -> None:
         evaluate(arrays(), rows_per_subject=0, **run)
 
 
-def test_one_metric_alone_counts_patients_as_all_metrics_do() -> None:
+def test_one_metric_alone_counts_patients_as_all_metrics_do():
     run: dict[str, Any] = {"partition": "natural", "unit": "subject"}
     whole = told()["metrics"]
     for metric, epsilon in (("accuracy", np.inf), ("auc", 1e4), ("ks", 1e4)):

@@ -1,7 +1,5 @@
 """What runs cost together: each rule where it holds, and never more than the sums."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -39,7 +37,7 @@ HEAD = entry("recalibrate")
 LAPLACE = entry("sets", Laplace.name, rounds=1, epsilon=0.5, delta=0.0)
 
 
-def test_an_entry_says_what_its_noise_is() -> None:
+def test_an_entry_says_what_its_noise_is():
     assert stage_of(TRAIN) == Stage(gaussian_multiplier(6.0, DELTA, 200, 0.02), 200, 0.02)
     assert stage_of(HEAD) == Stage(gaussian_multiplier(1.0, DELTA, 4), 4)
     assert stage_of(LAPLACE) == Guarantee(0.5)
@@ -47,7 +45,7 @@ def test_an_entry_says_what_its_noise_is() -> None:
     assert stage_of(shared) == stage_of(HEAD)
 
 
-def test_sampling_that_amplifies_nothing_counts_as_none() -> None:
+def test_sampling_that_amplifies_nothing_counts_as_none():
     """Unit example, clients sampled: their other rows change too, so nothing is claimed for it."""
     sampled = entry("evaluate", sampling_rate=0.3)
     assert "Poisson(0.3)" in sampled.event
@@ -57,7 +55,7 @@ def test_sampling_that_amplifies_nothing_counts_as_none() -> None:
     assert stage.rate == 0.3
 
 
-def test_gaussian_runs_compose_by_gaussian_dp() -> None:
+def test_gaussian_runs_compose_by_gaussian_dp():
     found = by_stage([entry(f"run {i}", rounds=1) for i in range(10)], delta=1e-4)
     assert (found.rule, found.delta) == ("Gaussian DP", 1e-4)
     assert found.epsilon == pytest.approx(3.1, abs=0.05)  # not 10
@@ -65,7 +63,7 @@ def test_gaussian_runs_compose_by_gaussian_dp() -> None:
     assert (found.runs[3].run, found.runs[3].epsilon, found.runs[3].delta) == ("run 3", 1.0, DELTA)
 
 
-def test_training_and_what_follows_cost_less_than_the_sum() -> None:
+def test_training_and_what_follows_cost_less_than_the_sum():
     entries = [TRAIN, HEAD, LAPLACE]
     chosen = by_stage(entries)
     planned = by_stage(entries, fixed_beforehand=True)
@@ -76,7 +74,7 @@ def test_training_and_what_follows_cost_less_than_the_sum() -> None:
     assert planned.epsilon == exact
 
 
-def test_what_guarantees_take_of_delta_is_not_the_noise_s() -> None:
+def test_what_guarantees_take_of_delta_is_not_the_noise_s():
     """Their deltas are set aside: the rest costs what it costs at the delta that is left."""
     known, pure = (
         Entry("old", 0.1, delta, 1, "gaussian", "example", "add-remove", "something else")
@@ -91,7 +89,7 @@ def test_what_guarantees_take_of_delta_is_not_the_noise_s() -> None:
         assert found.epsilon == pytest.approx(left.epsilon, rel=1e-9 if not fixed else 1e-3)
 
 
-def test_the_sum_holds_where_nothing_is_tighter() -> None:
+def test_the_sum_holds_where_nothing_is_tighter():
     assert by_stage([]).epsilon == 0.0
     one = by_stage([TRAIN], fixed_beforehand=True)
     assert (one.epsilon, one.delta, one.rule) == (6.0, DELTA, "sum")
@@ -102,7 +100,7 @@ def test_the_sum_holds_where_nothing_is_tighter() -> None:
     assert by_stage([unknown, LAPLACE]).rule == "sum"  # no delta is left for what is known
 
 
-def test_disjoint_parts_of_the_rows_cost_the_dearest() -> None:
+def test_disjoint_parts_of_the_rows_cost_the_dearest():
     parts = {"train": "most", "recalibrate": "a tenth"}
     assert by_stage([TRAIN, HEAD], parts=parts).epsilon == 6.0
     both = by_stage([TRAIN, HEAD, LAPLACE], parts=parts)  # the sets use all rows
@@ -110,7 +108,7 @@ def test_disjoint_parts_of_the_rows_cost_the_dearest() -> None:
     assert [run.part for run in both.runs] == ["most", "a tenth", ""]
 
 
-def test_it_is_never_more_than_the_sum() -> None:
+def test_it_is_never_more_than_the_sum():
     for epsilon in (0.1, 20.0, 200.0):
         entries = [TRAIN, entry("big", epsilon=epsilon), LAPLACE]
         for fixed in (False, True):
@@ -126,6 +124,6 @@ def test_it_is_never_more_than_the_sum() -> None:
         ({"entries": [TRAIN, entry("user", unit="user")]}, "several units"),
     ],
 )
-def test_what_does_not_add_up_is_refused(change: dict[str, Any], message: str) -> None:
+def test_what_does_not_add_up_is_refused(change, message):
     with pytest.raises(InputError, match=message):
         by_stage(**{"entries": [TRAIN, HEAD]} | change)

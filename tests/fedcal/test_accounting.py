@@ -1,7 +1,5 @@
 """Accounting against independent oracles, and its inversions from both sides of the target."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -59,7 +57,7 @@ def forget() -> None:
 
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0, 1000.0])
 @pytest.mark.parametrize("multiplier", [1000.0, 100.0, 10.0, 1.0, 0.1, 0.02])
-def test_delta_equals_its_definition_in_sixty_digits(epsilon: float, multiplier: float) -> None:
+def test_delta_equals_its_definition_in_sixty_digits(epsilon, multiplier):
     with mpmath.workdps(60 + int(epsilon)):
         mu, eps = 1 / mpmath.mpf(multiplier), mpmath.mpf(epsilon)
         exact = mpmath.ncdf(mu / 2 - eps / mu) - mpmath.exp(eps) * mpmath.ncdf(-mu / 2 - eps / mu)
@@ -67,13 +65,13 @@ def test_delta_equals_its_definition_in_sixty_digits(epsilon: float, multiplier:
     assert gaussian_delta(epsilon, multiplier) == pytest.approx(float(exact), rel=1e-9, abs=1e-307)
 
 
-def test_rounds_compose_to_one_gaussian() -> None:
+def test_rounds_compose_to_one_gaussian():
     assert gaussian_delta(1.0, 6.0, rounds=9) == pytest.approx(gaussian_delta(1.0, 2.0), rel=1e-12)
     assert gaussian_delta(1.0, 6.0, rounds=9) > 100 * gaussian_delta(1.0, 6.0)
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-5), (0.1, 1e-8), (8.0, 1e-3)])
-def test_the_multiplier_is_a_second_librarys(epsilon: float, delta: float) -> None:
+def test_the_multiplier_is_a_second_librarys(epsilon, delta):
     sigma = dp_accounting.get_sigma_gaussian(epsilon, delta, tol=1e-12)
     assert gaussian_multiplier(epsilon, delta) == pytest.approx(sigma, rel=1e-7)
 
@@ -85,16 +83,14 @@ def test_the_multiplier_is_a_second_librarys(epsilon: float, delta: float) -> No
 @example(1e5, 1e-5, 4)
 @example(1.0, 1e-300, 4)
 @example(1.0, 1 - 1e-9, 1)
-def test_the_multiplier_is_accepted_and_a_millionth_less_is_not(
-    epsilon: float, delta: float, rounds: int
-) -> None:
+def test_the_multiplier_is_accepted_and_a_millionth_less_is_not(epsilon, delta, rounds):
     multiplier = gaussian_multiplier(epsilon, delta, rounds)
     assert gaussian_delta(epsilon, multiplier, rounds) <= delta
     assert gaussian_delta(epsilon, multiplier * (1 - 1e-6), rounds) > delta
 
 
 @pytest.mark.parametrize("rounds", [1, 4, 12])
-def test_two_thirds_of_the_noise_break_the_budget_and_three_halves_waste_it(rounds: int) -> None:
+def test_two_thirds_of_the_noise_break_the_budget_and_three_halves_waste_it(rounds):
     multiplier = gaussian_multiplier(1.0, 1e-5, rounds)
     assert gaussian_epsilon(1e-5, multiplier, rounds) == pytest.approx(1.0, rel=1e-9)
     assert gaussian_epsilon(1e-5, multiplier * 2 / 3, rounds) > 1.5
@@ -103,9 +99,7 @@ def test_two_thirds_of_the_noise_break_the_budget_and_three_halves_waste_it(roun
 
 @laws
 @given(deltas, multipliers, numbers_of_rounds)
-def test_epsilon_is_the_smallest_that_delta_grants(
-    delta: float, multiplier: float, rounds: int
-) -> None:
+def test_epsilon_is_the_smallest_that_delta_grants(delta, multiplier, rounds):
     epsilon = gaussian_epsilon(delta, multiplier, rounds)
     if epsilon == 0.0:  # the total variation distance is within delta
         mu = math.sqrt(rounds) / multiplier
@@ -118,8 +112,8 @@ def test_epsilon_is_the_smallest_that_delta_grants(
 @laws
 @given(epsilons, multipliers, numbers_of_rounds, st.floats(1.01, 10))
 def test_delta_falls_with_epsilon_and_noise_and_grows_with_rounds(
-    epsilon: float, multiplier: float, rounds: int, more: float
-) -> None:
+    epsilon, multiplier, rounds, more
+):
     delta = gaussian_delta(epsilon, multiplier, rounds)
     assert 0 <= gaussian_delta(epsilon * more, multiplier, rounds) <= delta <= 1
     assert gaussian_delta(epsilon, multiplier * more, rounds) <= delta
@@ -132,7 +126,7 @@ def test_delta_falls_with_epsilon_and_noise_and_grows_with_rounds(
 @laws
 @given(st.floats(1e-6, 600), rates)
 @example(0.7, 1.0)
-def test_sampling_turns_the_release_epsilon_into_the_target(epsilon: float, rate: float) -> None:
+def test_sampling_turns_the_release_epsilon_into_the_target(epsilon, rate):
     release = exponential_epsilon(epsilon, rate)
     assert release >= epsilon
     with mpmath.workdps(400):
@@ -153,9 +147,7 @@ def library_epsilon(delta: float, multiplier: float, rounds: int, rate: float) -
 
 
 @pytest.mark.parametrize(("rounds", "rate"), [(4, 0.1), (30, 0.01)])
-def test_the_sampled_multiplier_is_the_librarys_from_the_private_side(
-    rounds: int, rate: float
-) -> None:
+def test_the_sampled_multiplier_is_the_librarys_from_the_private_side(rounds, rate):
     multiplier = gaussian_multiplier(1.0, 1e-5, rounds, rate)
     assert poisson_gaussian_epsilon(1e-5, multiplier, rounds, rate) <= 1.0
     assert library_epsilon(1e-5, multiplier, rounds, rate) <= 1.0
@@ -164,23 +156,21 @@ def test_the_sampled_multiplier_is_the_librarys_from_the_private_side(
     assert poisson_gaussian_epsilon(1e-5, multiplier * 3 / 2, rounds, rate) < 0.67
 
 
-def test_one_sampled_round_in_closed_form_agrees_with_pld() -> None:
+def test_one_sampled_round_in_closed_form_agrees_with_pld():
     exact = poisson_gaussian_epsilon(1e-5, 2.0, 1, 0.1)
     assert library_epsilon(1e-5, 2.0, 1, 0.1) == pytest.approx(exact, rel=1e-3)
 
 
 @laws
 @given(epsilons, st.floats(1e-12, 1e-5), st.floats(1e-4, 0.99))
-def test_one_sampled_round_is_inverted_to_the_private_side(
-    epsilon: float, delta: float, rate: float
-) -> None:
+def test_one_sampled_round_is_inverted_to_the_private_side(epsilon, delta, rate):
     multiplier = gaussian_multiplier(epsilon, delta, 1, rate)
     assert poisson_gaussian_epsilon(delta, multiplier, 1, rate) <= epsilon
     assert poisson_gaussian_epsilon(delta, multiplier * (1 - 1e-6), 1, rate) > epsilon
     assert multiplier <= gaussian_multiplier(epsilon, delta)
 
 
-def test_nearly_everybody_costs_nearly_what_everybody_costs() -> None:
+def test_nearly_everybody_costs_nearly_what_everybody_costs():
     everybody = gaussian_epsilon(1e-5, 5.0, 12)
     nearly = poisson_gaussian_epsilon(1e-5, 5.0, 12, 0.9999)
     assert nearly == pytest.approx(everybody, rel=1e-3)
@@ -188,7 +178,7 @@ def test_nearly_everybody_costs_nearly_what_everybody_costs() -> None:
     assert poisson_gaussian_epsilon(1e-5, 5.0, 12, 1.0) == everybody
 
 
-def test_pld_is_not_below_the_closed_form_where_it_has_one() -> None:
+def test_pld_is_not_below_the_closed_form_where_it_has_one():
     # R unsampled rounds: at rate 1 the event goes through the same FFT as a sampled one.
     for delta, multiplier, rounds in ((1e-5, 7.0, 12), (1e-12, 30.0, 1000), (6e-12, 50.0, 5000)):
         exact = gaussian_epsilon(delta, multiplier, rounds)
@@ -209,16 +199,14 @@ def test_pld_is_not_below_the_closed_form_where_it_has_one() -> None:
         (1000.0, 1e-5, 12, 0.1),
     ],
 )
-def test_extreme_sampled_targets_are_met(
-    epsilon: float, delta: float, rounds: int, rate: float
-) -> None:
+def test_extreme_sampled_targets_are_met(epsilon, delta, rounds, rate):
     multiplier = gaussian_multiplier(epsilon, delta, rounds, rate)
     assert poisson_gaussian_epsilon(delta, multiplier, rounds, rate) <= epsilon
     assert poisson_gaussian_epsilon(delta, multiplier * 0.98, rounds, rate) > epsilon
     assert multiplier <= gaussian_multiplier(epsilon, delta, rounds)
 
 
-def test_no_noise_to_speak_of_is_still_accounted_for() -> None:
+def test_no_noise_to_speak_of_is_still_accounted_for():
     assert poisson_gaussian_epsilon(1e-5, 1e6, 4, 0.1) == 0.0
     assert 1000 < poisson_gaussian_epsilon(1e-5, 0.01, 4, 0.1) <= gaussian_epsilon(1e-5, 0.01, 4)
 
@@ -227,7 +215,7 @@ def test_no_noise_to_speak_of_is_still_accounted_for() -> None:
 
 
 @pytest.mark.parametrize(("rho", "epsilon"), [(0.03, 1.0), (0.5, 3.0), (1e-4, 0.1), (4.0, 1.0)])
-def test_the_zcdp_delta_is_the_lemmas_minimum(rho: float, epsilon: float) -> None:
+def test_the_zcdp_delta_is_the_lemmas_minimum(rho, epsilon):
     def exponent(alpha: float) -> float:
         tail = alpha * math.log1p(-1 / alpha) - math.log(alpha - 1)
         return (alpha - 1) * (alpha * rho - epsilon) + tail
@@ -240,7 +228,7 @@ def test_the_zcdp_delta_is_the_lemmas_minimum(rho: float, epsilon: float) -> Non
 
 @laws
 @given(st.floats(1e-2, 100), st.floats(1e-12, 0.1))
-def test_rho_is_the_largest_that_meets_the_target(epsilon: float, delta: float) -> None:
+def test_rho_is_the_largest_that_meets_the_target(epsilon, delta):
     rho = zcdp_rho(epsilon, delta)
     assert zcdp._zcdp_delta(rho, epsilon) <= delta
     assert zcdp._zcdp_delta(rho * (1 + 1e-6), epsilon) > delta
@@ -248,15 +236,13 @@ def test_rho_is_the_largest_that_meets_the_target(epsilon: float, delta: float) 
 
 @laws
 @given(st.floats(1e-2, 100), st.floats(1e-12, 0.1), numbers_of_rounds)
-def test_the_papers_noise_is_never_below_the_tight_one(
-    epsilon: float, delta: float, rounds: int
-) -> None:
+def test_the_papers_noise_is_never_below_the_tight_one(epsilon, delta, rounds):
     paper = zcdp_multiplier(epsilon, delta, rounds)
     assert gaussian_multiplier(epsilon, delta, rounds) <= paper
     assert paper == pytest.approx(math.sqrt(rounds) * zcdp_multiplier(epsilon, delta), rel=1e-12)
 
 
-def test_the_papers_noise_at_the_default_budget() -> None:
+def test_the_papers_noise_at_the_default_budget():
     # sqrt(4 / (2 rho)) with rho from Lemma B.3, as dp-accounting's RDP conversion has it
     accountant = RdpAccountant(orders=[1 + k / 100 for k in range(1, 5000)])
     accountant.compose(dp_accounting.ZCDpEvent(zcdp_rho(1.0, 1e-5)))
@@ -288,7 +274,7 @@ BAD: tuple[tuple[str, tuple[Any, ...], Callable[[Any], object]], ...] = (
 )
 
 
-def test_what_means_nothing_is_refused_in_one_line() -> None:
+def test_what_means_nothing_is_refused_in_one_line():
     for begins, values, call in BAD:
         for value in values:
             with pytest.raises(InputError, match=rf"^{begins}[^\n]*$"):
@@ -298,20 +284,20 @@ def test_what_means_nothing_is_refused_in_one_line() -> None:
         check_epsilon(math.nan, allow_infinite=True)
 
 
-def test_gaussian_noise_without_delta_names_the_way_out() -> None:
+def test_gaussian_noise_without_delta_names_the_way_out():
     for call in (gaussian_multiplier, zcdp_multiplier):
         with pytest.raises(InputError, match=r"^[^\n]*fedoneshot[^\n]*$"):
             call(1.0, 0.0, 4)
 
 
-def test_a_delta_that_sampling_alone_would_meet_is_refused() -> None:
+def test_a_delta_that_sampling_alone_would_meet_is_refused():
     with pytest.raises(InputError, match="sampling rate"):
         gaussian_multiplier(1.0, 1e-3, 4, 1e-3)
     with pytest.raises(InputError, match="sampling rate"):
         poisson_gaussian_epsilon(1e-3, 1.0, 4, 1e-3)
 
 
-def test_a_delta_below_the_arithmetic_is_refused() -> None:
+def test_a_delta_below_the_arithmetic_is_refused():
     with pytest.raises(InputError, match="1e-12"):
         gaussian_multiplier(1.0, 1e-13, 4, 0.1)
     with pytest.raises(InputError, match="1e-10"):
@@ -349,9 +335,7 @@ def poison(folder: Path, **change: object) -> None:
     forget()
 
 
-def test_a_plan_is_searched_once_and_later_processes_check_it(
-    folder: Path, evaluations: list[float]
-) -> None:
+def test_a_plan_is_searched_once_and_later_processes_check_it(folder, evaluations):
     first = gaussian_multiplier(*PLAN)
     assert 3 < len(evaluations) < 15
     evaluations.clear()
@@ -368,7 +352,7 @@ def test_a_plan_is_searched_once_and_later_processes_check_it(
         assert len(evaluations) > 1
 
 
-def test_a_wrong_entry_is_computed_anew(folder: Path) -> None:
+def test_a_wrong_entry_is_computed_anew(folder):
     first = gaussian_multiplier(*PLAN)
     wrong = (*(first * factor for factor in (0.999, 2 / 3, -1.0, 0.0, 1.01, 1e9)), math.nan, "7")
     for multiplier in (*wrong, math.inf, None, True, [7.0]):
@@ -381,18 +365,14 @@ def test_a_wrong_entry_is_computed_anew(folder: Path) -> None:
         assert gaussian_multiplier(*PLAN) == first, text[:9]
 
 
-def test_a_folder_that_cannot_be_written_is_ignored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_cannot_be_written_is_ignored(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "file" / "below"))
     multiplier = gaussian_multiplier(*PLAN)
     assert poisson_gaussian_epsilon(PLAN[1], multiplier, *PLAN[2:]) <= PLAN[0]
 
 
-def test_a_write_that_fails_leaves_nothing_behind(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_that_fails_leaves_nothing_behind(folder, monkeypatch):
     def full(*_: object) -> None:
         raise OSError("no space left on device")
 
@@ -401,9 +381,7 @@ def test_a_write_that_fails_leaves_nothing_behind(
     assert list(folder.iterdir()) == []
 
 
-def test_the_folder_is_chosen_by_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_folder_is_chosen_by_the_environment(tmp_path, monkeypatch):
     assert plan_cache.folder() == tmp_path / "cache"
     monkeypatch.setenv("FEDCAL_CACHE", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
@@ -413,7 +391,7 @@ def test_the_folder_is_chosen_by_the_environment(
     assert plan_cache.folder() == tmp_path / "home" / ".cache" / "fedcal"
 
 
-def test_closed_forms_leave_no_file(folder: Path) -> None:
+def test_closed_forms_leave_no_file(folder):
     gaussian_multiplier(1.0, 1e-5, 4)
     gaussian_multiplier(1.0, 1e-5, 1, 0.1)
     assert not folder.exists()

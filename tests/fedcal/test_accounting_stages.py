@@ -1,7 +1,5 @@
 """One account over several stages: against dp-accounting and Opacus, and from both sides."""
 
-from __future__ import annotations
-
 import math
 import warnings
 from collections.abc import Iterator, Sequence
@@ -72,7 +70,7 @@ def opacus_epsilon(name: str, of: Sequence[Stage], delta: float) -> float:
     ],
     ids=str,
 )
-def test_stages_cost_what_dp_accounting_and_opacus_say(of: tuple[Stage, ...]) -> None:
+def test_stages_cost_what_dp_accounting_and_opacus_say(of):
     found = composed_epsilon(of, DELTA)
     assert found == pytest.approx(library_epsilon(of, DELTA), rel=1e-3)
     assert found == pytest.approx(opacus_epsilon("prv", of, DELTA), abs=0.011)  # its error is .01
@@ -81,7 +79,7 @@ def test_stages_cost_what_dp_accounting_and_opacus_say(of: tuple[Stage, ...]) ->
 
 
 @pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
-def test_no_accountant_says_that_training_overspends(epsilon: float) -> None:
+def test_no_accountant_says_that_training_overspends(epsilon):
     """Opacus #308 and #346: noise that was calibrated to a target and spends more than it."""
     multiplier = gaussian_multiplier(epsilon, DELTA, *PROBE)
     one = [Stage(multiplier, *PROBE)]
@@ -91,7 +89,7 @@ def test_no_accountant_says_that_training_overspends(epsilon: float) -> None:
 
 
 @pytest.mark.slow
-def test_the_multiplier_of_training_is_opacus_s() -> None:
+def test_the_multiplier_of_training_is_opacus_s():
     opacus = pytest.importorskip("opacus.accountants.utils")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -105,7 +103,7 @@ def test_the_multiplier_of_training_is_opacus_s() -> None:
     assert gaussian_multiplier(8.0, DELTA, *PROBE) == pytest.approx(theirs, rel=2e-3)
 
 
-def test_one_stage_costs_what_it_costs_alone() -> None:
+def test_one_stage_costs_what_it_costs_alone():
     assert composed_epsilon([Stage(5.0, 4)], DELTA) == gaussian_epsilon(DELTA, 5.0, 4)
     assert composed_epsilon([TRAINING], DELTA) == poisson_gaussian_epsilon(DELTA, 0.8, 400, 0.02)
     halves = [Stage(0.8, 100, 0.02), Stage(0.8, 300, 0.02)]
@@ -115,13 +113,13 @@ def test_one_stage_costs_what_it_costs_alone() -> None:
 
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(st.lists(st.tuples(st.floats(0.5, 50), st.integers(1, 50)), min_size=2, max_size=4))
-def test_gaussian_stages_add_up_in_closed_form(noises: list[tuple[float, int]]) -> None:
+def test_gaussian_stages_add_up_in_closed_form(noises):
     mu = math.sqrt(sum(rounds / multiplier**2 for multiplier, rounds in noises))
     found = composed_epsilon([Stage(*noise) for noise in noises], DELTA)
     assert found == pytest.approx(gaussian_epsilon(DELTA, 1 / mu), rel=1e-12)
 
 
-def test_the_convolution_is_not_below_the_closed_form() -> None:
+def test_the_convolution_is_not_below_the_closed_form():
     """Gaussian stages at rate 1 sent through the same FFT as sampled ones."""
     for epsilon_of in (2.0, 6.0):
         first = gaussian_multiplier(epsilon_of, DELTA, 2000)
@@ -132,7 +130,7 @@ def test_the_convolution_is_not_below_the_closed_form() -> None:
             assert exact <= found <= exact * 1.002
 
 
-def test_a_guarantee_costs_less_than_its_epsilon_and_never_less_than_noise_that_has_it() -> None:
+def test_a_guarantee_costs_less_than_its_epsilon_and_never_less_than_noise_that_has_it():
     alone = composed_epsilon([TRAINING], DELTA)
     noise = Stage(gaussian_multiplier(0.5, 1e-6))
     for known in (Guarantee(0.5), Guarantee(0.25, rounds=2), Guarantee(0.5, 1e-6)):
@@ -141,7 +139,7 @@ def test_a_guarantee_costs_less_than_its_epsilon_and_never_less_than_noise_that_
     assert with_noise <= composed_epsilon([TRAINING, Guarantee(0.5, 1e-6)], DELTA)
 
 
-def test_randomised_response_in_closed_form() -> None:
+def test_randomised_response_in_closed_form():
     """Two guarantees are two coins: delta(epsilon) of their product by hand."""
     a, b, delta = 0.4, 0.9, 0.05
     p, q = math.exp(a) / (1 + math.exp(a)), math.exp(b) / (1 + math.exp(b))
@@ -153,7 +151,7 @@ def test_randomised_response_in_closed_form() -> None:
 
 
 @pytest.mark.parametrize("share", [0.5, 0.9, 0.99])
-def test_noise_has_the_delta_that_guarantees_leave(share: float) -> None:
+def test_noise_has_the_delta_that_guarantees_leave(share):
     """A guarantee of (0.001, d) fails with probability d, and tells next to nothing otherwise."""
     known = Guarantee(1e-3, share * DELTA)
     least = gaussian_epsilon((1 - share) * DELTA / (1 - known.delta), 5.0, 4)
@@ -174,9 +172,7 @@ def test_noise_has_the_delta_that_guarantees_leave(share: float) -> None:
     ],
     ids=str,
 )
-def test_the_multiplier_beside_others_is_on_the_private_side(
-    beside: list[stages.AnyStage], rounds: int, rate: float
-) -> None:
+def test_the_multiplier_beside_others_is_on_the_private_side(beside, rounds, rate):
     epsilon = 1.5 * composed_epsilon(beside, DELTA)
 
     def together(factor: float) -> float:
@@ -192,7 +188,7 @@ def test_the_multiplier_beside_others_is_on_the_private_side(
     assert multiplier < gaussian_multiplier(left, DELTA / 2, rounds, rate)
 
 
-def test_gaussian_stages_are_inverted_exactly() -> None:
+def test_gaussian_stages_are_inverted_exactly():
     multiplier = multiplier_beside(1.0, DELTA, [Stage(10.0, 4)], 4)
     mu = math.sqrt(4 / 100 + 4 / multiplier**2)
     assert gaussian_delta(1.0, 1 / mu) <= DELTA
@@ -200,9 +196,7 @@ def test_gaussian_stages_are_inverted_exactly() -> None:
     assert multiplier_beside(1.0, DELTA, [], 4) == gaussian_multiplier(1.0, DELTA, 4)
 
 
-def test_a_search_is_remembered_but_not_trusted(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_is_remembered_but_not_trusted(folder, monkeypatch):
     asked = (8.0, DELTA, [TRAINING], 4)
     found = multiplier_beside(*asked)
     calls = []
@@ -219,7 +213,7 @@ def test_a_search_is_remembered_but_not_trusted(
     assert multiplier_beside(*asked) == found
 
 
-def test_disjoint_parts_cost_the_dearest_of_them() -> None:
+def test_disjoint_parts_cost_the_dearest_of_them():
     model, head, look = TRAINING, Stage(5.0, 4), Stage(30.0)
     each = [composed_epsilon(part, DELTA) for part in ([model, look], [head, look])]
     assert parallel_epsilon([(model, look), (head, look)], DELTA) == max(each)
@@ -242,7 +236,7 @@ def test_disjoint_parts_cost_the_dearest_of_them() -> None:
         (lambda: multiplier_beside(1.0, DELTA, [TRAINING]), "is spent"),
     ],
 )
-def test_what_has_no_account_is_refused(call: object, message: str) -> None:
+def test_what_has_no_account_is_refused(call, message):
     assert callable(call)
     with pytest.raises(InputError, match=message):
         call()

@@ -1,7 +1,5 @@
 """A site's own plan equals the server's, and a request that differs from it is refused."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
@@ -21,7 +19,6 @@ from fedcal.queries import (
     BinOutcomes,
     ClassCounts,
     ClassHistograms,
-    Query,
     TemperatureScores,
 )
 from fedcal.queries.request import Request
@@ -39,7 +36,7 @@ OWN = {"ledger", "cap", "cap-delta", "seed", "dropout", "tolerant", "timeout", "
 """What a server decides by itself."""
 
 
-def test_every_field_of_a_job_is_agreed_on_or_the_server_s_own_affair() -> None:
+def test_every_field_of_a_job_is_agreed_on_or_the_server_s_own_affair():
     assert OWN.isdisjoint(AGREED)
     assert FIELDS.keys() <= AGREED.keys() | OWN
     assert AGREED.keys() - FIELDS.keys() <= {"committee", "threshold", "roster"}
@@ -52,7 +49,7 @@ def changed(kind: type, value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", AGREED)
-def test_each_fact_counts_to_the_last_bit(name: str) -> None:
+def test_each_fact_counts_to_the_last_bit(name):
     given = {"committee": 0, "threshold": 0, "roster": "", **FIELDS}
     other = {**given, name: changed(AGREED[name], given[name])}
     assert job_digest(other, "r") != job_digest(given, "r")
@@ -60,7 +57,7 @@ def test_each_fact_counts_to_the_last_bit(name: str) -> None:
         job_digest({**given, name: None}, "r")
 
 
-def test_nothing_else_counts_but_the_run() -> None:
+def test_nothing_else_counts_but_the_run():
     first = job_digest(FIELDS, "r")
     assert len(first) == 64
     more = {**FIELDS, **dict.fromkeys(OWN, "other"), "out": "/tmp/x", "committee": 0, "roster": ""}
@@ -69,7 +66,7 @@ def test_nothing_else_counts_but_the_run() -> None:
     assert job_digest(FIELDS, "s") != first
 
 
-def test_the_digest_of_a_job_never_changes() -> None:
+def test_the_digest_of_a_job_never_changes():
     """Server and sites may run different versions of fedcal: what is hashed is part of the wire."""
     facts = {name: {str: name, int: 7, float: 0.1}[kind] for name, kind in AGREED.items()}
     assert job_digest(facts, "run") == (
@@ -113,7 +110,6 @@ def jobs(name: str) -> Iterator[Job]:
 def opened(job: Job) -> Request:
     """The first question, as it arrives at a site."""
     asked = job.strategy().open_round(1)
-    assert asked is not None
     sent = asked.request
     fields = sent.to_fields(noise=job.secure_aggregation != PROTOCOL)
     return Request.from_fields(fields, sent.context_fields())
@@ -131,7 +127,7 @@ def refuses(fields: Mapping[str, Any], request: Request, what: str = ".") -> Non
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_site_makes_the_server_s_plan_from_public_facts(name: str) -> None:
+def test_a_site_makes_the_server_s_plan_from_public_facts(name):
     found = list(jobs(name))
     assert found
     for job in found:
@@ -156,7 +152,6 @@ def test_a_site_makes_the_server_s_plan_from_public_facts(name: str) -> None:
 
 
 def softer(noise: Noise | None) -> Noise:
-    assert noise is not None
     return replace(noise, scales=tuple(s * 2 / 3 for s in noise.scales))
 
 
@@ -187,7 +182,7 @@ OF_NOISE: Mapping[str, Any] = {
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_request_that_differs_in_one_thing_is_refused(name: str) -> None:
+def test_a_request_that_differs_in_one_thing_is_refused(name):
     for job in jobs(name):
         if job.federation.unit == "subject":
             continue  # as "example", here
@@ -213,7 +208,7 @@ def test_a_request_that_differs_in_one_thing_is_refused(name: str) -> None:
             assert "\n" not in str(error.value)
 
 
-def test_other_public_facts_are_noticed() -> None:
+def test_other_public_facts_are_noticed():
     shared = Federation(12, 3, epsilon=1.0, trust="distributed", sampling_rate=0.5)
     job = Job("fedtemp", shared, {"clip": 0.5})
     request = opened(job)
@@ -234,7 +229,7 @@ OTHERS = (
 
 
 @pytest.mark.parametrize(("job", "query"), OTHERS)
-def test_a_question_that_the_plan_was_not_made_for_is_refused(job: Job, query: Query) -> None:
+def test_a_question_that_the_plan_was_not_made_for_is_refused(job, query):
     request = opened(job)
     bound = request.bound
     if sum(query.lengths()) != bound.length:  # no request: refused where it is read
@@ -242,7 +237,7 @@ def test_a_question_that_the_plan_was_not_made_for_is_refused(job: Job, query: Q
     refuses(job.to_fields(), replace(request, query=query, bound=bound), "bound|question")
 
 
-def test_an_exact_answer_has_the_question_s_own_blocks() -> None:
+def test_an_exact_answer_has_the_question_s_own_blocks():
     job = Job("fedbin", Federation(12, 3))
     request = opened(job)
     for change in ({"lengths": (request.bound.length,)}, {"per": "row"}):
@@ -254,7 +249,7 @@ def test_an_exact_answer_has_the_question_s_own_blocks() -> None:
 
 
 @pytest.mark.parametrize("trust", NOISY)
-def test_under_the_protocol_the_noise_is_the_site_s_own(trust: str) -> None:
+def test_under_the_protocol_the_noise_is_the_site_s_own(trust):
     shared = Federation(12, 3, epsilon=1.0, trust=trust, sampling_rate=0.5, **COMMITTEE)
     job = Job("fedtemp", shared, secure_aggregation=PROTOCOL)
     fields, request = job.to_fields(), opened(job)
@@ -280,7 +275,7 @@ def test_under_the_protocol_the_noise_is_the_site_s_own(trust: str) -> None:
 # --- which question -------------------------------------------------------------------------------
 
 
-def test_under_exact_sums_no_other_kind_of_question_is_answered() -> None:
+def test_under_exact_sums_no_other_kind_of_question_is_answered():
     """One site gave 891 cells of one row each to whoever had it agree to `fednewton`."""
     job = Job("fednewton", Federation(12, 3))
     fields, request = job.to_fields(), opened(job)
@@ -291,7 +286,7 @@ def test_under_exact_sums_no_other_kind_of_question_is_answered() -> None:
             refuses(fields, replace(request, query=other, bound=Bound(other.lengths())), "question")
 
 
-def test_a_setting_of_another_value_and_a_parameter_out_of_its_range_are_refused() -> None:
+def test_a_setting_of_another_value_and_a_parameter_out_of_its_range_are_refused():
     job = Job("dp-histogram", Federation(12, 3), {"bins": 15})
     fine = BinOutcomes(2**15, "correct_wrong")
     other = replace(opened(job), query=fine, bound=Bound(fine.lengths()))
@@ -306,7 +301,7 @@ def test_a_setting_of_another_value_and_a_parameter_out_of_its_range_are_refused
             own_request(job.to_fields(), asked, planned(job.to_fields()))
 
 
-def test_a_round_asks_its_own_question() -> None:
+def test_a_round_asks_its_own_question():
     """The counts of classes are asked in the first round alone."""
     job = Job("fedbbq", Federation(12, 3, rounds=3))
     request = opened(job)

@@ -1,13 +1,10 @@
 """Parts of a page as data, and files of artifacts that are read with care."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pytest
@@ -35,12 +32,12 @@ class Count(Artifact):
         return cls(arrays["value"])
 
 
-Count.form = "count"  # type: ignore[misc]
+Count.form = "count"
 
 HOLDOUT = Holdout(np.eye(3), np.full((3, 3), 1 / 3), np.arange(3))
 
 
-def test_an_artifact_needs_no_more_than_its_arrays(tmp_path: Path) -> None:
+def test_an_artifact_needs_no_more_than_its_arrays(tmp_path):
     one = Count(np.array([1.0, 2.0]))
     assert one.write(tmp_path, "count", HOLDOUT) == ["count.npz"] == list(Count.files())
     assert (Count.read(tmp_path, "count").arrays()["value"] == one.value).all()
@@ -49,7 +46,7 @@ def test_an_artifact_needs_no_more_than_its_arrays(tmp_path: Path) -> None:
     with pytest.raises(FedcalError, match="yields no calibrator: its artifact is of form count"):
         calibrator_of(one)
     with pytest.raises(TypeError, match="abstract"):
-        Artifact()  # type: ignore[abstract]
+        Artifact()
 
 
 HEADER = {"format": "fedcal-artifact", "version": 1, "form": "count"}
@@ -66,9 +63,7 @@ HEADER = {"format": "fedcal-artifact", "version": 1, "form": "count"}
         (HEADER, {"value": np.zeros(3)}, "value must have 2 entries"),
     ],
 )
-def test_a_file_of_something_else_is_refused(
-    tmp_path: Path, header: Any, arrays: dict[str, Any], match: str
-) -> None:
+def test_a_file_of_something_else_is_refused(tmp_path, header, arrays, match):
     told = {} if header is None else {"header": np.array(json.dumps(header))}
     np.savez(tmp_path / "count.npz", **told, **arrays)
     with pytest.raises(InputError, match=match) as caught:
@@ -77,7 +72,7 @@ def test_a_file_of_something_else_is_refused(
     assert "\n" not in str(caught.value)
 
 
-def test_a_calibrator_is_an_artifact(tmp_path: Path) -> None:
+def test_a_calibrator_is_an_artifact(tmp_path):
     assert ARTIFACTS["calibrator"] is Calibrator
     one = TemperatureScaling(2.0, 3)
     one.learnt_on("probs")
@@ -115,12 +110,12 @@ PARTS = [
 ]
 
 
-def test_parts_through_json() -> None:
+def test_parts_through_json():
     text = json.dumps(to_json(PARTS), allow_nan=False)
     assert from_json(json.loads(text)) == PARTS
 
 
-def test_parts_that_cannot_be_shown_are_refused() -> None:
+def test_parts_that_cannot_be_shown_are_refused():
     with pytest.raises(InputError, match="table 'T': a row has not 2 entries"):
         Table("T", ("a", "b"), ((1,),))
     for bad in (math.nan, math.inf):
@@ -151,6 +146,6 @@ def test_parts_that_cannot_be_shown_are_refused() -> None:
 
 
 @pytest.mark.parametrize("plain", [None, 3, [3], [{}], [{"part": "table"}], [{"part": "script"}]])
-def test_plain_values_of_something_else_are_refused(plain: Any) -> None:
+def test_plain_values_of_something_else_are_refused(plain):
     with pytest.raises(InputError, match="holds no parts of a page"):
         from_json(plain)

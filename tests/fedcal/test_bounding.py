@@ -1,7 +1,5 @@
 """What leaves a client is within its bound: exactly, in integers, for any floats."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from fractions import Fraction
@@ -96,7 +94,7 @@ def cases(draw: st.DrawFn) -> Case:
 
 @steady
 @given(case=cases())
-def test_the_encoded_norm_is_exactly_within_the_bound(case: Case) -> None:
+def test_the_encoded_norm_is_exactly_within_the_bound(case):
     words = encode_bounded(case.x, case.bound, case.ring)
     assert words.dtype == np.uint64
     assert words.shape == case.x.shape
@@ -112,9 +110,7 @@ def test_the_encoded_norm_is_exactly_within_the_bound(case: Case) -> None:
 @rules
 @orders
 @pytest.mark.parametrize("ulps", [-2, -1, 0, 1, 2, 1000])
-def test_vectors_around_the_bound_end_inside_of_it_and_close(
-    rule: Rule, order: Any, ulps: int
-) -> None:
+def test_vectors_around_the_bound_end_inside_of_it_and_close(rule, order, ulps):
     bound = Bound(LENGTHS, NORMS, rule, order)
     rng = np.random.default_rng(1)
     x = on_the_bound(rng.normal(size=(200, bound.length)), bound)
@@ -125,7 +121,7 @@ def test_vectors_around_the_bound_end_inside_of_it_and_close(
 
 
 @pytest.mark.parametrize(("rule", "order"), [("joint", 1), ("joint", 2), ("per_block", 2)])
-def test_a_long_vector_of_equal_numbers_on_the_bound(rule: Rule, order: Any) -> None:
+def test_a_long_vector_of_equal_numbers_on_the_bound(rule, order):
     """2**16 rounded squares: the longest sum that the slack covers."""
     bound = Bound((2**15, 2**15), (3.0, 0.7), rule, order)
     x = on_the_bound(np.full((1, bound.length), 0.1), bound)
@@ -134,7 +130,7 @@ def test_a_long_vector_of_equal_numbers_on_the_bound(rule: Rule, order: Any) -> 
 
 
 @rules
-def test_the_declared_sensitivity_is_reached_and_not_passed(rule: Rule) -> None:
+def test_the_declared_sensitivity_is_reached_and_not_passed(rule):
     """The worst client fills each group that the rule limits to its norm."""
     bound = Bound(LENGTHS, NORMS, rule)
     x = np.zeros((2, bound.length))
@@ -153,13 +149,13 @@ def test_the_declared_sensitivity_is_reached_and_not_passed(rule: Rule) -> None:
 
 @pytest.mark.parametrize(("rule", "want"), list(zip(RULES, [1.0, 3**0.5, 8**0.5], strict=True)))
 @orders
-def test_sensitivity_by_rule(rule: Rule, want: float, order: Any) -> None:
+def test_sensitivity_by_rule(rule, want, order):
     assert Bound(LENGTHS, NORMS, rule, order).sensitivity == want
 
 
 @rules
 @orders
-def test_the_declared_l1_sensitivity_is_reached_and_not_passed(rule: Rule, order: Any) -> None:
+def test_the_declared_l1_sensitivity_is_reached_and_not_passed(rule, order):
     """Under an L1 bound the worst client fills one number of a group, under an L2 bound all."""
     bound = Bound(LENGTHS, NORMS, rule, order)
     x = np.tile(bound.scale, (2, 1))
@@ -181,7 +177,7 @@ def test_the_declared_l1_sensitivity_is_reached_and_not_passed(rule: Rule, order
 
 @steady
 @given(case=cases())
-def test_a_vector_inside_the_bound_keeps_every_bit(case: Case) -> None:
+def test_a_vector_inside_the_bound_keeps_every_bit(case):
     with np.errstate(over="ignore", invalid="ignore"):
         inside = on_the_bound(case.x, case.bound) * (1 - 2 * SLACK)
     np.testing.assert_array_equal(bounded(inside, case.bound), inside)
@@ -192,7 +188,7 @@ def test_a_vector_inside_the_bound_keeps_every_bit(case: Case) -> None:
 
 @rules
 @pytest.mark.parametrize("lengths", [LENGTHS, (4, 4)])
-def test_clipping_keeps_the_direction_of_each_group(rule: Rule, lengths: tuple[int, ...]) -> None:
+def test_clipping_keeps_the_direction_of_each_group(rule, lengths):
     bound = Bound(lengths, NORMS[: len(lengths)], rule)
     x = np.random.default_rng(2).normal(scale=40, size=(50, bound.length))
     clipped = bounded(x, bound)
@@ -212,7 +208,7 @@ def test_clipping_keeps_the_direction_of_each_group(rule: Rule, lengths: tuple[i
 
 @rules
 @orders
-def test_a_row_is_clipped_alike_alone_and_among_others(rule: Rule, order: Any) -> None:
+def test_a_row_is_clipped_alike_alone_and_among_others(rule, order):
     bound = Bound(LENGTHS, NORMS, rule, order)
     x = np.random.default_rng(3).normal(scale=3, size=(130, bound.length))
     x[::5] = 0
@@ -223,7 +219,7 @@ def test_a_row_is_clipped_alike_alone_and_among_others(rule: Rule, order: Any) -
 
 
 @pytest.mark.parametrize(("order", "part"), [(2, math.hypot), (1, lambda *x: sum(map(abs, x)))])
-def test_only_the_group_that_is_too_long_is_clipped(order: Any, part: Any) -> None:
+def test_only_the_group_that_is_too_long_is_clipped(order, part):
     x = np.array([[30.0, -40.0, 0.0, 0.5]])
     want: dict[Rule, Any] = {
         "joint": x[0] / part(*x[0]),
@@ -239,7 +235,7 @@ def test_only_the_group_that_is_too_long_is_clipped(order: Any, part: Any) -> No
 
 
 @rules
-def test_no_number_is_refused_where_a_refusal_would_tell_it(rule: Rule) -> None:
+def test_no_number_is_refused_where_a_refusal_would_tell_it(rule):
     bound = Bound(LENGTHS, NORMS, rule)
     for place, bad in product((0, 3, 7), (math.nan, math.inf, -math.inf, 1e300, -1e200)):
         x = np.linspace(-1, 1, 24).reshape(3, 8)
@@ -251,7 +247,7 @@ def test_no_number_is_refused_where_a_refusal_would_tell_it(rule: Rule) -> None:
         encode_bounded(x, bound, FINE)
 
 
-def test_without_a_bound_nan_and_infinity_are_refused_and_wrong_shapes_always() -> None:
+def test_without_a_bound_nan_and_infinity_are_refused_and_wrong_shapes_always():
     for bad in (math.nan, math.inf, -math.inf):
         with pytest.raises(ContributionRefused):
             encode_bounded(np.array([[0.0] * 7 + [bad]]), Bound(LENGTHS), FINE)
@@ -261,7 +257,7 @@ def test_without_a_bound_nan_and_infinity_are_refused_and_wrong_shapes_always() 
                 encode_bounded(np.zeros(shape), bound, FINE)
 
 
-def test_without_privacy_nothing_is_clipped_but_the_ring_has_a_limit() -> None:
+def test_without_privacy_nothing_is_clipped_but_the_ring_has_a_limit():
     ring, bound = Ring(100, 2.0**-24), Bound((2,))
     most = ring.limit * ring.grid * (1 - 1e-9)
     np.testing.assert_array_equal(bounded(np.array([[most, -3.25]]), bound), [[most, -3.25]])
@@ -272,21 +268,21 @@ def test_without_privacy_nothing_is_clipped_but_the_ring_has_a_limit() -> None:
             encode_bounded(np.array([[0.0, beyond]]), bound, ring)
 
 
-def test_an_encoding_beyond_the_bound_does_not_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_encoding_beyond_the_bound_does_not_leave(monkeypatch):
     monkeypatch.setattr("fedcal.bounding.bounded", lambda x, bound: x)
     with pytest.raises(ContributionRefused, match="exceeds the query's bound"):
         encode_bounded(np.full((1, 8), 2.0), Bound(LENGTHS, NORMS), FINE)
 
 
 @pytest.mark.parametrize("norm", [1e-100, 1e100])
-def test_the_guarantee_at_the_smallest_and_the_largest_norm(norm: float) -> None:
+def test_the_guarantee_at_the_smallest_and_the_largest_norm(norm):
     bound = Bound((100,), (norm,))
     ring = Ring(1, 2.0 ** (math.floor(math.log2(norm)) - 50))
     x = np.full((1, 100), norm / 10) * (1 + 2.0**-40)
     assert max(exact_squares(encode_bounded(x, bound, ring)[0], bound, ring.grid)) <= 1
 
 
-def test_a_bound_that_does_not_fit_together_is_refused() -> None:
+def test_a_bound_that_does_not_fit_together_is_refused():
     bad: tuple[tuple[tuple[Any, ...], str], ...] = (
         (((),), "blocks of length >= 1"),
         (((3, 0),), "blocks of length >= 1"),

@@ -1,7 +1,5 @@
 """Each calibrator against its definition; what they share is in the contract."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -37,7 +35,7 @@ def rows(classes: int, n: int = 500, hardness: float = 2.0) -> tuple[np.ndarray,
     return logits, labels
 
 
-def test_identity_is_softmax() -> None:
+def test_identity_is_softmax():
     logits, labels = rows(5)
     calibrator = Identity().fit(logits, labels)
     np.testing.assert_array_equal(calibrator.predict_proba(logits), softmax(logits))
@@ -51,7 +49,7 @@ def scores_on_test(calibrator: Calibrator, data: Dataset) -> tuple[float, float]
     return ece(proba, data.test_labels), classwise_ece(proba, data.test_labels)
 
 
-def test_the_shipped_network_has_the_published_numbers(resnet: Dataset) -> None:
+def test_the_shipped_network_has_the_published_numbers(resnet):
     before = scores_on_test(Identity(10), resnet)
     np.testing.assert_allclose(before, (0.0475, 0.00983), rtol=0, atol=2e-4)
     assert before[1] == pytest.approx(0.00983, abs=5e-5)  # float16 files
@@ -71,7 +69,7 @@ def log_loss(logits: np.ndarray, labels: np.ndarray, log_t: float) -> float:
     ("classes", "n", "hardness"),
     [(2, 300, 2.0), (10, 50, 1.0), (10, 5000, 6.0), (100, 500, 3.0), (3, 4001, 7.0)],
 )
-def test_the_fit_is_the_optimum(classes: int, n: int, hardness: float) -> None:
+def test_the_fit_is_the_optimum(classes, n, hardness):
     logits, labels = rows(classes, n, hardness)
     log_t = math.log(TemperatureScaling().fit(logits, labels).temperature)
     assert abs(log_t) < math.log(19)  # an inner one
@@ -90,7 +88,7 @@ def test_the_fit_is_the_optimum(classes: int, n: int, hardness: float) -> None:
 
 
 @pytest.mark.parametrize(("classes", "n"), [(2, 1), (10, 10), (10, 5000)])
-def test_rows_without_errors_stay_at_the_lowest_temperature(classes: int, n: int) -> None:
+def test_rows_without_errors_stay_at_the_lowest_temperature(classes, n):
     labels = np.arange(n) % classes
     logits = np.eye(classes)[labels] * 0.2 + np.random.default_rng(1).uniform(0, 0.1, (n, classes))
     t = TemperatureScaling().fit(logits, labels).temperature
@@ -99,14 +97,14 @@ def test_rows_without_errors_stay_at_the_lowest_temperature(classes: int, n: int
 
 
 @pytest.mark.parametrize("n", [1, 5000])
-def test_rows_without_hits_stay_at_the_highest_temperature(n: int) -> None:
+def test_rows_without_hits_stay_at_the_highest_temperature(n):
     labels = np.arange(n) % 5
     logits = np.eye(5)[(labels + 1) % 5] * 3.0
     t = TemperatureScaling().fit(logits, labels).temperature
     assert t == pytest.approx(20, rel=1e-5)
 
 
-def test_a_class_that_is_masked_out_does_not_matter() -> None:
+def test_a_class_that_is_masked_out_does_not_matter():
     """Masks are often the lowest float32."""
     logits, labels = rows(3)
     want = TemperatureScaling().fit(logits, labels).temperature
@@ -117,14 +115,14 @@ def test_a_class_that_is_masked_out_does_not_matter() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1 / 20, 20.0])
-def test_extreme_logits_may_tie_but_never_change_places(temperature: float) -> None:
+def test_extreme_logits_may_tie_but_never_change_places(temperature):
     logits = np.array([[1.0, 1 + 2e-16, 0], [1e90, -1e90, 0], [0, 1e-300, -1e-300]])
     proba = TemperatureScaling(temperature, 3).predict_proba(logits)
     best = logits.argmax(axis=1)
     np.testing.assert_array_equal(proba[np.arange(3), best], proba.max(axis=1))
 
 
-def test_a_temperature_that_is_none_or_overflows_is_refused() -> None:
+def test_a_temperature_that_is_none_or_overflows_is_refused():
     bad: list[Any] = [0.0, -1.0, math.nan, math.inf, "2", True, 1e-308, 1e-7, 1e7]
     for temperature in bad:
         with pytest.raises(InputError, match="temperature must"):
@@ -135,7 +133,7 @@ def test_a_temperature_that_is_none_or_overflows_is_refused() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 10])
-def test_histograms_count_each_row_once_per_class(classes: int) -> None:
+def test_histograms_count_each_row_once_per_class(classes):
     """P_j(b) = #{y = j, p_j in b}, N_j(b) = #{y != j, p_j in b}, of each client."""
     bins, clients = 8, 4
     logits, labels = rows(classes, 200)
@@ -150,7 +148,7 @@ def test_histograms_count_each_row_once_per_class(classes: int) -> None:
     np.testing.assert_array_equal(counts, want)
 
 
-def test_histogram_binning_by_hand() -> None:
+def test_histogram_binning_by_hand():
     positive = np.array([[0.0, 1.0, 3.0, 0.0], [5.0, 0.0, -2.0, -1.0]])
     negative = np.array([[4.0, 3.0, 1.0, 0.0], [-5.0, 0.0, 2.0, -1.0]])
     table = HistogramBinning.table_of(positive, negative)
@@ -191,7 +189,7 @@ def slow_bbq(positive: list[float], negative: list[float], estimate: str) -> lis
 
 @pytest.mark.parametrize(("bins", "noise"), [(2, 3.0), (8, 0.0), (32, 3.0)])
 @pytest.mark.parametrize("estimate", ["posterior", "share"])
-def test_bbq_against_a_slow_twin(bins: int, noise: float, estimate: Any) -> None:
+def test_bbq_against_a_slow_twin(bins, noise, estimate):
     rng = np.random.default_rng(bins)
     positive = rng.poisson(6 * np.linspace(0, 1, bins), (3, bins)) + noise * rng.normal(
         size=(3, bins)
@@ -206,7 +204,7 @@ def test_bbq_against_a_slow_twin(bins: int, noise: float, estimate: Any) -> None
     np.testing.assert_allclose(table, want, rtol=1e-11)
 
 
-def test_bbq_with_many_counts_stays_in_range() -> None:
+def test_bbq_with_many_counts_stays_in_range():
     positive = np.array([[1e15, 0.0, 1e15, 1e15], [0.0, 0.0, 0.0, 1e9]])
     table = BBQ.table_of(positive, positive[::-1])
     assert ((table >= 0) & (table <= 1)).all()
@@ -214,16 +212,14 @@ def test_bbq_with_many_counts_stays_in_range() -> None:
 
 
 @pytest.mark.parametrize("bins", [1, 3, 12])
-def test_bbq_needs_a_power_of_two(bins: int) -> None:
+def test_bbq_needs_a_power_of_two(bins):
     with pytest.raises(InputError, match=f"needs a power of two of bins, got {bins}"):
         BBQ.table_of(np.ones((1, bins)), np.ones((1, bins)))
 
 
 @pytest.mark.parametrize("kind", [HistogramBinning, BBQ])
 @pytest.mark.parametrize("classes", [2, 10])
-def test_pooled_fit_is_from_histograms_of_all_rows(
-    kind: type[HistogramBinning | BBQ], classes: int
-) -> None:
+def test_pooled_fit_is_from_histograms_of_all_rows(kind, classes):
     logits, labels = rows(classes)
     owner = np.arange(len(labels)) % 7
     counts = count_cells(cells_of(logits, labels, 128), 128, owner, 7).sum(axis=0)
@@ -232,7 +228,7 @@ def test_pooled_fit_is_from_histograms_of_all_rows(
     np.testing.assert_array_equal(federated.table, kind().fit(logits, labels).table)
 
 
-def test_a_prediction_is_looked_up_and_normalised() -> None:
+def test_a_prediction_is_looked_up_and_normalised():
     table = np.array([[0.1, 0.2, 0.3, 0.4], [0.0, 0.5, 0.6, 1.0], [0.0, 0.0, 0.0, 0.8]])
     probs = np.array([[0.5, 0.3, 0.2], [0.05, 0.05, 0.9], [0.3, 0.2, 0.5]])
     got = HistogramBinning(table, 3).predict_proba(np.log(probs))
@@ -240,7 +236,7 @@ def test_a_prediction_is_looked_up_and_normalised() -> None:
     np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
-def test_a_row_of_zeros_keeps_the_models_probabilities() -> None:
+def test_a_row_of_zeros_keeps_the_models_probabilities():
     table = np.array([[0.0, 1.0], [0.0, 0.5], [0.0, 0.0]])
     logits = np.log([[0.3, 0.3, 0.4], [0.8, 0.1, 0.1]])
     base = HistogramBinning(table, 3)
@@ -250,7 +246,7 @@ def test_a_row_of_zeros_keeps_the_models_probabilities() -> None:
         assert got[1].tolist() == [1.0, 0.0, 0.0]
 
 
-def test_two_classes_share_one_mirrored_table() -> None:
+def test_two_classes_share_one_mirrored_table():
     table = np.array([[0.1, 0.2, 0.7, 0.95]])
     p = np.array([0.1, 0.3, 0.6, 0.9])
     got = HistogramBinning(table, 2).predict_proba(np.log(np.stack([1 - p, p], axis=1)))
@@ -266,9 +262,7 @@ def test_two_classes_share_one_mirrored_table() -> None:
 @pytest.mark.parametrize("kind", [HistogramBinning, BBQ])
 @pytest.mark.parametrize("mixed", ["all", "changed"])
 @pytest.mark.parametrize("classes", [2, 10])
-def test_weight_one_is_the_base_bit_for_bit_and_weight_zero_the_model(
-    kind: Any, mixed: Any, classes: int
-) -> None:
+def test_weight_one_is_the_base_bit_for_bit_and_weight_zero_the_model(kind, mixed, classes):
     logits, labels = rows(classes)
     base = kind().fit(logits, labels)
     weighted = WeightedBinning(base, np.ones(len(base.table)), mixed)
@@ -280,7 +274,7 @@ def test_weight_one_is_the_base_bit_for_bit_and_weight_zero_the_model(
         np.testing.assert_allclose(model.predict_proba(logits), softmax(logits), rtol=1e-14)
 
 
-def test_classes_are_mixed_one_by_one_and_then_normalised() -> None:
+def test_classes_are_mixed_one_by_one_and_then_normalised():
     table = np.array([[0.2, 0.4], [0.6, 0.8], [0.0, 1.0]])
     p = np.array([[0.6, 0.3, 0.1]])
     a = np.array([0.5, 0.1, 0.0])
@@ -290,7 +284,7 @@ def test_classes_are_mixed_one_by_one_and_then_normalised() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 10])
-def test_changed_mixes_only_rows_whose_prediction_changes(classes: int) -> None:
+def test_changed_mixes_only_rows_whose_prediction_changes(classes):
     logits, labels = rows(classes, 400, 4.0)
     base = HistogramBinning().fit(logits, np.random.default_rng(0).permutation(labels))
     weights = np.full(len(base.table), 0.3)
@@ -304,7 +298,7 @@ def test_changed_mixes_only_rows_whose_prediction_changes(classes: int) -> None:
     assert (mixed[~changed] != plain[~changed]).any(axis=1).mean() > 0.9
 
 
-def test_weights_that_do_not_fit_are_refused() -> None:
+def test_weights_that_do_not_fit_are_refused():
     binning = HistogramBinning(np.ones((3, 4)), 3)
     for weights in (np.ones(2), np.ones((3, 1))):
         with pytest.raises(InputError, match="3 tables need as many weights"):
@@ -314,7 +308,7 @@ def test_weights_that_do_not_fit_are_refused() -> None:
             WeightedBinning(binning, np.array([0.5, 0.5, bad]))
 
 
-def test_the_weight_of_noise_is_small_and_that_of_signal_is_one() -> None:
+def test_the_weight_of_noise_is_small_and_that_of_signal_is_one():
     """B.5: signal over what noise of this std would add up to in absolute value."""
     std, bins = 5.0, 128
     noise = std * np.random.default_rng(1).normal(size=(2000, bins))

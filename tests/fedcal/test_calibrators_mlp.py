@@ -1,7 +1,5 @@
 """FedCal's MLP: the definition, its gradient, the ranking, one step for many, the pooled fit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -34,14 +32,14 @@ def parameters(classes: int, scale: float = 0.2) -> np.ndarray:
 # --- the definition -----------------------------------------------------------------------------
 
 
-def test_ten_classes_make_the_traffic_that_the_paper_prints() -> None:
+def test_ten_classes_make_the_traffic_that_the_paper_prints():
     """Maddock et al., Table 6: 43.08 kb each way on CIFAR-10."""
     assert OrderPreservingMLP.size(10) == 5514
     assert round(8 * OrderPreservingMLP.size(10) / 1024, 2) == 43.08
 
 
 @every_classes
-def test_the_identity_is_public_and_only_its_hidden_layers_are_random(classes: int) -> None:
+def test_the_identity_is_public_and_only_its_hidden_layers_are_random(classes):
     w = OrderPreservingMLP.identity(classes)
     np.testing.assert_array_equal(w, OrderPreservingMLP.identity(classes))
     hidden = classes * 64 + 64 + 64 * 64 + 64
@@ -52,7 +50,7 @@ def test_the_identity_is_public_and_only_its_hidden_layers_are_random(classes: i
 
 
 @pytest.mark.parametrize("classes", [2, 10])
-def test_scores_are_those_of_the_network_written_out(classes: int) -> None:
+def test_scores_are_those_of_the_network_written_out(classes):
     z, _ = rows(classes)
     w, y = parameters(classes), sorted_log_probs(z)[0]
     sizes = [(classes, 64), (64,), (64, 64), (64,), (64, classes), (classes,)]
@@ -83,9 +81,7 @@ numbers = st.one_of(
     st.sampled_from([0.0, 1e-3, 1.0, 30.0, 1e6, 1e100]),
     st.integers(0, 2**32 - 1),
 )
-def test_the_ranking_never_turns_and_the_prediction_stays(
-    z: list[list[float]], scale: float, seed: int
-) -> None:
+def test_the_ranking_never_turns_and_the_prediction_stays(z, scale, seed):
     w = np.random.default_rng(seed).uniform(-scale, scale, OrderPreservingMLP.size(4))
     logits = np.array(z)
     p = OrderPreservingMLP(w, 4).calibrated(logits)
@@ -103,7 +99,7 @@ def test_the_ranking_never_turns_and_the_prediction_stays(
 
 
 @every_classes
-def test_pull_back_is_the_slope_of_the_scores(classes: int) -> None:
+def test_pull_back_is_the_slope_of_the_scores(classes):
     z, labels = rows(classes)
     y, _ = OrderPreservingMLP.features(z, labels)
     w, rng = parameters(classes), np.random.default_rng(1)
@@ -118,7 +114,7 @@ def test_pull_back_is_the_slope_of_the_scores(classes: int) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 100])
-def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes: int) -> None:
+def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes):
     z, labels = rows(classes, 24)
     y, rank = OrderPreservingMLP.features(z, labels)
     w = np.stack([parameters(classes), parameters(classes, 0.1)])
@@ -132,7 +128,7 @@ def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes: int)
         np.testing.assert_allclose(got[k], want, rtol=1e-9, atol=1e-12)
 
 
-def test_a_row_of_weight_zero_is_not_there() -> None:
+def test_a_row_of_weight_zero_is_not_there():
     z, labels = rows(3, 8)
     y, rank = OrderPreservingMLP.features(z, labels)
     w = parameters(3)[None]
@@ -150,7 +146,7 @@ def test_a_row_of_weight_zero_is_not_there() -> None:
 @pytest.mark.parametrize(
     ("scale", "far"), [(1.0, 0.2), (1.0, 1e100), (1e3, 1e4), (1e99, 0.2), (1e99, 1e100)]
 )
-def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale: float, far: float) -> None:
+def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale, far):
     z, labels = rows(10)
     y, rank = OrderPreservingMLP.features(z / 40 * scale, labels)
     w = parameters(10, far)[None]
@@ -169,7 +165,7 @@ def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale: float, far:
     ("n", "batch"),
     [(1, 64), (7, 8), (8, 8), (63, 64), (64, 64), (65, 64), (65, 1), (130, 64), (1000, 8)],
 )
-def test_an_epoch_sees_each_row_once_in_batches_of_nearly_one_size(n: int, batch: int) -> None:
+def test_an_epoch_sees_each_row_once_in_batches_of_nearly_one_size(n, batch):
     order, weights = batches(n, 2, batch, 5)
     per_epoch, size, width = batch_shape(n, batch)
     assert order.shape == weights.shape == (2 * per_epoch, width)
@@ -189,7 +185,7 @@ def test_an_epoch_sees_each_row_once_in_batches_of_nearly_one_size(n: int, batch
 
 
 @pytest.mark.parametrize(("scale", "right"), [(1e-3, False), (1.0, True), (1e90, False)])
-def test_the_pooled_fit_is_not_worse_than_the_identity(scale: float, right: bool) -> None:
+def test_the_pooled_fit_is_not_worse_than_the_identity(scale, right):
     z, labels = rows(5, 30)
     z *= scale
     labels = z.argmax(axis=1) if right else labels
@@ -201,7 +197,7 @@ def test_the_pooled_fit_is_not_worse_than_the_identity(scale: float, right: bool
     assert loss(fitted.predict_proba(z)) <= loss(softmax(z)) * (1 + 1e-12)
 
 
-def test_a_large_set_is_seen_less_often(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_set_is_seen_less_often(monkeypatch):
     steps = []
     module = "fedcal.calibrators.order_preserving_mlp."
     monkeypatch.setattr(module + "_POOLED_ROWS", 1000)

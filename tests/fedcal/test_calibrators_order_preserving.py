@@ -1,7 +1,5 @@
 """Order-preserving scaling: the definition, its gradient, and the ranking, which never turns."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -43,7 +41,7 @@ def never_inverted(logits: np.ndarray, out: np.ndarray) -> bool:
 
 
 @every_classes
-def test_at_the_start_it_is_the_model_itself(classes: int) -> None:
+def test_at_the_start_it_is_the_model_itself(classes):
     z = rows(classes)
     w = OrderPreservingVector.identity(classes)
     y, _ = sorted_log_probs(z)
@@ -56,7 +54,7 @@ def test_at_the_start_it_is_the_model_itself(classes: int) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_it_is_what_the_paper_defines_whatever_w_c_is(classes: int) -> None:
+def test_it_is_what_the_paper_defines_whatever_w_c_is(classes):
     """Maddock et al., eq. (1): S^-1 U w with U an upper triangle of ones."""
     z, w = rows(classes), parameters(classes)
     a, b = np.split(w, 2)
@@ -75,7 +73,7 @@ def test_it_is_what_the_paper_defines_whatever_w_c_is(classes: int) -> None:
 
 
 @every_classes
-def test_classes_are_alike(classes: int) -> None:
+def test_classes_are_alike(classes):
     """a and b belong to ranks: renaming classes renames the probabilities."""
     calibrator, z = OrderPreservingVector(parameters(classes), classes), rows(classes)
     names = np.random.default_rng(1).permutation(classes)
@@ -85,7 +83,7 @@ def test_classes_are_alike(classes: int) -> None:
 
 
 @pytest.mark.parametrize("lowest", [-1e30, -LARGEST_LOGIT])
-def test_a_class_that_is_masked_out_takes_no_digits_from_the_others(lowest: float) -> None:
+def test_a_class_that_is_masked_out_takes_no_digits_from_the_others(lowest):
     calibrator = OrderPreservingVector(parameters(4), 4)
     z = np.array([[5.0, 3.0, lowest, lowest], [3.0, 5.0, 4.5, lowest]])
     near = np.maximum(z, -1e5)
@@ -94,7 +92,7 @@ def test_a_class_that_is_masked_out_takes_no_digits_from_the_others(lowest: floa
     np.testing.assert_allclose(start.predict_proba(z), softmax(z), rtol=2e-15, atol=0)
 
 
-def test_softplus_and_its_derivative_hold_everywhere() -> None:
+def test_softplus_and_its_derivative_hold_everywhere():
     x = np.array([-LARGEST_LOGIT, -800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 800.0, LARGEST_LOGIT])
     np.testing.assert_allclose(softplus(x), np.logaddexp(0.0, x), rtol=1e-15)
     np.testing.assert_allclose(sigmoid(x[1:-1]), 0.5 + np.tanh(x[1:-1] / 2) / 2, atol=1e-16)
@@ -116,7 +114,7 @@ def residual(y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
 
 
 @every_classes
-def test_features_are_sorted_rows_and_the_labels_rank(classes: int) -> None:
+def test_features_are_sorted_rows_and_the_labels_rank(classes):
     z = rows(classes)
     z[:5] = np.round(z[:5])  # ties
     labels = np.random.default_rng(2).integers(0, classes, len(z))
@@ -130,7 +128,7 @@ def test_features_are_sorted_rows_and_the_labels_rank(classes: int) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 10])
-def test_the_gradient_is_that_of_the_loss(classes: int) -> None:
+def test_the_gradient_is_that_of_the_loss(classes):
     z, w, h = rows(classes), parameters(classes), 1e-6
     z[0] = 1.0  # all tie
     labels = np.random.default_rng(3).integers(0, classes, len(z))
@@ -144,7 +142,7 @@ def test_the_gradient_is_that_of_the_loss(classes: int) -> None:
     assert (np.abs(got).max(axis=0) > 1e-3).sum() == 2 * classes - 2
 
 
-def test_the_gradient_of_a_very_confident_row_has_all_its_digits() -> None:
+def test_the_gradient_of_a_very_confident_row_has_all_its_digits():
     y, rank = OrderPreservingVector.features(np.array([[60.0, 0.0, -5.0]]), np.array([0]))
     w = OrderPreservingVector.identity(3)
     got = OrderPreservingVector.pull_back(y, w, residual(y, rank, w))[0, 3:]
@@ -154,7 +152,7 @@ def test_the_gradient_of_a_very_confident_row_has_all_its_digits() -> None:
 
 
 @every_classes
-def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(classes: int) -> None:
+def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(classes):
     z, w = rows(classes, n=9), parameters(classes)
     labels = np.arange(9) % classes
     y, rank = OrderPreservingVector.features(z, labels)
@@ -171,7 +169,7 @@ def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(classes: int
         np.testing.assert_array_equal(OrderPreservingVector.pull_back(y_i, own[i], r[one]), g[one])
 
 
-def test_gradients_of_the_largest_logits_are_finite_and_so_are_their_squares() -> None:
+def test_gradients_of_the_largest_logits_are_finite_and_so_are_their_squares():
     z = np.array([[LARGEST_LOGIT, 0.0, -LARGEST_LOGIT], [-LARGEST_LOGIT, -LARGEST_LOGIT, 0.0]])
     w = OrderPreservingVector.identity(3)
     for label in range(3):
@@ -203,7 +201,7 @@ def cases(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
 
 @given(cases())
 @settings(max_examples=100, deadline=None)
-def test_no_rows_and_no_parameters_turn_the_ranking(case: tuple[np.ndarray, np.ndarray]) -> None:
+def test_no_rows_and_no_parameters_turn_the_ranking(case):
     z, w = case
     proba = OrderPreservingVector(w, z.shape[1]).calibrated(z)
     np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
@@ -217,7 +215,7 @@ def test_no_rows_and_no_parameters_turn_the_ranking(case: tuple[np.ndarray, np.n
 
 
 @every_classes
-def test_many_rows_keep_their_ranking(classes: int) -> None:
+def test_many_rows_keep_their_ranking(classes):
     z = np.concatenate(
         [
             rows(classes),
@@ -233,7 +231,7 @@ def test_many_rows_keep_their_ranking(classes: int) -> None:
 
 
 @every_classes
-def test_where_all_scores_tie_the_prediction_stays(classes: int) -> None:
+def test_where_all_scores_tie_the_prediction_stays(classes):
     """softplus(-1e4) is 0 in floats: numpy's argmax of equal numbers would be class 0."""
     w = np.concatenate([np.zeros(classes), np.full(classes, -1e4)])
     z = rows(classes)
@@ -244,7 +242,7 @@ def test_where_all_scores_tie_the_prediction_stays(classes: int) -> None:
     np.testing.assert_allclose(proba, 1 / classes, rtol=1e-15)
 
 
-def test_a_tie_at_the_top_goes_to_the_models_prediction() -> None:
+def test_a_tie_at_the_top_goes_to_the_models_prediction():
     z = np.array([[1.0, 1.0 + 2.0**-52], [0.0, 0.0], [5.0, 0.0], [1.0, 1.0 + 2.0**-52]])
     p = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1], [0.4, 0.6]])
     want = p.copy()
@@ -255,7 +253,7 @@ def test_a_tie_at_the_top_goes_to_the_models_prediction() -> None:
     assert three[1] == three[2] > three[0] == 1 / 3
 
 
-def test_scores_fall_though_a_step_is_too_small_to_be_seen() -> None:
+def test_scores_fall_though_a_step_is_too_small_to_be_seen():
     y = np.array([[0.0, -1e30, -1e30 - 1e15, -2e30]])
     f = scores_from_slopes(y, np.array([0.0, -30.0, -50.0, 0.0]))
     assert f[0, 0] == 0

@@ -1,7 +1,5 @@
 """Vector and matrix scaling against their definitions."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -34,21 +32,21 @@ def parameters(cls: type[ParametricScaling], classes: int) -> np.ndarray:
 
 @each_linear
 @every_classes
-def test_at_the_start_it_is_the_model_itself(cls: type[ParametricScaling], classes: int) -> None:
+def test_at_the_start_it_is_the_model_itself(cls, classes):
     z = rows(classes)[0]
     z[0, 0], z[1, -1] = LARGEST_LOGIT, -LARGEST_LOGIT
     np.testing.assert_array_equal(cls(None, classes).predict_proba(z), softmax(z))
 
 
 @every_classes
-def test_vector_scaling_has_a_slope_and_an_offset_for_each_class(classes: int) -> None:
+def test_vector_scaling_has_a_slope_and_an_offset_for_each_class(classes):
     z, w = rows(classes)[0], parameters(VectorScaling, classes)
     want = softmax(z * w[:classes] + w[classes:])
     np.testing.assert_array_equal(VectorScaling(w, classes).predict_proba(z), want)
 
 
 @every_classes
-def test_matrix_scaling_is_a_row_of_the_matrix_for_each_class(classes: int) -> None:
+def test_matrix_scaling_is_a_row_of_the_matrix_for_each_class(classes):
     z, w = rows(classes)[0], parameters(MatrixScaling, classes)
     a, b = w[: classes**2].reshape(classes, classes), w[classes**2 :]
     got = MatrixScaling(w, classes).predict_proba(z)
@@ -56,7 +54,7 @@ def test_matrix_scaling_is_a_row_of_the_matrix_for_each_class(classes: int) -> N
 
 
 @every_classes
-def test_vector_scaling_is_matrix_scaling_with_a_diagonal(classes: int) -> None:
+def test_vector_scaling_is_matrix_scaling_with_a_diagonal(classes):
     z, w = rows(classes)[0], parameters(VectorScaling, classes)
     diagonal = np.concatenate([np.diag(w[:classes]).ravel(), w[classes:]])
     np.testing.assert_allclose(
@@ -67,7 +65,7 @@ def test_vector_scaling_is_matrix_scaling_with_a_diagonal(classes: int) -> None:
 
 
 @each_linear
-def test_it_sees_the_models_own_logits(cls: type[ParametricScaling]) -> None:
+def test_it_sees_the_models_own_logits(cls):
     """As in Guo et al.: a constant added to a row is no news to softmax, but to a slope it is."""
     z = rows(3)[0]
     calibrator = cls(parameters(cls, 3), 3)
@@ -75,7 +73,7 @@ def test_it_sees_the_models_own_logits(cls: type[ParametricScaling]) -> None:
 
 
 @each_scaling
-def test_the_largest_logits_and_parameters_stay_finite(cls: type[ParametricScaling]) -> None:
+def test_the_largest_logits_and_parameters_stay_finite(cls):
     z = LARGEST_LOGIT * np.array([[1.0, -1.0, 0.0], [1.0, 1.0, 1.0], [-1.0, 1.0, 1.0]])
     for sign in (-1, 1):
         w = np.full(cls.size(3), sign * LARGEST_LOGIT)
@@ -93,7 +91,7 @@ def loss(cls: type[ParametricScaling], z: np.ndarray, y: np.ndarray, w: np.ndarr
 
 @each_linear
 @pytest.mark.parametrize("classes", [2, 5])
-def test_the_gradient_is_that_of_the_loss(cls: type[ParametricScaling], classes: int) -> None:
+def test_the_gradient_is_that_of_the_loss(cls, classes):
     z, y = cls.features(*rows(classes))
     w, h = parameters(cls, classes), 1e-6
     r = softmax(cls.scores(z, w))
@@ -107,9 +105,7 @@ def test_the_gradient_is_that_of_the_loss(cls: type[ParametricScaling], classes:
 
 @each_linear
 @every_classes
-def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(
-    cls: type[ParametricScaling], classes: int
-) -> None:
+def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(cls, classes):
     z, _ = cls.features(*rows(classes, n=9))
     rng = np.random.default_rng(4)
     own = parameters(cls, classes) + rng.normal(scale=0.1, size=(9, cls.size(classes)))
@@ -125,13 +121,13 @@ def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(
 
 
 @each_scaling
-def test_it_says_what_it_is(cls: type[ParametricScaling]) -> None:
+def test_it_says_what_it_is(cls):
     assert repr(cls(None, 10)) == f"<{cls.kind} calibrator for 10 classes>"
     assert repr(cls()) == f"<{cls.kind} calibrator for no classes>"
 
 
 @each_scaling
-def test_parameters_are_copied(cls: type[ParametricScaling]) -> None:
+def test_parameters_are_copied(cls):
     w = cls.identity(3)
     calibrator = cls(w, 3)
     w[:] = 7
@@ -139,7 +135,7 @@ def test_parameters_are_copied(cls: type[ParametricScaling]) -> None:
 
 
 @each_scaling
-def test_a_parameter_that_is_not_finite_and_moderate_is_named(cls: type[ParametricScaling]) -> None:
+def test_a_parameter_that_is_not_finite_and_moderate_is_named(cls):
     for bad in (np.nan, np.inf, -np.inf, 1e101):
         w = cls.identity(3)
         w[4] = bad
@@ -148,7 +144,7 @@ def test_a_parameter_that_is_not_finite_and_moderate_is_named(cls: type[Parametr
 
 
 @each_scaling
-def test_too_few_parameters_are_refused(cls: type[ParametricScaling]) -> None:
+def test_too_few_parameters_are_refused(cls):
     size = cls.size(3)
     for w in (np.zeros(size - 1), np.zeros(size + 1), np.zeros((size, 1)), 1.0, []):
         with pytest.raises(InputError, match=f"3 classes needs {size} parameters, got shape"):

@@ -1,7 +1,5 @@
 """Histogram binning of the confidence: what each class gets, and where counts are noise."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -24,7 +22,7 @@ def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndar
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
-def test_fit_counts_correct_predictions_in_each_bin(classes: int) -> None:
+def test_fit_counts_correct_predictions_in_each_bin(classes):
     z, y = rows(classes)
     probs, bins = softmax(z), 15
     calibrator = TopLabelBinning().fit(z, y)
@@ -36,7 +34,7 @@ def test_fit_counts_correct_predictions_in_each_bin(classes: int) -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
-def test_on_its_own_rows_no_calibration_error_is_left(classes: int) -> None:
+def test_on_its_own_rows_no_calibration_error_is_left(classes):
     z, y = rows(classes, n=3000)
     calibrator = TopLabelBinning().fit(z, y)
     probs = calibrator.predict_proba(z)
@@ -54,7 +52,7 @@ def test_on_its_own_rows_no_calibration_error_is_left(classes: int) -> None:
     scale=st.sampled_from([0.0, 1e-12, 1e-3, 1.0, 40.0, 1e90]),
     seed=st.integers(0, 10**6),
 )
-def test_the_prediction_never_changes(classes: int, value: float, scale: float, seed: int) -> None:
+def test_the_prediction_never_changes(classes, value, scale, seed):
     z = np.random.default_rng(seed).normal(size=(20, classes)) * scale
     z[::3] = np.round(z[::3])  # ties
     probs = TopLabelBinning([value], classes).predict_proba(z)
@@ -66,7 +64,7 @@ def test_the_prediction_never_changes(classes: int, value: float, scale: float, 
     assert (probs >= 0).all()
 
 
-def test_the_other_classes_share_in_proportion_as_far_as_they_may() -> None:
+def test_the_other_classes_share_in_proportion_as_far_as_they_may():
     p = np.array([[0.5, 0.4, 0.06, 0.04]])
     z = np.log(p)
     high = TopLabelBinning([0.8], 4).predict_proba(z)[0]
@@ -80,12 +78,12 @@ def test_the_other_classes_share_in_proportion_as_far_as_they_may() -> None:
     assert least.argmax() == 0
 
 
-def test_where_nothing_is_left_for_the_others_they_share_evenly() -> None:
+def test_where_nothing_is_left_for_the_others_they_share_evenly():
     z = np.array([[2000.0, 0.0, 0.0, -5.0]])
     assert TopLabelBinning([0.7], 4).predict_proba(z)[0] == pytest.approx([0.7, 0.1, 0.1, 0.1])
 
 
-def test_accuracy_stays_the_models() -> None:
+def test_accuracy_stays_the_models():
     for classes in (2, 10):
         z, y = rows(classes)
         noise = np.random.default_rng(1).laplace(0, 50, (2, 15))
@@ -93,7 +91,7 @@ def test_accuracy_stays_the_models() -> None:
         assert accuracy(calibrator.predict_proba(z), y) == accuracy(softmax(z), y)
 
 
-def test_noisy_counts_are_cut_and_empty_bins_keep_their_midpoint() -> None:
+def test_noisy_counts_are_cut_and_empty_bins_keep_their_midpoint():
     correct = np.array([-3.0, 6.0, -1.0, 2.0, 0.0])
     other = np.array([-1.0, 2.0, 4.0, -5.0, 0.0])
     ours = TopLabelBinning.from_counts(correct, other, 3)
@@ -102,7 +100,7 @@ def test_noisy_counts_are_cut_and_empty_bins_keep_their_midpoint() -> None:
     assert paper.values.tolist() == [0.1, 1.0, 0.0, 0.7, 0.9]
 
 
-def test_the_confidence_is_softmax_largest_bit_for_bit() -> None:
+def test_the_confidence_is_softmax_largest_bit_for_bit():
     for classes in (2, 10, 100):
         z, y = rows(classes)
         assert (top_confidence(shifted(z)) == softmax(z).max(axis=1)).all()
@@ -110,8 +108,8 @@ def test_the_confidence_is_softmax_largest_bit_for_bit() -> None:
         assert ((cells >= 15) == (z.argmax(axis=1) != y)).all()
 
 
-def test_bad_counts_are_refused() -> None:
+def test_bad_counts_are_refused():
     with pytest.raises(InputError, match="counts"):
-        TopLabelBinning.from_counts(np.ones(3), np.ones(3), 3, "all")  # type: ignore[arg-type]
+        TopLabelBinning.from_counts(np.ones(3), np.ones(3), 3, "all")
     with pytest.raises(InputError, match="values"):
         TopLabelBinning([0.5, np.nan], 3)

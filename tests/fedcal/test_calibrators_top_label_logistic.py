@@ -1,7 +1,5 @@
 """A temperature, then a logistic map of the predicted class's log-odds."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -22,18 +20,18 @@ def polarised(n: int = 20_000, seed: int = 0) -> tuple[Floats, Integers]:
     return z * np.where(top > 0.6, 3.0, 1.0)[:, None], y
 
 
-def test_the_identity_changes_nothing() -> None:
+def test_the_identity_changes_nothing():
     z = np.random.default_rng(1).normal(0, 8, (500, 4))  # some beyond the cut
     np.testing.assert_allclose(TopLabelLogistic(classes=4).calibrated(z), softmax(z), atol=1e-12)
 
 
-def test_log_odds_are_those_of_the_largest_probability() -> None:
+def test_log_odds_are_those_of_the_largest_probability():
     z = np.random.default_rng(2).normal(0, 1.5, (300, 4))
     p = softmax(0.7 * z).max(axis=1)
     np.testing.assert_allclose(top_log_odds(shifted(z), 0.7), np.log(p / (1 - p)), atol=1e-9)
 
 
-def test_derivatives_are_those_of_the_loss() -> None:
+def test_derivatives_are_those_of_the_loss():
     rng = np.random.default_rng(3)
     s, right = rng.normal(2, 2, 200), (rng.random(200) < 0.7).astype(np.float64)
 
@@ -50,7 +48,7 @@ def test_derivatives_are_those_of_the_loss() -> None:
     assert (beside[0] - beside[1]) / (2 * step) == pytest.approx(h01, rel=1e-5)
 
 
-def test_it_undoes_what_no_temperature_does_and_keeps_predictions() -> None:
+def test_it_undoes_what_no_temperature_does_and_keeps_predictions():
     z, y = polarised()
     new, of = polarised(seed=1)
     one, ours = TemperatureScaling().fit(z, y), TopLabelLogistic().fit(z, y)
@@ -61,6 +59,6 @@ def test_it_undoes_what_no_temperature_does_and_keeps_predictions() -> None:
 
 
 @pytest.mark.parametrize("w", [[0.0], [0.0, np.nan], [0.0, 40.0]])
-def test_what_is_no_map_is_refused(w: list[float]) -> None:
+def test_what_is_no_map_is_refused(w):
     with pytest.raises(InputError, match="2 numbers, offset and slope"):
         TopLabelLogistic(1.0, w, 3)

@@ -1,7 +1,5 @@
 """The audit of noisy gradient sums: how rarely it is wrong, and what it sees."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -25,7 +23,7 @@ def audits(
 
 
 @pytest.mark.parametrize(("stage", "canaries"), [(SAMPLED, 400), (WHOLE, 2500)], ids=str)
-def test_the_right_noise_passes_and_half_of_it_is_caught(stage: Stage, canaries: int) -> None:
+def test_the_right_noise_passes_and_half_of_it_is_caught(stage, canaries):
     right = audits(stage, canaries)
     assert sum(found.refuted for found in right) <= 0.05 * AUDITS
     # the attacker reaches the mechanism's own curve, so the test is not merely cautious
@@ -34,13 +32,13 @@ def test_the_right_noise_passes_and_half_of_it_is_caught(stage: Stage, canaries:
     assert sum(found.refuted for found in audits(stage, canaries, 0.5)) >= 0.95 * AUDITS
 
 
-def test_rows_that_are_in_every_round_are_caught() -> None:
+def test_rows_that_are_in_every_round_are_caught():
     """Amplification is claimed, and nothing is sampled."""
     found = audits(SAMPLED, 400, rate=1.0)
     assert sum(one.refuted for one in found) >= 0.95 * AUDITS
 
 
-def test_bounds_lie_on_the_safe_side_and_say_what_the_noise_is() -> None:
+def test_bounds_lie_on_the_safe_side_and_say_what_the_noise_is():
     for noise in (1.0, 0.6):
         found = audit_canaries(*canary_runs(SAMPLED, 2000, noise=noise), SAMPLED, DELTA)
         spent = composed_epsilon([replace(SAMPLED, multiplier=noise * SAMPLED.multiplier)], DELTA)
@@ -51,7 +49,7 @@ def test_bounds_lie_on_the_safe_side_and_say_what_the_noise_is() -> None:
     assert found.claimed == pytest.approx(8.0, rel=1e-3)
 
 
-def test_guesses_that_know_nothing_show_nothing() -> None:
+def test_guesses_that_know_nothing_show_nothing():
     rng = np.random.default_rng(0)
     blind = rng.normal(size=(WHOLE.rounds, 200))
     found = audit_canaries(rng.random(200) < 0.5, blind, WHOLE, DELTA)
@@ -61,14 +59,14 @@ def test_guesses_that_know_nothing_show_nothing() -> None:
     assert (none.right, none.lower_bound_any, none.lower_bound) == (0.0, 0.0, 0.0)
 
 
-def test_without_any_noise_every_toss_is_known() -> None:
+def test_without_any_noise_every_toss_is_known():
     present = np.arange(200) % 2 == 0
     found = audit_canaries(present, np.tile(1.0 * present, (10, 1)), WHOLE, DELTA)
     assert (found.correct, found.canaries) == (180, 180)
     assert found.refuted
 
 
-def test_what_cannot_be_audited_is_refused() -> None:
+def test_what_cannot_be_audited_is_refused():
     present, seen = canary_runs(WHOLE, 60)
     with pytest.raises(InputError, match="canaries must be"):
         canary_runs(WHOLE, 49)

@@ -1,7 +1,5 @@
 """Class names and their digest."""
 
-from __future__ import annotations
-
 import hashlib
 
 import pytest
@@ -10,7 +8,7 @@ from fedcal.classes import class_names, digest_of, names_in
 from fedcal.errors import InputError
 
 
-def test_the_digest_is_of_the_names_in_their_order() -> None:
+def test_the_digest_is_of_the_names_in_their_order():
     digest = digest_of(["healthy", "disease"])
     assert digest == hashlib.sha256(b'["healthy", "disease"]').hexdigest()
     assert digest == digest_of(("healthy", "disease"))
@@ -19,7 +17,7 @@ def test_the_digest_is_of_the_names_in_their_order() -> None:
     assert digest not in {digest_of(names) for names in others}
 
 
-def test_names_are_one_for_each_class() -> None:
+def test_names_are_one_for_each_class():
     assert class_names(None, 3) == ("0", "1", "2")
     assert class_names(["a", "b"], 2) == ("a", "b")
     for wrong in (["a"], ["a", "b", "c"], ["a", "a"], ["a", " "]):
@@ -27,7 +25,7 @@ def test_names_are_one_for_each_class() -> None:
             class_names(wrong, 2)
 
 
-def test_a_command_line_has_names_by_comma() -> None:
+def test_a_command_line_has_names_by_comma():
     assert names_in("healthy, disease") == names_in("healthy,disease") == ("healthy", "disease")
     for wrong in ("a,,b", "a,a", ""):
         with pytest.raises(InputError, match="class names"):

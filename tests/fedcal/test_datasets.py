@@ -1,7 +1,5 @@
 """Shipped sets against the numbers of their sources; every kind of bad input, one line each."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import struct
@@ -58,7 +56,7 @@ SOURCE = {
 
 
 @pytest.mark.parametrize(("name", "part"), SOURCE)
-def test_shipped_scores_are_as_good_as_their_source(name: str, part: str) -> None:
+def test_shipped_scores_are_as_good_as_their_source(name, part):
     data = load(name)
     probs, labels = data.probs, data.labels
     if part != "fit":
@@ -68,20 +66,20 @@ def test_shipped_scores_are_as_good_as_their_source(name: str, part: str) -> Non
     assert accuracy_and_ece(probs, labels) == pytest.approx(SOURCE[name, part], abs=2e-4)
 
 
-def test_resnet_classwise_ece_is_the_source_s() -> None:
+def test_resnet_classwise_ece_is_the_source_s():
     data = load("resnet110-cifar10")
     gaps = [binned_gap(data.test_probs[:, j], data.test_labels == j) for j in range(10)]
     assert np.mean(gaps) == pytest.approx(0.00982904, abs=5e-5)
 
 
-def test_forecasts_ece_of_the_event_is_the_source_s() -> None:
+def test_forecasts_ece_of_the_event_is_the_source_s():
     # Forecasters' ECE: on the probability of the event (class 1), not of the likelier class.
     data = load("game-forecasts")
     assert binned_gap(data.probs[:, 1], data.labels == 1) == pytest.approx(0.01882237, abs=2e-5)
 
 
 @pytest.mark.parametrize("entry", catalogue(), ids=NAMES)
-def test_catalogue_tells_the_truth(entry: Any) -> None:
+def test_catalogue_tells_the_truth(entry):
     data = load(entry.name)
     assert data.name == entry.name
     assert data.input == entry.input
@@ -98,7 +96,7 @@ def test_catalogue_tells_the_truth(entry: Any) -> None:
         np.testing.assert_allclose(data.scores.sum(axis=1), 1, atol=1e-12)
 
 
-def test_default_comes_first_and_every_file_is_accounted_for() -> None:
+def test_default_comes_first_and_every_file_is_accounted_for():
     first = ["resnet110-cifar10", "densenet-cifar100", "imdb-binary", "game-forecasts"]
     assert [entry.name for entry in catalogue()] == [
         *first,
@@ -112,7 +110,7 @@ PLAIN = sorted(HERE / file for entry in catalogue() if not entry.variants for fi
 
 
 @pytest.mark.parametrize("path", PLAIN, ids=lambda path: path.name)
-def test_shipped_files_are_small_and_hold_no_pickles(path: Path) -> None:
+def test_shipped_files_are_small_and_hold_no_pickles(path):
     assert path.stat().st_size < 2**20
     with np.load(path, allow_pickle=False) as archive:
         for key in archive:
@@ -128,7 +126,7 @@ def test_shipped_files_are_small_and_hold_no_pickles(path: Path) -> None:
             assert str(archive[key].dtype) == kind or key in ("client_names", "group_names")
 
 
-def test_attribution_is_complete() -> None:
+def test_attribution_is_complete():
     text = (HERE / "README.md").read_text(encoding="utf-8")
     assert "Copyright (c) 2018 Markus Kängsepp" in text
     assert "Permission is hereby granted, free of charge" in text
@@ -138,14 +136,14 @@ def test_attribution_is_complete() -> None:
         assert entry.licence in ("MIT", "Apache-2.0", "CC-BY-4.0")
 
 
-def test_shipped_features_go_to_training() -> None:
+def test_shipped_features_go_to_training():
     sizes = [(HERE / file).stat().st_size for entry in feature_sets() for file in entry.files]
     assert sum(sizes) < 4 * 2**20
     with pytest.raises(InputError, match="fedcal train --data mnist-features"):
         load("mnist-features")
 
 
-def test_forecasts_have_natural_clients() -> None:
+def test_forecasts_have_natural_clients():
     data = load("game-forecasts")
     assert list(data.client_names) == sorted(data.client_names)
     rows = np.bincount(data.client)
@@ -155,14 +153,14 @@ def test_forecasts_have_natural_clients() -> None:
     assert (data.scores[:, 1] == 0).sum() == 63  # the source's zeros stay zeros
 
 
-def test_forecasts_are_grouped_by_league() -> None:
+def test_forecasts_are_grouped_by_league():
     data = load("game-forecasts")
     names = np.array(data.client_names)[data.client]
     leagues = np.array(data.group_names)[data.group]
     assert all(name.startswith(f"{k} ") for name, k in set(zip(names, leagues, strict=True)))
 
 
-def test_the_language_model_is_sure_where_it_is_wrong() -> None:
+def test_the_language_model_is_sure_where_it_is_wrong():
     data = load("mmlu-llama")
     hit, sure = data.probs.argmax(axis=1) == data.labels, data.probs.max(axis=1)
     assert sure.mean() == pytest.approx(0.406042, abs=1e-4)  # of the source; accuracy .405405
@@ -172,7 +170,7 @@ def test_the_language_model_is_sure_where_it_is_wrong() -> None:
     assert len(data.split(0).labels) == 1443
 
 
-def test_the_blind_model_overestimates_what_women_earn() -> None:
+def test_the_blind_model_overestimates_what_women_earn():
     data = load("adult-income")
     assert abs(data.probs[:, 1].mean() - data.labels.mean()) < 0.005
     women = np.array([name.startswith("Female") for name in data.group_names])[data.group]
@@ -180,7 +178,7 @@ def test_the_blind_model_overestimates_what_women_earn() -> None:
     assert data.probs[women, 1].mean() > data.labels[women].mean() + 0.01
 
 
-def test_mnist_has_the_clients_it_was_trained_with() -> None:
+def test_mnist_has_the_clients_it_was_trained_with():
     data = load("mnist-cnn")
     assert {int(name) for name in data.client_names} <= set(range(100))
     assert (np.diff(data.client) >= 0).all()  # client by client
@@ -189,7 +187,7 @@ def test_mnist_has_the_clients_it_was_trained_with() -> None:
     assert len(data.test_labels) == len(data.labels)  # both are tenths of the same clients
 
 
-def test_hospitals_are_clients_in_both_parts_and_each_patient_is_a_subject() -> None:
+def test_hospitals_are_clients_in_both_parts_and_each_patient_is_a_subject():
     data = load("heart-disease")
     assert data.client_names == ("cleveland", "hungary", "longbeach", "switzerland")
     assert np.bincount(data.client).tolist() == [76, 147, 100, 61]
@@ -209,7 +207,7 @@ def small(rows: int = 101, clients: bool = True) -> Dataset:
     )
 
 
-def test_split_is_deterministic_disjoint_and_complete() -> None:
+def test_split_is_deterministic_disjoint_and_complete():
     data = small()
     one, again, other = data.split(3), data.split(3), data.split(4)
     assert (len(one.scores), len(one.test_scores)) == (51, 50)
@@ -226,7 +224,7 @@ def test_split_is_deterministic_disjoint_and_complete() -> None:
     assert one.split(99) is one
 
 
-def test_test_rows_have_clients_too() -> None:
+def test_test_rows_have_clients_too():
     data = small()
     assert data.test_client is None
     one = data.split(3)
@@ -238,14 +236,14 @@ def test_test_rows_have_clients_too() -> None:
     np.testing.assert_array_equal(given.test_client, [2, 1])
 
 
-def test_split_of_sorted_rows_keeps_both_classes_and_every_client() -> None:
+def test_split_of_sorted_rows_keeps_both_classes_and_every_client():
     reviews = load("imdb-binary").split(0)  # rows are sorted by label in the source
     assert abs(reviews.labels.mean() - 0.5) < 0.02  # six standard deviations
     forecasts = load("game-forecasts").split(0)
     assert len(np.unique(forecasts.client)) == len(forecasts.client_names or ()) == 29
 
 
-def test_split_refuses_what_it_cannot_split() -> None:
+def test_split_refuses_what_it_cannot_split():
     with pytest.raises(InputError, match="1 row cannot be split"):
         from_arrays(logits=[[1.0, 2.0]], labels=[0]).split(0)
     unlabelled = from_arrays(logits=[[1.0, 2.0]] * 4, labels=None, labels_required=False)
@@ -255,7 +253,7 @@ def test_split_refuses_what_it_cannot_split() -> None:
         small().split(-1)
 
 
-def test_logits_and_probs_of_either_kind() -> None:
+def test_logits_and_probs_of_either_kind():
     z = np.array([[1.0, 3.0], [0.0, -1.0]])
     p = np.array([[0.25, 0.75], [0.0, 1.0]])
     given_z = from_arrays(logits=z, labels=[0, 1], test_logits=z[:1], test_labels=[1])
@@ -343,14 +341,14 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_bad_arrays_are_refused_in_one_line() -> None:
+def test_bad_arrays_are_refused_in_one_line():
     for arguments, message in BAD:
         with pytest.raises(InputError, match=message) as caught:
             from_arrays(**{"labels": Y, **arguments})
         assert "\n" not in str(caught.value)
 
 
-def test_labels_of_any_numeric_type_and_column_shape() -> None:
+def test_labels_of_any_numeric_type_and_column_shape():
     for labels in (Y[:, None], Y.astype(np.float32), Y.astype(np.uint8), list(Y)):
         data = from_arrays(logits=Z, labels=labels)
         assert data.labels.dtype == np.int64
@@ -369,14 +367,14 @@ def test_labels_of_any_numeric_type_and_column_shape() -> None:
         (np.array(["b", "a", "a", "a"], object), [1, 0, 0, 0], ("a", "b")),
     ],
 )
-def test_clients_are_numbered_in_sorted_order(client: Any, numbers: Any, names: Any) -> None:
+def test_clients_are_numbered_in_sorted_order(client, numbers, names):
     data = from_arrays(logits=Z, labels=Y, client=client)
     assert data.client.dtype == np.int64
     np.testing.assert_array_equal(data.client, numbers)
     assert data.client_names == names
 
 
-def test_scores_stay_as_given() -> None:
+def test_scores_stay_as_given():
     off = P * 1.00002  # like the source of imdb-binary
     assert from_arrays(probs=off, labels=Y).scores.tolist() == off.tolist()
     half = P.astype(np.float16)
@@ -392,7 +390,7 @@ def test_scores_stay_as_given() -> None:
 # --- npz -----------------------------------------------------------------------------------
 
 
-def test_npz_round_trip(tmp_path: Path) -> None:
+def test_npz_round_trip(tmp_path):
     path = tmp_path / "scores.npz"
     np.savez(
         path, probs=P, labels=Y, client=["b", "a", "a", "b"], test_probs=P[:2], test_labels=Y[:2]
@@ -407,7 +405,7 @@ def test_npz_round_trip(tmp_path: Path) -> None:
         np.testing.assert_array_equal(data.test_labels, Y[:2])
 
 
-def test_npz_in_column_order_and_float16(tmp_path: Path) -> None:
+def test_npz_in_column_order_and_float16(tmp_path):
     path = tmp_path / "scores.npz"
     np.savez_compressed(path, logits=np.asfortranarray(Z.astype(">f2")), labels=Y[:, None] * 1.0)
     data = load(path)
@@ -416,7 +414,7 @@ def test_npz_in_column_order_and_float16(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.labels, Y)
 
 
-def test_npz_without_labels_only_where_they_are_not_needed(tmp_path: Path) -> None:
+def test_npz_without_labels_only_where_they_are_not_needed(tmp_path):
     path = tmp_path / "rows.npz"
     np.savez(path, logits=Z)
     with pytest.raises(InputError, match=r"rows\.npz': labels are missing"):
@@ -459,7 +457,7 @@ HOSTILE: list[tuple[dict[str, bytes], str]] = [
 ]
 
 
-def test_hostile_npz_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_hostile_npz_is_refused_in_one_line(tmp_path):
     path = tmp_path / "x.npz"
     for members, message in HOSTILE:
         with zipfile.ZipFile(path, "w") as archive:
@@ -471,16 +469,14 @@ def test_hostile_npz_is_refused_in_one_line(tmp_path: Path) -> None:
         assert str(caught.value).startswith(repr(str(path)))
 
 
-def test_npz_with_a_pickle_is_not_unpickled(tmp_path: Path) -> None:
+def test_npz_with_a_pickle_is_not_unpickled(tmp_path):
     path = tmp_path / "x.npz"
     np.savez(path, logits=Z, labels=np.array([{}, 1, 2, 3], object))
     with pytest.raises(InputError, match=r"member 'labels' holds objects \(pickles\)"):
         load(path)
 
 
-def test_npz_bomb_is_refused_before_it_unpacks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_npz_bomb_is_refused_before_it_unpacks(tmp_path, monkeypatch):
     # Zeros pack about a thousandfold; below the threshold (lowered here) they are plain data.
     path, zeros = tmp_path / "x.npz", np.zeros((2**16, 2))
     np.savez_compressed(path, logits=zeros, labels=np.zeros(2**16, int))
@@ -492,7 +488,7 @@ def test_npz_bomb_is_refused_before_it_unpacks(
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")
-def test_npz_with_a_member_twice(tmp_path: Path) -> None:
+def test_npz_with_a_member_twice(tmp_path):
     buffer = io.BytesIO()
     np.save(buffer, Z)
     with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
@@ -502,7 +498,7 @@ def test_npz_with_a_member_twice(tmp_path: Path) -> None:
         load(tmp_path / "x.npz")
 
 
-def test_truncated_npz_at_any_length(tmp_path: Path) -> None:
+def test_truncated_npz_at_any_length(tmp_path):
     whole, cut = tmp_path / "whole.npz", tmp_path / "cut.npz"
     np.savez_compressed(whole, logits=Z, labels=Y)
     content = whole.read_bytes()
@@ -512,7 +508,7 @@ def test_truncated_npz_at_any_length(tmp_path: Path) -> None:
             load(cut)
 
 
-def test_flipped_bytes_never_escape_as_another_error(tmp_path: Path) -> None:
+def test_flipped_bytes_never_escape_as_another_error(tmp_path):
     whole, bent = tmp_path / "whole.npz", tmp_path / "bent.npz"
     np.savez_compressed(whole, logits=Z, labels=Y)
     content = bytearray(whole.read_bytes())
@@ -543,7 +539,7 @@ def write_csv(path: Path, *lines: str) -> Path:
 
 
 @pytest.mark.parametrize("name", ["x.csv", "x.csv.gz", "X.CSV"])
-def test_csv_of_logits_in_any_column_order(name: str, tmp_path: Path) -> None:
+def test_csv_of_logits_in_any_column_order(name, tmp_path):
     data = load(
         write_csv(
             tmp_path / name,
@@ -561,7 +557,7 @@ def test_csv_of_logits_in_any_column_order(name: str, tmp_path: Path) -> None:
     assert data.test_scores is None
 
 
-def test_csv_of_probabilities_and_numeric_clients(tmp_path: Path) -> None:
+def test_csv_of_probabilities_and_numeric_clients(tmp_path):
     data = load(
         write_csv(tmp_path / "x.csv", "label,prob_0,prob_1,client", "1,.25,.75,10", "0,1,0,9")
     )
@@ -570,13 +566,13 @@ def test_csv_of_probabilities_and_numeric_clients(tmp_path: Path) -> None:
     assert data.client_names == ("9", "10")
 
 
-def test_csv_clients_that_are_written_differently_are_different(tmp_path: Path) -> None:
+def test_csv_clients_that_are_written_differently_are_different(tmp_path):
     rows = ("0,1,007", "1,0,7", "1,0,1_0", "0,1,10")
     data = load(write_csv(tmp_path / "x.csv", "label,score,client", *rows))
     assert data.client_names == ("007", "10", "1_0", "7")
 
 
-def test_subjects_are_numbers_and_stay_with_their_rows(tmp_path: Path) -> None:
+def test_subjects_are_numbers_and_stay_with_their_rows(tmp_path):
     names = ["eve", "bob", "eve", "ann"]
     data = from_arrays(logits=Z, labels=Y, subject=names)
     assert data.subject.dtype == np.int64
@@ -590,7 +586,7 @@ def test_subjects_are_numbers_and_stay_with_their_rows(tmp_path: Path) -> None:
     assert table.client.tolist() == [0, 0, 1]
 
 
-def test_a_split_keeps_subjects_of_the_fit_part() -> None:
+def test_a_split_keeps_subjects_of_the_fit_part():
     data = replace(small(), subject=np.arange(101))
     fit = data.split(3)
     np.testing.assert_array_equal(fit.subject % 5, fit.client)
@@ -599,13 +595,13 @@ def test_a_split_keeps_subjects_of_the_fit_part() -> None:
     np.testing.assert_array_equal(plain.scores, fit.scores)
 
 
-def test_csv_score_is_the_probability_of_class_1(tmp_path: Path) -> None:
+def test_csv_score_is_the_probability_of_class_1(tmp_path):
     data = load(write_csv(tmp_path / "x.csv", "score,label", "0.25,0", "1,1"))
     np.testing.assert_array_equal(data.scores, [[0.75, 0.25], [0, 1]])
     np.testing.assert_array_equal(data.labels, [0, 1])
 
 
-def test_csv_with_byte_order_mark_and_without_labels(tmp_path: Path) -> None:
+def test_csv_with_byte_order_mark_and_without_labels(tmp_path):
     path = tmp_path / "x.csv"
     path.write_bytes(b"\xef\xbb\xbflogit_0,logit_1\r\n1,2\r\n")
     data = load(path, labels_required=False)
@@ -613,7 +609,7 @@ def test_csv_with_byte_order_mark_and_without_labels(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.scores, [[1, 2]])
 
 
-def test_labels_that_are_names_belong_to_the_columns_of_those_names(tmp_path: Path) -> None:
+def test_labels_that_are_names_belong_to_the_columns_of_those_names(tmp_path):
     rows = ("dog,.25,.75,fit", "cat,0,1,fit", "dog,1,0,test")
     path = write_csv(tmp_path / "x.csv", "label,prob_dog,prob_cat,split", *rows)
     data = load(path)
@@ -670,7 +666,7 @@ BAD_CSV: list[tuple[list[str], str]] = [
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".csv.gz"])
-def test_bad_csv_is_refused_in_one_line(suffix: str, tmp_path: Path) -> None:
+def test_bad_csv_is_refused_in_one_line(suffix, tmp_path):
     for lines, message in BAD_CSV:
         path = write_csv(tmp_path / f"x{suffix}", *lines)
         with pytest.raises(InputError, match=message) as caught:
@@ -695,7 +691,7 @@ def test_bad_csv_is_refused_in_one_line(suffix: str, tmp_path: Path) -> None:
         ("x.csv", b"label,client,score\n0," + b"x" * 200_000 + b",1\n", "line 2: field larger"),
     ],
 )
-def test_damaged_csv(name: str, content: bytes, message: str, tmp_path: Path) -> None:
+def test_damaged_csv(name, content, message, tmp_path):
     (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message) as caught:
         load(tmp_path / name)
@@ -714,7 +710,7 @@ def test_damaged_csv(name: str, content: bytes, message: str, tmp_path: Path) ->
         ("mnist", None),  # begins two of them
     ],
 )
-def test_an_unknown_name_is_told_what_is_near(name: str, meant: str | None) -> None:
+def test_an_unknown_name_is_told_what_is_near(name, meant):
     with pytest.raises(InputError, match=f"unknown data set '{name}'") as caught:
         load(name)
     said = str(caught.value)
@@ -725,7 +721,7 @@ def test_an_unknown_name_is_told_what_is_near(name: str, meant: str | None) -> N
     assert "\n" not in said
 
 
-def test_paths_and_names_that_are_no_data_get_one_line(tmp_path: Path) -> None:
+def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
     for name in ("missing.npz", "missing.csv", "missing.csv.gz", "x.parquet"):
         with pytest.raises(InputError, match="no such file"):
             load(tmp_path / name)

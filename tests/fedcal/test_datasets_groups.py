@@ -1,7 +1,5 @@
 """Groups of rows, and a second model's scores of them: read from everything that holds rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +20,11 @@ NAMES = ("ward 1", "ward 2", "ward 3")
 
 
 def check(data: Dataset) -> None:
-    assert data.group is not None
     assert data.group.dtype == np.int64
     assert (data.group.tolist(), data.group_names) == (CODES, NAMES)
     assert data.other_input == "probs"
-    np.testing.assert_array_equal(data.other_scores, P)  # type: ignore[arg-type]
-    np.testing.assert_array_equal(data.other_logits, logits_of("probs", P))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(data.other_scores, P)
+    np.testing.assert_array_equal(data.other_logits, logits_of("probs", P))
     np.testing.assert_array_equal(data.scores, Z)
 
 
@@ -44,26 +41,26 @@ def write_csv(path: Path, columns: dict[str, list[Any]]) -> Path:
     return path
 
 
-def test_arrays_and_npz(tmp_path: Path) -> None:
+def test_arrays_and_npz(tmp_path):
     check(from_arrays(logits=Z, labels=Y, group=GROUP, other_probs=P))
     np.savez(tmp_path / "x.npz", logits=Z, labels=Y, group=np.array(GROUP), other_probs=P)
     check(load(tmp_path / "x.npz"))
 
 
-def test_csv(tmp_path: Path) -> None:
+def test_csv(tmp_path):
     check(load(write_csv(tmp_path / "x.csv", table())))
     named = {"prob_cat": P[:, 0], "prob_dog": 1 - P[:, 0]}
     own = {"other_logit_dog": Z[:, 1], "other_logit_cat": Z[:, 0], "label": list("cddc")}
     own["label"] = ["cat", "dog", "dog", "cat"]
     data = load(write_csv(tmp_path / "y.csv", named | own))
-    np.testing.assert_array_equal(data.other_scores, Z[:, :2])  # type: ignore[arg-type]
+    np.testing.assert_array_equal(data.other_scores, Z[:, :2])
     two = {"other_score": [0.25, 0.5, 0, 1], "label": [0, 1, 1, 0], "score": [0.5, 0.75, 1, 0]}
     data = load(write_csv(tmp_path / "z.csv", two))
-    np.testing.assert_array_equal(data.other_scores, [[0.75, 0.25], [0.5, 0.5], [1, 0], [0, 1]])  # type: ignore[arg-type]
+    np.testing.assert_array_equal(data.other_scores, [[0.75, 0.25], [0.5, 0.5], [1, 0], [0, 1]])
     np.testing.assert_array_equal(data.scores[:, 1], [0.5, 0.75, 1, 0])
 
 
-def test_parquet(tmp_path: Path) -> None:
+def test_parquet(tmp_path):
     pa = pytest.importorskip("pyarrow")
     pq = pytest.importorskip("pyarrow.parquet")
     lists = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
@@ -72,14 +69,14 @@ def test_parquet(tmp_path: Path) -> None:
         check(load(tmp_path / "x.parquet"))
 
 
-def test_frames() -> None:
+def test_frames():
     pandas = pytest.importorskip("pandas")
     check(from_frame(pandas.DataFrame(table())))
     lists = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
     check(from_frame(pandas.DataFrame(lists)))
 
 
-def test_hugging_face(tmp_path: Path) -> None:
+def test_hugging_face(tmp_path):
     hf = pytest.importorskip("datasets")
     columns = {"logits": Z.tolist(), "other_probs": P.tolist(), "label": Y, "group": GROUP}
     data = hf.Dataset.from_dict(columns)
@@ -89,43 +86,41 @@ def test_hugging_face(tmp_path: Path) -> None:
     own = {"z": Z.tolist(), "q": P.tolist(), "label": Y, "ward": GROUP, "group": [[1]] * 4}
     check(from_huggingface(hf.Dataset.from_dict(own), logits="z", other_probs="q", group="ward"))
     both = hf.DatasetDict({"train": data, "test": data.select([3, 0])})
-    assert from_huggingface(both).test_group.tolist() == [2, 1]  # type: ignore[union-attr]
+    assert from_huggingface(both).test_group.tolist() == [2, 1]
     parts = from_huggingface(both, client="group", group=None)
-    assert parts.test_client.tolist() == [2, 1]  # type: ignore[union-attr]
+    assert parts.test_client.tolist() == [2, 1]
 
 
-def test_test_rows_have_groups_of_their_own() -> None:
+def test_test_rows_have_groups_of_their_own():
     test = {"test_logits": Z[:2], "test_labels": Y[:2]}
     data = from_arrays(logits=Z, labels=Y, group=GROUP, **test, test_group=["ward 0", "ward 2"])
     assert data.group_names == (*NAMES, "ward 0")
-    assert (data.group.tolist(), data.test_group.tolist()) == (CODES, [3, 1])  # type: ignore[union-attr]
+    assert (data.group.tolist(), data.test_group.tolist()) == (CODES, [3, 1])
 
 
-def test_a_column_split_parts_them(tmp_path: Path) -> None:
+def test_a_column_split_parts_them(tmp_path):
     columns = table() | {"split": ["train", "test", "train", "test"]}
     data = load(write_csv(tmp_path / "x.csv", columns))
     assert data.group_names == ("ward 2", "ward 1", "ward 3")
-    assert (data.group.tolist(), data.test_group.tolist()) == ([0, 0], [1, 2])  # type: ignore[union-attr]
-    np.testing.assert_array_equal(data.other_scores, P[::2])  # type: ignore[arg-type]
+    assert (data.group.tolist(), data.test_group.tolist()) == ([0, 0], [1, 2])
+    np.testing.assert_array_equal(data.other_scores, P[::2])
 
 
 @pytest.mark.parametrize(("last", "clients"), [("b", [0, 1]), ("c", None)])
-def test_test_rows_have_clients_if_none_of_these_is_held_out(
-    last: str, clients: list[int] | None, tmp_path: Path
-) -> None:
+def test_test_rows_have_clients_if_none_of_these_is_held_out(last, clients, tmp_path):
     columns = table() | {"split": ["train", "test"] * 2, "client": ["a", "a", "b", last]}
     data = load(write_csv(tmp_path / "x.csv", columns))
     found = None if data.test_client is None else data.test_client.tolist()
     assert (found, data.client_names) == (clients, ("a", "b"))
 
 
-def test_they_stay_with_their_rows() -> None:
+def test_they_stay_with_their_rows():
     n = np.arange(101)
     z = np.stack([n, -n], axis=1).astype(float)
     data = from_arrays(logits=z, labels=n % 2, client=n % 5, group=n % 7, other_logits=-z)
     parts = data.split(3)
     np.testing.assert_array_equal(parts.group, parts.scores[:, 0] % 7)
-    np.testing.assert_array_equal(parts.test_group, parts.test_scores[:, 0] % 7)  # type: ignore[index]
+    np.testing.assert_array_equal(parts.test_group, parts.test_scores[:, 0] % 7)
     np.testing.assert_array_equal(parts.other_scores, -parts.scores)
     assert parts.group_names == tuple("0123456")
     for partition, clients in (("natural", None), ("dirichlet:0.5", 9)):
@@ -152,7 +147,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_arrays_are_refused_in_one_line(case: str) -> None:
+def test_bad_arrays_are_refused_in_one_line(case):
     given, words = BAD[case]
     with pytest.raises(InputError) as caught:
         from_arrays(logits=Z, labels=Y, **given)
@@ -168,14 +163,14 @@ BAD_COLUMNS: dict[str, tuple[dict[str, list[Any]], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD_COLUMNS)
-def test_bad_columns_are_refused_in_one_line(case: str, tmp_path: Path) -> None:
+def test_bad_columns_are_refused_in_one_line(case, tmp_path):
     columns, words = BAD_COLUMNS[case]
     with pytest.raises(InputError) as caught:
         load(write_csv(tmp_path / "x.csv", table() | columns))
     assert words in str(caught.value)
 
 
-def test_a_second_model_alone_is_none(tmp_path: Path) -> None:
+def test_a_second_model_alone_is_none(tmp_path):
     only = {"label": [0, 1], "other_score": [0.5, 0.25]}
     with pytest.raises(InputError, match="no score columns among 'label', 'other_score'"):
         load(write_csv(tmp_path / "x.csv", only))

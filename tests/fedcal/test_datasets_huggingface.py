@@ -1,7 +1,5 @@
 """Hugging Face data: saved folders (read with pyarrow alone) and objects in memory."""
 
-from __future__ import annotations
-
 import json
 import socket
 import warnings
@@ -63,7 +61,7 @@ def part(rows: slice, **more: Any) -> dict[str, Any]:
 # --- saved folders ------------------------------------------------------------------------------
 
 
-def test_a_saved_dataset(tmp_path: Path) -> None:
+def test_a_saved_dataset(tmp_path):
     more = {"client": list("baab"), "image": [b"\0"] * 4, "tokens": [[1], [2, 3], [], None]}
     data = load(saved(tmp_path / "mine", COLUMNS | more))
     assert (data.name, data.input, data.test_scores) == ("mine", "logits", None)
@@ -72,7 +70,7 @@ def test_a_saved_dataset(tmp_path: Path) -> None:
     assert data.client_names == ("a", "b")
 
 
-def test_a_saved_dataset_in_several_files_and_with_a_split(tmp_path: Path) -> None:
+def test_a_saved_dataset_in_several_files_and_with_a_split(tmp_path):
     fit, test = (part(s, split=[n] * 2) for s, n in ((slice(2), "fit"), (slice(2, 4), "test")))
     data = load(saved(tmp_path / "mine", fit, test))
     np.testing.assert_array_equal(data.scores, Z[:2])
@@ -80,7 +78,7 @@ def test_a_saved_dataset_in_several_files_and_with_a_split(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("fit", ["train", "fit", "calibration", "validation"])
-def test_the_splits_of_a_saved_dict_are_the_parts(fit: str, tmp_path: Path) -> None:
+def test_the_splits_of_a_saved_dict_are_the_parts(fit, tmp_path):
     fit_part = part(slice(3), client=[5, 6, 5], split=["test", "odd", ""])  # of a split's own
     folder = saved_dict(tmp_path / "d", test=part(slice(3, 4)), **{fit: fit_part})
     data = load(folder)
@@ -92,14 +90,14 @@ def test_the_splits_of_a_saved_dict_are_the_parts(fit: str, tmp_path: Path) -> N
     assert (len(alone.scores), alone.test_scores) == (3, None)
 
 
-def test_rows_without_labels(tmp_path: Path) -> None:
+def test_rows_without_labels(tmp_path):
     folder = saved(tmp_path / "x", {"logits": Z.tolist()})
     assert not load(folder, labels_required=False).labelled
     with pytest.raises(InputError, match="column 'label' is missing"):
         load(folder)
 
 
-def test_splits_that_are_refused(tmp_path: Path) -> None:
+def test_splits_that_are_refused(tmp_path):
     folder = saved_dict(tmp_path / "d", train=COLUMNS)
     assert load(folder).test_scores is None
     for splits, words in (
@@ -132,7 +130,7 @@ STATES: list[Any] = [
 ]
 
 
-def test_descriptions_that_are_refused(tmp_path: Path) -> None:
+def test_descriptions_that_are_refused(tmp_path):
     stream(tmp_path / "x.arrow", COLUMNS)
     folder = saved(tmp_path / "mine", COLUMNS)
     no_json = r"state.json( is not JSON|: more than 1 MiB)"
@@ -145,14 +143,14 @@ def test_descriptions_that_are_refused(tmp_path: Path) -> None:
         assert str(caught.value).startswith(repr(str(folder)))
 
 
-def test_files_that_differ_are_refused(tmp_path: Path) -> None:
+def test_files_that_differ_are_refused(tmp_path):
     folder = saved(tmp_path / "mine", part(slice(2)), part(slice(2), client=[1, 2]))
     with pytest.raises(InputError, match=r"data-00001-of-00002\.arrow has other columns"):
         load(folder)
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])
-def test_damage_never_escapes_as_another_error(compression: str | None, tmp_path: Path) -> None:
+def test_damage_never_escapes_as_another_error(compression, tmp_path):
     folder = saved(tmp_path / "mine", COLUMNS)
     file = folder / "data-00000-of-00001.arrow"
     stream(file, part(slice(4)), options=pa.ipc.IpcWriteOptions(compression=compression))
@@ -175,7 +173,7 @@ def test_damage_never_escapes_as_another_error(compression: str | None, tmp_path
 # --- what the package itself writes and holds ---------------------------------------------------
 
 
-def test_what_save_to_disk_writes_is_read(hf: Any, tmp_path: Path) -> None:
+def test_what_save_to_disk_writes_is_read(hf, tmp_path):
     from datasets import ClassLabel, Features, Sequence, Value
 
     features = Features(
@@ -204,7 +202,7 @@ def test_what_save_to_disk_writes_is_read(hf: Any, tmp_path: Path) -> None:
     np.testing.assert_array_equal(load(tmp_path / "shards").scores, Z)
 
 
-def test_objects_in_memory(hf: Any) -> None:
+def test_objects_in_memory(hf):
     whole = hf.Dataset.from_dict(COLUMNS | {"client": list("baab")})
     data = from_huggingface(whole.select([3, 1]))
     np.testing.assert_array_equal(data.scores, Z[[3, 1]])
@@ -218,7 +216,7 @@ def test_objects_in_memory(hf: Any) -> None:
         assert both.name == "mine"
 
 
-def test_named_columns(hf: Any) -> None:
+def test_named_columns(hf):
     p = np.full((4, 3), 1 / 3)
     columns = COLUMNS | {"p": p.tolist(), "y": Y[::-1].copy(), "user": list("abab"), "client": Y}
     whole = hf.Dataset.from_dict(columns)
@@ -234,17 +232,17 @@ def test_named_columns(hf: Any) -> None:
     np.testing.assert_array_equal(from_huggingface(flat).scores, Z)
     assert from_huggingface(whole, client=None).client is None
     about = from_huggingface(whole, probs="p", labels="y", client=None, subject="user")
-    assert about.subject.tolist() == [0, 1, 0, 1]  # type: ignore[union-attr]
+    assert about.subject.tolist() == [0, 1, 0, 1]
     assert about.client is None
 
 
-def test_columns_that_are_not_used_are_not_decoded(hf: Any) -> None:
+def test_columns_that_are_not_used_are_not_decoded(hf):
     whole = hf.Dataset.from_dict(COLUMNS | {"image": [{"path": None, "bytes": b"no image"}] * 4})
     whole = whole.cast_column("image", hf.Image())
     np.testing.assert_array_equal(from_huggingface(whole).scores, Z)
 
 
-def test_objects_that_are_refused(hf: Any) -> None:
+def test_objects_that_are_refused(hf):
     whole = hf.Dataset.from_dict(COLUMNS)
     cases: list[tuple[Any, dict[str, str], str]] = [
         (whole, {"labels": "y"}, "no column 'y'; there are: logits, label, text"),
@@ -268,7 +266,7 @@ def test_objects_that_are_refused(hf: Any) -> None:
         assert str(caught.value).startswith("huggingface: ")
 
 
-def test_a_federated_dataset_gets_a_hint() -> None:
+def test_a_federated_dataset_gets_a_hint():
     class FederatedDataset:
         def load_split(self, split: str) -> None:
             raise NotImplementedError

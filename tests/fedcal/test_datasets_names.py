@@ -1,7 +1,5 @@
 """Names of classes: matched, brought in order, and where they are guessed, checked."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any
@@ -20,7 +18,7 @@ def write_csv(path: Path, *lines: str) -> Path:
     return path
 
 
-def test_labels_that_are_names_are_the_columns_in_sorted_order(tmp_path: Path) -> None:
+def test_labels_that_are_names_are_the_columns_in_sorted_order(tmp_path):
     told = "labels are names, taken for the columns in sorted order ('a', 'b', 'c'): right in"
     with pytest.warns(UserWarning, match=re.escape(told)):
         data = from_arrays(logits=Z, labels=list("bcab"))
@@ -33,14 +31,14 @@ def test_labels_that_are_names_are_the_columns_in_sorted_order(tmp_path: Path) -
         test_labels=np.array(["c"]),
     )
     with pytest.warns(UserWarning, match=re.escape(told)):
-        assert load(tmp_path / "y.npz").test_labels.tolist() == [2]  # type: ignore[union-attr]
+        assert load(tmp_path / "y.npz").test_labels.tolist() == [2]
     with pytest.warns(UserWarning, match="'no', 'yes'"):
         rows = load(write_csv(tmp_path / "x.csv", "label,score", "yes,.5", "no,.25"))
     assert rows.labels.tolist() == [1, 0]
     assert rows.class_names == ("no", "yes")
 
 
-def test_an_order_of_names_that_the_rows_contradict_is_asked_for() -> None:
+def test_an_order_of_names_that_the_rows_contradict_is_asked_for():
     """Cats, dogs and birds in the columns, sorted wrongly: 3 % instead of 94 %, refused."""
     rng = np.random.default_rng(0)
     names = np.array(["cat", "dog", "bird"])
@@ -66,7 +64,7 @@ def test_an_order_of_names_that_the_rows_contradict_is_asked_for() -> None:
     assert (right.labels == (y[kept] == 0)).all()
 
 
-def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
+def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):
     lines = ("label,prob_cat,prob_dog,prob_bird", "dog,.1,.7,.2", "bird,.2,.2,.6")
     path = write_csv(tmp_path / "x.csv", *lines)
     asked = load(path, classes=["bird", "cat", "dog"])
@@ -83,7 +81,7 @@ def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("key", ["probs", "other_probs"])
-def test_the_positive_class_becomes_column_1(key: str, tmp_path: Path) -> None:
+def test_the_positive_class_becomes_column_1(key, tmp_path):
     p, y = np.array([0.1, 0.8, 0.7]), [0, 1, 0]
     given: dict[str, Any] = {"probs": p, key: p}
     plain = from_arrays(**given, labels=y, test_probs=p, test_labels=y)
@@ -93,7 +91,7 @@ def test_the_positive_class_becomes_column_1(key: str, tmp_path: Path) -> None:
     np.testing.assert_array_equal(turned.scores, plain.scores[:, ::-1])
     assert turned.test_scores is not None
     np.testing.assert_array_equal(turned.test_scores, plain.scores[:, ::-1])
-    assert turned.test_labels.tolist() == [1, 0, 1]  # type: ignore[union-attr]
+    assert turned.test_labels.tolist() == [1, 0, 1]
     if turned.other_scores is not None:
         np.testing.assert_array_equal(turned.other_scores, plain.scores[:, ::-1])
     np.savez(tmp_path / "x.npz", probs=p, labels=["no", "yes", "no"], class_names=["no", "yes"])
@@ -102,7 +100,7 @@ def test_the_positive_class_becomes_column_1(key: str, tmp_path: Path) -> None:
         load(tmp_path / "x.npz", positive="maybe")
 
 
-def test_a_single_column_of_probabilities_is_of_class_1() -> None:
+def test_a_single_column_of_probabilities_is_of_class_1():
     p = np.array([0.25, 0.5, 1.0])
     for given in (p, p[:, None], p.tolist()):
         np.testing.assert_array_equal(
@@ -114,7 +112,7 @@ def test_a_single_column_of_probabilities_is_of_class_1() -> None:
         from_arrays(probs=[0.25, 0.75], labels=[0, 1])
 
 
-def test_labels_that_are_names_by_classes_and_by_frames() -> None:
+def test_labels_that_are_names_by_classes_and_by_frames():
     labels = ["b", "c", "a", "b"]
     assert from_arrays(logits=Z, labels=labels, classes=list("cba")).labels.tolist() == [1, 0, 2, 1]
     frame = pytest.importorskip("pandas").DataFrame(Z, columns=list("bac"))

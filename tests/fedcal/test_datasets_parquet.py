@@ -1,7 +1,5 @@
 """Parquet: columns as in text, lists of scores, Arrow's types, and files that are damaged."""
 
-from __future__ import annotations
-
 import decimal
 import sys
 from pathlib import Path
@@ -53,9 +51,7 @@ SCORES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("scores", SCORES.values(), ids=SCORES.keys())
 @pytest.mark.parametrize("batch", [1, 3, 2**14])
-def test_scores_of_any_shape(
-    scores: dict[str, Any], batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_scores_of_any_shape(scores, batch, tmp_path, monkeypatch):
     monkeypatch.setattr(_parquet, "BATCH", batch)
     data = load(write(tmp_path, {"label": Y} | scores))
     assert (data.name, data.input) == ("x.parquet", "logits")
@@ -74,13 +70,13 @@ LABELS: list[Any] = [
 ]
 
 
-def test_labels_of_any_type(tmp_path: Path) -> None:
+def test_labels_of_any_type(tmp_path):
     for labels in LABELS:
         data = load(write(tmp_path, SCORES["list"] | {"label": labels}))
         np.testing.assert_array_equal(data.labels, Y)
 
 
-def test_probabilities_and_true_and_false(tmp_path: Path) -> None:
+def test_probabilities_and_true_and_false(tmp_path):
     p = np.array([[0.25, 0.75], [1.0, 0.0]])
     for scores in (
         {"probs": p.tolist()},
@@ -104,17 +100,14 @@ CLIENTS: list[Any] = [
 
 @pytest.mark.parametrize(("client", "names"), CLIENTS)
 @pytest.mark.parametrize("batch", [1, 3])
-def test_clients_of_any_type(
-    client: Any, names: tuple[str, ...], batch: int, tmp_path: Path, monkeypatch: Any
-) -> None:
+def test_clients_of_any_type(client, names, batch, tmp_path, monkeypatch):
     monkeypatch.setattr(_parquet, "BATCH", batch)
     data = load(write(tmp_path, SCORES["list"] | {"label": Y, "client": client}))
     assert data.client_names == names
-    assert data.client is not None
     assert data.client[1] == data.client[3] == 0
 
 
-def test_split_and_row_groups(tmp_path: Path) -> None:
+def test_split_and_row_groups(tmp_path):
     split = pa.array(["train", "test", "test", "train"]).dictionary_encode()
     own = {"client": list("abca"), "subject": [7, 8, 9, 7]}
     columns = SCORES["list"] | {"label": Y, "split": split, **own}
@@ -123,11 +116,10 @@ def test_split_and_row_groups(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.test_scores, Z[[1, 2]])
     np.testing.assert_array_equal(data.test_labels, [2, 1])
     assert data.client_names == ("a",)
-    assert data.subject is not None
     assert len(data.subject) == len(data.labels)
 
 
-def test_without_labels_only_where_they_are_not_needed(tmp_path: Path) -> None:
+def test_without_labels_only_where_they_are_not_needed(tmp_path):
     path = write(tmp_path, SCORES["list"])
     with pytest.raises(InputError, match="column 'label' is missing"):
         load(path)
@@ -183,9 +175,7 @@ BAD: list[Any] = [
 
 
 @pytest.mark.parametrize("batch", [1, 2**14])
-def test_bad_columns_are_refused_in_one_line(
-    batch: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_columns_are_refused_in_one_line(batch, tmp_path, monkeypatch):
     monkeypatch.setattr(_parquet, "BATCH", batch)
     for columns, words in BAD:
         path = write(tmp_path, columns)
@@ -195,7 +185,7 @@ def test_bad_columns_are_refused_in_one_line(
         assert str(caught.value).startswith(repr(str(path)))
 
 
-def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
+def test_a_column_that_is_there_twice(tmp_path):
     table = pa.table([pa.array(Y), pa.array(Y), L["logits"]], names=["label", "label", "logits"])
     pq.write_table(table, tmp_path / "x.parquet")
     with pytest.raises(InputError, match="column 'label' is there twice"):
@@ -203,7 +193,7 @@ def test_a_column_that_is_there_twice(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("module", [_parquet, _arrow])
-def test_files_that_hold_too_much(module: Any, tmp_path: Path, monkeypatch: Any) -> None:
+def test_files_that_hold_too_much(module, tmp_path, monkeypatch):
     path = write(tmp_path, {"label": Y} | SCORES["columns"])
     monkeypatch.setattr(module, "MAX_BYTES", 4 * 3 * 8 + 4 * 8)
     load(path)
@@ -215,7 +205,7 @@ def test_files_that_hold_too_much(module: Any, tmp_path: Path, monkeypatch: Any)
 # --- damaged files ------------------------------------------------------------------------------
 
 
-def test_what_is_no_parquet_file(tmp_path: Path) -> None:
+def test_what_is_no_parquet_file(tmp_path):
     for content in (b"", b"PAR1", b"label,score\n0,1\n" * 9, b"PAR1" * 9):
         (tmp_path / "x.parquet").write_bytes(content)
         with pytest.raises(InputError, match=r"is not an intact \.parquet file") as caught:
@@ -232,7 +222,7 @@ def bent(content: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy"])
-def test_damage_never_escapes_as_another_error(compression: str, tmp_path: Path) -> None:
+def test_damage_never_escapes_as_another_error(compression, tmp_path):
     columns = SCORES["float32 list"] | {"label": Y, "client": list("abca")}
     path = write(tmp_path, columns, compression=compression, write_page_checksum=True)
     refused, all_bent = 0, bent(path.read_bytes())
@@ -246,12 +236,12 @@ def test_damage_never_escapes_as_another_error(compression: str, tmp_path: Path)
     assert refused > len(all_bent) / 2
 
 
-def test_damaged_statistics_do_not_end_the_process(tmp_path: Path) -> None:
+def test_damaged_statistics_do_not_end_the_process(tmp_path):
     # a column's own metadata read from Python throws where nobody catches (pyarrow 26)
     path = write(tmp_path, SCORES["list"] | {"label": Y}, compression="none")
     called: list[str] = []
 
-    class Watched(pq.ParquetFile):  # type: ignore[misc]
+    class Watched(pq.ParquetFile):
         @property
         def metadata(self) -> Any:
             metadata = super().metadata
@@ -272,9 +262,7 @@ def test_damaged_statistics_do_not_end_the_process(tmp_path: Path) -> None:
 # --- the package --------------------------------------------------------------------------------
 
 
-def test_without_pyarrow_one_line_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pyarrow_one_line_says_what_to_install(tmp_path, monkeypatch):
     (tmp_path / "x.parquet").write_bytes(b"")
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "state.json").write_text("{}")

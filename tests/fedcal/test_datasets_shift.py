@@ -1,7 +1,5 @@
 """The shipped set under domain shift: its variants, its names, how it is packed."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +17,7 @@ from fedcal.numerics import softmax
 FILE = Path(datasets.__file__).parent / "mnist-shift.npz"
 
 
-def test_variants_are_all_corruptions_at_severities_1_and_5_and_the_images_themselves() -> None:
+def test_variants_are_all_corruptions_at_severities_1_and_5_and_the_images_themselves():
     variants = shifted("mnist-shift")
     assert variants == shifted()
     assert variants[0] == ("none", 0)
@@ -32,7 +30,7 @@ def test_variants_are_all_corruptions_at_severities_1_and_5_and_the_images_thems
 
 
 @pytest.mark.parametrize("variant", shifted(), ids=key_of)
-def test_every_variant_loads_with_the_same_labels(variant: tuple[str, int]) -> None:
+def test_every_variant_loads_with_the_same_labels(variant):
     name = f"mnist-shift:{variant[0]}:{variant[1]}"
     data = load(name)
     assert data.name == name
@@ -43,12 +41,12 @@ def test_every_variant_loads_with_the_same_labels(variant: tuple[str, int]) -> N
     assert is_shipped(name)
 
 
-def test_the_name_alone_is_fog_of_severity_5() -> None:
+def test_the_name_alone_is_fog_of_severity_5():
     np.testing.assert_array_equal(load("mnist-shift").scores, load("mnist-shift:fog:5").scores)
     assert load("mnist-shift").name == "mnist-shift"
 
 
-def test_the_network_is_accurate_and_overconfident_under_shift() -> None:
+def test_the_network_is_accurate_and_overconfident_under_shift():
     clean = load("mnist-shift:none:0")
     assert accuracy(clean.probs, clean.labels) > 0.98
     assert ece(clean.probs, clean.labels) < 0.01
@@ -70,7 +68,7 @@ def test_the_network_is_accurate_and_overconfident_under_shift() -> None:
     "name",
     ["fog", "fog:2", "fogg:5", "fog:05", "fog:5:1", "none", "none:5", "", ":", "fog:", "x" * 5000],
 )
-def test_an_unknown_variant_gets_one_line_with_what_there_is(name: str) -> None:
+def test_an_unknown_variant_gets_one_line_with_what_there_is(name):
     with pytest.raises(InputError, match="severity 1 or 5") as caught:
         load(f"mnist-shift:{name}")
     said = str(caught.value)
@@ -80,7 +78,7 @@ def test_an_unknown_variant_gets_one_line_with_what_there_is(name: str) -> None:
     assert len(said) < 800
 
 
-def test_only_sets_with_variants_take_a_colon() -> None:
+def test_only_sets_with_variants_take_a_colon():
     with pytest.raises(InputError, match="unknown data set 'resnet110-cifar10:fog:5'"):
         load("resnet110-cifar10:fog:5")
     with pytest.raises(InputError, match="allowed: mnist-shift"):
@@ -88,9 +86,7 @@ def test_only_sets_with_variants_take_a_colon() -> None:
     assert [e.name for e in catalogue() if e.variants] == ["mnist-shift"]
 
 
-def test_shipped_names_and_paths_are_told_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_shipped_names_and_paths_are_told_apart(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for path in ("mnist-shift.npz", "./mnist-shift:fog:5", "mnist-shift-fog", "mnist", ""):
         assert not is_shipped(path)
@@ -100,7 +96,7 @@ def test_shipped_names_and_paths_are_told_apart(
         load(Path.cwd() / "mnist-shift:fog:5")
 
 
-def test_simulate_takes_a_variant_and_says_its_name() -> None:
+def test_simulate_takes_a_variant_and_says_its_name():
     found = simulate("mnist-shift:glass_blur:5", method="pooled-temperature")
     assert found.config.data == "mnist-shift:glass_blur:5"
     assert found.after["ece"] < found.before["ece"] / 2
@@ -110,7 +106,7 @@ def test_simulate_takes_a_variant_and_says_its_name() -> None:
 # --- how logits are packed --------------------------------------------------------------------
 
 
-def test_packing_keeps_the_order_and_is_fine_near_the_top() -> None:
+def test_packing_keeps_the_order_and_is_fine_near_the_top():
     logits = np.random.default_rng(0).normal(scale=8, size=(500, 10))
     back = unpacked(packed(logits))
     depth = logits.max(axis=1, keepdims=True) - logits
@@ -121,7 +117,7 @@ def test_packing_keeps_the_order_and_is_fine_near_the_top() -> None:
     assert (back.max(axis=1) == 0).all()
 
 
-def test_packing_does_not_move_calibration() -> None:
+def test_packing_does_not_move_calibration():
     rng = np.random.default_rng(1)
     logits = rng.normal(scale=4, size=(20_000, 10))
     labels = np.array([rng.choice(10, p=p) for p in softmax(logits / 2)])
@@ -130,5 +126,5 @@ def test_packing_does_not_move_calibration() -> None:
         assert ece(kept, labels) == pytest.approx(ece(exact, labels), abs=1e-3)
 
 
-def test_packing_cuts_what_is_far_below() -> None:
+def test_packing_cuts_what_is_far_below():
     assert packed([[0.0, -1e100, 1.0]]).tolist() == [[STEPS, 255, 0]]

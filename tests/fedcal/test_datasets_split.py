@@ -1,7 +1,5 @@
 """The column `split` of text files: which rows are the test part."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,7 @@ def write(path: Path, *lines: str) -> Path:
 
 
 @pytest.mark.parametrize("fit", ["train", "fit", "calibration", "validation"])
-def test_rows_of_test_are_the_test_part(fit: str, tmp_path: Path) -> None:
+def test_rows_of_test_are_the_test_part(fit, tmp_path):
     head = "label,split,client,logit_0,logit_1"
     rows = [f"0,{fit},a,1,2", "1,test,b,3,4", f"1, {fit} ,c,5,6", "0,test,a,7,8"]
     data = load(write(tmp_path / "x.csv", head, *rows))
@@ -29,13 +27,13 @@ def test_rows_of_test_are_the_test_part(fit: str, tmp_path: Path) -> None:
     assert data.split(0) is data
 
 
-def test_a_score_is_split_too(tmp_path: Path) -> None:
+def test_a_score_is_split_too(tmp_path):
     data = load(write(tmp_path / "x.csv", "score,label,split", ".25,0,train", "1,1,test"))
     np.testing.assert_array_equal(data.scores, [[0.75, 0.25]])
     np.testing.assert_array_equal(data.test_scores, [[0, 1]])
 
 
-def test_without_a_row_of_test_half_is_held_out_as_ever(tmp_path: Path) -> None:
+def test_without_a_row_of_test_half_is_held_out_as_ever(tmp_path):
     data = load(write(tmp_path / "x.csv", "score,label,split", ".5,0,train", ".5,1,train"))
     assert data.test_scores is None
     assert len(data.split(0).scores) == 1
@@ -51,7 +49,7 @@ def test_without_a_row_of_test_half_is_held_out_as_ever(tmp_path: Path) -> None:
         (["validation", "train", "test"], "split: train and validation together"),
     ],
 )
-def test_bad_splits_are_refused_in_one_line(cells: list[str], words: str, tmp_path: Path) -> None:
+def test_bad_splits_are_refused_in_one_line(cells, words, tmp_path):
     path = write(tmp_path / "x.csv", "score,label,split", *(f".5,0,{cell}" for cell in cells))
     with pytest.raises(InputError, match=words) as caught:
         load(path)
@@ -59,7 +57,7 @@ def test_bad_splits_are_refused_in_one_line(cells: list[str], words: str, tmp_pa
     assert len(str(caught.value)) < 400
 
 
-def test_rows_that_are_calibrated_keep_their_order(tmp_path: Path) -> None:
+def test_rows_that_are_calibrated_keep_their_order(tmp_path):
     head, fit, test = "score,label,split", [".1,0,train", ".2,0,train"], [".3,1,test", ".4,0,test"]
     data = load(write(tmp_path / "sorted.csv", head, *fit, *test), labels_required=False)
     np.testing.assert_array_equal(data.test_scores, [[0.7, 0.3], [0.6, 0.4]])
@@ -74,6 +72,6 @@ def test_rows_that_are_calibrated_keep_their_order(tmp_path: Path) -> None:
     assert data.test_scores is None
 
 
-def test_the_index_of_pandas_gets_a_hint(tmp_path: Path) -> None:
+def test_the_index_of_pandas_gets_a_hint(tmp_path):
     with pytest.raises(InputError, match=r"unknown column ''; .*\(pandas: index=False\)"):
         load(write(tmp_path / "x.csv", ",score,label", "0,.5,1"))

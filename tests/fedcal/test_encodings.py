@@ -1,7 +1,5 @@
 """Strategy matrices: counts come back, and prefix sums hold the noise that the docs say."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -20,7 +18,7 @@ CASES = [(name, b, h) for name in ENCODINGS for b in (1, 2, 5, 9, 64) for h in (
 
 
 @pytest.mark.parametrize(("name", "buckets", "height"), CASES)
-def test_counts_come_back(name: str, buckets: int, height: int) -> None:
+def test_counts_come_back(name, buckets, height):
     matrix = matrix_of(name, buckets, height)
     assert (matrix == np.rint(matrix)).all()
     np.testing.assert_allclose(
@@ -30,11 +28,11 @@ def test_counts_come_back(name: str, buckets: int, height: int) -> None:
 
 def largest(name: str, buckets: int, height: int, order: int) -> float:
     sums = np.cumsum(decoder_of(name, buckets, height), axis=0)
-    norm = column_norm(name, buckets, height, order)  # type: ignore[arg-type]
+    norm = column_norm(name, buckets, height, order)
     return norm * float(np.sqrt(np.square(sums).sum(axis=1)).max())
 
 
-def test_largest_noise_of_a_prefix_sum() -> None:
+def test_largest_noise_of_a_prefix_sum():
     """METHODS 7 of Henzinger et al. 2023 and Hay et al. 2010, 1,024 counts."""
     assert largest("flat", 1024, 1, 2) == pytest.approx(32.0)
     assert largest("prefix", 1024, 1, 2) == pytest.approx(3.279, abs=1e-3)
@@ -43,7 +41,7 @@ def test_largest_noise_of_a_prefix_sum() -> None:
     assert prefix_std("tree", 1024, 3, 1) < prefix_std("tree", 1024, 10, 1)
 
 
-def test_noise_is_what_the_decoder_says() -> None:
+def test_noise_is_what_the_decoder_says():
     rng = np.random.default_rng(0)
     noise = rng.normal(size=(20000, len(matrix_of("tree", 20, 2)))) @ decoder_of("tree", 20, 2).T
     norm = column_norm("tree", 20, 2, 2)
@@ -51,7 +49,7 @@ def test_noise_is_what_the_decoder_says() -> None:
     assert measured == pytest.approx(prefix_std("tree", 20, 2, 2), rel=0.02)
 
 
-def test_levels_that_tell_nothing_new_are_left_out() -> None:
+def test_levels_that_tell_nothing_new_are_left_out():
     assert tree_levels(5, 3) == (2, 3, 5)
     assert tree_levels(1, 3) == (1,)
     assert tree_levels(240, 2) == (15, 240)
@@ -61,6 +59,6 @@ def test_levels_that_tell_nothing_new_are_left_out() -> None:
     ("name", "buckets", "height", "word"),
     [("cube", 4, 1, "flat, prefix, tree"), ("flat", 4, 2, "tree"), ("tree", 5000, 2, "4096")],
 )
-def test_what_is_refused(name: str, buckets: int, height: int, word: str) -> None:
+def test_what_is_refused(name, buckets, height, word):
     with pytest.raises(InputError, match=word):
         check_encoding(name, buckets, height)

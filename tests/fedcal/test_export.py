@@ -4,8 +4,6 @@ A new kind is found here by itself (`kinds()`): it fails until it has both expor
 `WITHOUT` says why a target cannot have it.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from copy import copy
@@ -28,7 +26,6 @@ from fedcal.calibrators import (
     WeightedBinning,
 )
 from fedcal.calibrators.base import kinds
-from fedcal.calibrators.order_preserving import OrderPreserving
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
 
@@ -124,9 +121,7 @@ def same(run: Run, calibrator: Calibrator, scores: np.ndarray, said: object) -> 
 
 @every_target
 @every_kind
-def test_an_export_predicts_what_the_calibrator_predicts(
-    target: str, make: Callable[[int], Calibrator]
-) -> None:
+def test_an_export_predicts_what_the_calibrator_predicts(target, make):
     for classes, dtype in ((2, "float64"), (3, "float32"), (40, "float64")):
         calibrator = make(classes)
         run = exported(target, calibrator, dtype)
@@ -154,9 +149,7 @@ def test_an_export_predicts_what_the_calibrator_predicts(
 @pytest.mark.parametrize("cls", [OrderPreservingVector, OrderPreservingMLP])
 @pytest.mark.parametrize("scale", [0.3, 30.0])  # the second: slopes so flat that scores tie
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
-def test_an_order_preserving_export_changes_no_prediction(
-    target: str, cls: type[OrderPreserving], scale: float, dtype: str
-) -> None:
+def test_an_order_preserving_export_changes_no_prediction(target, cls, scale, dtype):
     rng = np.random.default_rng(3)
     calibrator = cls(rng.normal(scale=scale, size=cls.size(10)), 10)
     logits = rows(10, seed=1)[0]
@@ -171,9 +164,7 @@ def test_an_order_preserving_export_changes_no_prediction(
 
 @every_target
 @pytest.mark.parametrize("rows_mixed", ["all", "changed"])
-def test_a_row_that_the_table_empties_keeps_the_models_probabilities(
-    target: str, rows_mixed: Any
-) -> None:
+def test_a_row_that_the_table_empties_keeps_the_models_probabilities(target, rows_mixed):
     table = np.zeros((3, 4))
     table[:, 1] = 0.3  # only rows with a probability in [1/4, 1/2) have a score at all
     base = HistogramBinning(table, 3)
@@ -188,9 +179,7 @@ def test_a_row_that_the_table_empties_keeps_the_models_probabilities(
 
 @every_target
 @every_kind
-def test_a_calibrator_of_probabilities_takes_probabilities(
-    target: str, make: Callable[[int], Calibrator]
-) -> None:
+def test_a_calibrator_of_probabilities_takes_probabilities(target, make):
     calibrator = make(3)
     calibrator.input = "probs"
     for dtype in TOLERANCE:
@@ -200,7 +189,7 @@ def test_a_calibrator_of_probabilities_takes_probabilities(
 
 
 @every_target
-def test_the_input_can_be_chosen(target: str) -> None:
+def test_the_input_can_be_chosen(target):
     calibrator, logits = TemperatureScaling(2.0, 3), rows(3)[0]
     want = calibrator.predict_proba(logits)
     got = exported(target, calibrator, input="probs")(softmax(logits))
@@ -229,7 +218,7 @@ every_maker = pytest.mark.parametrize("name", MAKERS)
 
 
 @every_maker
-def test_a_kind_without_an_export_is_refused(name: str) -> None:
+def test_a_kind_without_an_export_is_refused(name):
     pytest.importorskip(PACKAGES[name][0])
     with pytest.raises(InputError, match=f"temperature calibrator.*Halved.*no {name} export") as e:
         MAKERS[name](Halved(1.0, 3))
@@ -238,7 +227,7 @@ def test_a_kind_without_an_export_is_refused(name: str) -> None:
 
 
 @every_maker
-def test_an_unfitted_calibrator_and_another_input_are_refused(name: str) -> None:
+def test_an_unfitted_calibrator_and_another_input_are_refused(name):
     with pytest.raises(InputError, match="temperature calibrator is not fitted"):
         MAKERS[name](TemperatureScaling())
     with pytest.raises(InputError, match="unknown input 'pixels'; allowed: logits, probs"):
@@ -246,7 +235,7 @@ def test_an_unfitted_calibrator_and_another_input_are_refused(name: str) -> None
 
 
 @every_maker
-def test_a_missing_package_is_one_line(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_package_is_one_line(name, monkeypatch):
     package, module = PACKAGES[name]
     monkeypatch.delitem(sys.modules, f"fedcal.export.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)

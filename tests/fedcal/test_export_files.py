@@ -1,7 +1,5 @@
 """Exported files: whole or not at all, chosen by suffix, and they say what they are."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -13,7 +11,6 @@ import fedcal
 from fedcal import export
 from fedcal.calibrators import (
     BBQ,
-    Calibrator,
     HistogramBinning,
     MatrixScaling,
     OrderPreservingMLP,
@@ -62,9 +59,7 @@ def run_file(path: Path, scores: np.ndarray) -> np.ndarray:
     ],
     ids=lambda value: getattr(value, "kind", "-".join(value) if type(value) is tuple else None),
 )
-def test_a_file_runs_without_fedcal_in_it(
-    suffix: str, calibrator: Calibrator, dtypes: Any, tmp_path: Path
-) -> None:
+def test_a_file_runs_without_fedcal_in_it(suffix, calibrator, dtypes, tmp_path):
     need(suffix)
     path = tmp_path / f"calibrator{suffix}"
     for dtype in dtypes:
@@ -78,7 +73,7 @@ def test_a_file_runs_without_fedcal_in_it(
 
 
 @every_suffix
-def test_the_same_calibrator_gives_the_same_program(suffix: str, tmp_path: Path) -> None:
+def test_the_same_calibrator_gives_the_same_program(suffix, tmp_path):
     need(suffix)
     a, b = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
     export.save(BBQ(TABLE, 3), a)
@@ -89,7 +84,7 @@ def test_the_same_calibrator_gives_the_same_program(suffix: str, tmp_path: Path)
     np.testing.assert_array_equal(run_file(a, z), run_file(b, z))
 
 
-def test_an_onnx_file_says_what_it_is(tmp_path: Path) -> None:
+def test_an_onnx_file_says_what_it_is(tmp_path):
     onnx = pytest.importorskip("onnx")
     path = tmp_path / "c.onnx"
     made = export.to_onnx(HistogramBinning(TABLE, 3), path)
@@ -116,7 +111,7 @@ def test_an_onnx_file_says_what_it_is(tmp_path: Path) -> None:
         assert value.type.tensor_type.elem_type == onnx.TensorProto.FLOAT
 
 
-def test_an_onnx_file_of_probabilities_says_so() -> None:
+def test_an_onnx_file_of_probabilities_says_so():
     onnx = pytest.importorskip("onnx")
     calibrator = TemperatureScaling(2.0, 3)
     calibrator.input = "probs"
@@ -126,7 +121,7 @@ def test_an_onnx_file_of_probabilities_says_so() -> None:
     assert {p.key: p.value for p in model.metadata_props}["input"] == "probs"
 
 
-def test_a_program_says_what_it_is(tmp_path: Path) -> None:
+def test_a_program_says_what_it_is(tmp_path):
     torch = pytest.importorskip("torch")
     path = tmp_path / "c.pt2"
     export.save(TemperatureScaling(2.0, 3), path, input="probs")
@@ -140,7 +135,7 @@ def test_a_program_says_what_it_is(tmp_path: Path) -> None:
     }
 
 
-def test_another_suffix_or_type_is_refused(tmp_path: Path) -> None:
+def test_another_suffix_or_type_is_refused(tmp_path):
     for name in ("c.npz", "c.pt", "c", "c.ONNX", "onnx"):
         with pytest.raises(InputError, match=r"must end in \.onnx or \.pt2"):
             export.save(TemperatureScaling(2.0, 3), tmp_path / name)
@@ -152,7 +147,7 @@ def test_another_suffix_or_type_is_refused(tmp_path: Path) -> None:
 
 
 @every_suffix
-def test_a_failed_export_leaves_what_was_there(suffix: str, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_what_was_there(suffix, tmp_path):
     need(suffix)
     with pytest.raises(InputError, match="cannot write"):
         export.save(TemperatureScaling(2.0, 3), tmp_path / "no" / f"c{suffix}")

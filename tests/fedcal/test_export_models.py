@@ -1,9 +1,5 @@
 """Trained models for other runtimes: the same logits there, and what has no export."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -28,7 +24,7 @@ def rows(n: int = 20) -> np.ndarray:
 
 
 @pytest.mark.parametrize("network", ["linear", "mlp"])
-def test_logits_are_those_of_the_model(network: str, tmp_path: Path) -> None:
+def test_logits_are_those_of_the_model(network, tmp_path):
     model = trained(network)
     model.write(tmp_path, "model")
     want = load_model(tmp_path / "model.npz").predict(rows())
@@ -46,7 +42,7 @@ def test_logits_are_those_of_the_model(network: str, tmp_path: Path) -> None:
     assert session.get_modelmeta().custom_metadata_map["kind"] == network
 
 
-def test_what_has_no_export_is_one_line(tmp_path: Path) -> None:
+def test_what_has_no_export_is_one_line(tmp_path):
     with pytest.raises(InputError, match="network cnn has no export; these networks have one: lin"):
         save_model(trained("cnn", (8, 8)), tmp_path / "m.onnx")
     with pytest.raises(InputError, match=r"\.onnx or \.pt2"):

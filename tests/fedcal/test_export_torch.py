@@ -1,7 +1,5 @@
 """The exported module as a citizen of PyTorch: gradients, state, types, copies, programs."""
 
-from __future__ import annotations
-
 import copy
 import io
 import warnings
@@ -78,7 +76,7 @@ BUFFERS: dict[str, dict[str, tuple[int, ...]]] = {
 
 
 @every_one
-def test_its_numbers_are_its_own_buffers_and_no_parameters(calibrator: Calibrator) -> None:
+def test_its_numbers_are_its_own_buffers_and_no_parameters(calibrator):
     module = export.to_torch(calibrator)
     assert list(module.parameters()) == []
     assert not module.training
@@ -91,7 +89,7 @@ def test_its_numbers_are_its_own_buffers_and_no_parameters(calibrator: Calibrato
 
 
 @every_one
-def test_leading_dimensions_are_free_and_classes_are_not(calibrator: Calibrator) -> None:
+def test_leading_dimensions_are_free_and_classes_are_not(calibrator):
     module = export.to_torch(calibrator)
     want = module(LOGITS)
     for shape in [(5, 10, 3), (1, 50, 1, 3)]:
@@ -101,7 +99,7 @@ def test_leading_dimensions_are_free_and_classes_are_not(calibrator: Calibrator)
         module(torch.zeros(2, 4))
 
 
-def test_state_is_saved_and_loaded() -> None:
+def test_state_is_saved_and_loaded():
     source = export.to_torch(TemperatureScaling(3.0, 3))
     file = io.BytesIO()
     torch.save(source.state_dict(), file)
@@ -113,7 +111,7 @@ def test_state_is_saved_and_loaded() -> None:
 
 
 @every_one
-def test_copies_casts_and_whole_modules_are_kept(calibrator: Calibrator) -> None:
+def test_copies_casts_and_whole_modules_are_kept(calibrator):
     module = export.to_torch(calibrator)
     want, file = module(LOGITS), io.BytesIO()
     torch.save(module, file)
@@ -128,7 +126,7 @@ def test_copies_casts_and_whole_modules_are_kept(calibrator: Calibrator) -> None
 
 
 @every_one
-def test_softer_types_give_float32_and_wider_ones_stay(calibrator: Calibrator) -> None:
+def test_softer_types_give_float32_and_wider_ones_stay(calibrator):
     module = export.to_torch(calibrator)
     for given, got in [
         (torch.float16, torch.float32),
@@ -143,7 +141,7 @@ def test_softer_types_give_float32_and_wider_ones_stay(calibrator: Calibrator) -
 
 
 @pytest.mark.parametrize("name", ["identity", "temperature"])
-def test_gradients_are_those_of_softmax(name: str) -> None:
+def test_gradients_are_those_of_softmax(name):
     module = export.to_torch(ALL[name])
     z = LOGITS[:5].clone().requires_grad_()
     assert torch.autograd.gradcheck(module, (z,))
@@ -156,12 +154,12 @@ def test_gradients_are_those_of_softmax(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["vector", "matrix", "order-preserving vector", "order-preserving mlp"]
 )
-def test_gradients_reach_the_scores_through_scaling(name: str) -> None:
+def test_gradients_reach_the_scores_through_scaling(name):
     z = LOGITS[:5].clone().requires_grad_()
     assert torch.autograd.gradcheck(export.to_torch(ALL[name]), (z,))
 
 
-def test_a_table_is_flat_almost_everywhere_but_for_what_is_mixed_in() -> None:
+def test_a_table_is_flat_almost_everywhere_but_for_what_is_mixed_in():
     z = LOGITS.clone().requires_grad_()
     (flat,) = torch.autograd.grad(export.to_torch(ALL["bbq"])(z)[:, 0].sum(), z)
     assert torch.equal(flat, torch.zeros_like(z))
@@ -172,7 +170,7 @@ def test_a_table_is_flat_almost_everywhere_but_for_what_is_mixed_in() -> None:
 
 
 @every_one
-def test_a_program_has_free_rows_from_none_on(calibrator: Calibrator) -> None:
+def test_a_program_has_free_rows_from_none_on(calibrator):
     module = export.to_torch(calibrator)
     rows = torch.export.Dim("rows", min=0)
     program = torch.export.export(module, (LOGITS[:2],), dynamic_shapes=({0: rows},)).module()
@@ -181,7 +179,7 @@ def test_a_program_has_free_rows_from_none_on(calibrator: Calibrator) -> None:
 
 
 @every_one
-def test_a_trace_still_works_though_torch_has_deprecated_it(calibrator: Calibrator) -> None:
+def test_a_trace_still_works_though_torch_has_deprecated_it(calibrator):
     module = export.to_torch(calibrator)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -189,6 +187,6 @@ def test_a_trace_still_works_though_torch_has_deprecated_it(calibrator: Calibrat
     assert same(traced(LOGITS), module(LOGITS), calibrator)
 
 
-def test_it_says_what_it_is() -> None:
+def test_it_says_what_it_is():
     module = export.to_torch(ALL["temperature"], input="probs")
     assert repr(module) == "Temperature(classes=3, input='probs')"

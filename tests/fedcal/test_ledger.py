@@ -1,7 +1,5 @@
 """The ledger: charged before the release, refuses what exceeds its cap, survives its process."""
 
-from __future__ import annotations
-
 import math
 import os
 import sqlite3
@@ -30,7 +28,7 @@ WORDS = {
 
 def reserve(ledger: Ledger, run: str, epsilon: float, releases: int = 4, **change: object) -> None:
     values = {"delta": 1e-5, "releases": releases, **WORDS, **change}
-    ledger.reserve(run, epsilon=epsilon, **values)  # type: ignore[arg-type]
+    ledger.reserve(run, epsilon=epsilon, **values)
 
 
 @pytest.fixture
@@ -57,7 +55,7 @@ def refused(path: Path, cap: float | None = 1.0) -> str:
 # --- reserving and charging -------------------------------------------------
 
 
-def test_a_reservation_is_read_back_bit_for_bit(file: Path) -> None:
+def test_a_reservation_is_read_back_bit_for_bit(file):
     epsilon, delta = 0.1 + 0.2, math.nextafter(1e-5, 1)
     with Ledger(file, 1.0) as ledger:
         reserve(ledger, "a", epsilon, delta=delta)
@@ -68,7 +66,7 @@ def test_a_reservation_is_read_back_bit_for_bit(file: Path) -> None:
 
 
 @pytest.mark.parametrize("path", [None, "file"])
-def test_epsilons_and_deltas_add_up_and_stop_at_the_cap(path: str | None, file: Path) -> None:
+def test_epsilons_and_deltas_add_up_and_stop_at_the_cap(path, file):
     with Ledger(file if path else None, 1.0) as ledger:
         reserve(ledger, "a", 0.5)
         reserve(ledger, "b", 0.4, delta=0.0)
@@ -83,7 +81,7 @@ def test_epsilons_and_deltas_add_up_and_stop_at_the_cap(path: str | None, file: 
         assert ledger.spent()[0] == pytest.approx(1.0, abs=1e-15)
 
 
-def test_three_tenths_fit_a_cap_of_as_many_and_a_millionth_more_does_not() -> None:
+def test_three_tenths_fit_a_cap_of_as_many_and_a_millionth_more_does_not():
     with Ledger(None, 0.3) as ledger:
         for run in "abc":  # 0.1 + 0.1 + 0.1 > 0.3 in floats
             reserve(ledger, run, 0.1)
@@ -93,7 +91,7 @@ def test_three_tenths_fit_a_cap_of_as_many_and_a_millionth_more_does_not() -> No
         reserve(ledger, "a", 1.0 + 1e-6)
 
 
-def test_what_is_no_budget_no_release_or_no_cap_is_refused_in_one_line(file: Path) -> None:
+def test_what_is_no_budget_no_release_or_no_cap_is_refused_in_one_line(file):
     huge = (10**400, 10**5000, Fraction(10**400, 3))
     bad: list[dict[str, Any]] = [
         *({"epsilon": e} for e in (math.inf, math.nan, 0.0, -1.0, "much", *huge)),
@@ -111,18 +109,18 @@ def test_what_is_no_budget_no_release_or_no_cap_is_refused_in_one_line(file: Pat
         reserve(ledger, "a", 1.0)
         for number in (0, -1, 1.0, True, "1"):
             with pytest.raises(InputError):
-                ledger.charge("a", number)  # type: ignore[arg-type]
+                ledger.charge("a", number)
         assert ledger.entries()[0].charged == ()
     for cap in (0.0, -1.0, math.nan, math.inf, "two"):
         with pytest.raises(InputError, match="cap must be"):
-            Ledger(file, cap)  # type: ignore[arg-type]
+            Ledger(file, cap)
         assert not file.exists()
     for cap in (0.0, 1.0, -1e-5, math.nan):
         with pytest.raises(InputError, match="cap on delta"):
             Ledger(None, 1.0, cap)
 
 
-def test_units_do_not_share_a_sum() -> None:
+def test_units_do_not_share_a_sum():
     with Ledger(None, 1.0) as ledger:
         reserve(ledger, "a", 0.1)
         with pytest.raises(InputError, match="'example'"):
@@ -131,7 +129,7 @@ def test_units_do_not_share_a_sum() -> None:
         assert len(ledger.entries()) == 2
 
 
-def test_releases_one_to_r_are_charged_once_also_after_a_restart(file: Path) -> None:
+def test_releases_one_to_r_are_charged_once_also_after_a_restart(file):
     with Ledger(file, 1.0) as ledger:
         reserve(ledger, "a", 1.0, releases=3)
         with pytest.raises(BudgetExceeded, match="'b'"):  # without a reservation
@@ -147,7 +145,7 @@ def test_releases_one_to_r_are_charged_once_also_after_a_restart(file: Path) -> 
         assert ledger.entries()[0].charged == (1, 2, 3)
 
 
-def test_charges_are_on_disk_before_the_call_returns(file: Path) -> None:
+def test_charges_are_on_disk_before_the_call_returns(file):
     # The child dies without closing anything, right after its charge.
     child = start(
         "ledger.reserve('a', epsilon=0.6, delta=0.0, releases=2, mechanism='m', unit='user',"
@@ -163,7 +161,7 @@ def test_charges_are_on_disk_before_the_call_returns(file: Path) -> None:
         assert ledger.spent() == (0.6, 0.0)
 
 
-def test_only_a_reservation_without_a_charge_is_given_back() -> None:
+def test_only_a_reservation_without_a_charge_is_given_back():
     with Ledger(None, 1.0) as ledger:
         reserve(ledger, "a", 1.0)
         assert ledger.cancel("a")
@@ -180,7 +178,7 @@ def test_only_a_reservation_without_a_charge_is_given_back() -> None:
 # --- caps and files -------------------------------------------------
 
 
-def test_the_file_keeps_its_cap(file: Path) -> None:
+def test_the_file_keeps_its_cap(file):
     for nowhere in (file, None):
         with pytest.raises(InputError, match="needs a cap"):
             Ledger(nowhere)
@@ -194,7 +192,7 @@ def test_the_file_keeps_its_cap(file: Path) -> None:
     assert "0.2" in message
 
 
-def test_deltas_have_a_cap_of_their_own(file: Path) -> None:
+def test_deltas_have_a_cap_of_their_own(file):
     with Ledger(None, 1.0) as ledger:
         assert ledger.cap_delta == CAP_DELTA
     with Ledger(file, 1.0, 1e-4) as ledger:
@@ -209,7 +207,7 @@ def test_deltas_have_a_cap_of_their_own(file: Path) -> None:
         Ledger(file, 1.0, 1e-3)
 
 
-def test_what_is_no_ledger_is_refused_and_left_alone(tmp_path: Path, file: Path) -> None:
+def test_what_is_no_ledger_is_refused_and_left_alone(tmp_path, file):
     assert "directory" in refused(tmp_path)
     refused(tmp_path / "nowhere" / "budget.ledger")
     file.write_bytes(b"epsilon = 1\n" * 100)
@@ -238,7 +236,7 @@ def damage(file: Path, *statements: str) -> None:
             db.execute(statement)
 
 
-def test_a_file_of_version_1_is_read_and_its_deltas_stay_below_1(file: Path) -> None:
+def test_a_file_of_version_1_is_read_and_its_deltas_stay_below_1(file):
     damage(file, "ALTER TABLE cap DROP COLUMN delta")
     with closing(sqlite3.connect(file)) as db:
         db.execute("PRAGMA user_version = 1")
@@ -263,7 +261,7 @@ DAMAGED = (
 )
 
 
-def test_a_damaged_ledger_is_refused(file: Path) -> None:
+def test_a_damaged_ledger_is_refused(file):
     for statement in DAMAGED:
         damage(file, statement)
         refused(file, None)
@@ -276,7 +274,7 @@ def test_a_damaged_ledger_is_refused(file: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid"), reason="needs POSIX users")
-def test_a_file_that_cannot_be_written_is_refused_when_opened(file: Path) -> None:
+def test_a_file_that_cannot_be_written_is_refused_when_opened(file):
     Ledger(file, 1.0).close()
     file.chmod(0o444)
     real = sqlite3.connect
@@ -287,7 +285,7 @@ def test_a_file_that_cannot_be_written_is_refused_when_opened(file: Path) -> Non
         assert "readonly" in refused(file, None)
 
 
-def test_a_charge_that_cannot_be_written_is_refused(file: Path) -> None:
+def test_a_charge_that_cannot_be_written_is_refused(file):
     with Ledger(file, 1.0) as ledger:
         reserve(ledger, "a", 1.0)
         ledger._db.execute("PRAGMA query_only = ON")  # what a full or read-only disk answers
@@ -302,9 +300,7 @@ def test_a_charge_that_cannot_be_written_is_refused(file: Path) -> None:
     one_line(error)
 
 
-def test_a_name_that_looks_like_memory_is_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_name_that_looks_like_memory_is_a_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with Ledger(":memory:", 1.0) as ledger:
         reserve(ledger, "a", 1.0)
@@ -346,17 +342,15 @@ ledger.close()
 """
 
 
-def test_of_two_processes_that_race_for_the_last_budget_one_is_refused(file: Path) -> None:
+def test_of_two_processes_that_race_for_the_last_budget_one_is_refused(file):
     racers = [start(RACE, file) for _ in range(2)]  # they race to make the file, too
     answers = []
     try:
         for racer in racers:
-            assert racer.stdout is not None
             assert racer.stdout.readline() == "open\n"
         # Both are sent off while the file is locked, so both wait at the same door.
         with Ledger(file, 1.0) as gate, gate._db.transaction():
             for racer in racers:
-                assert racer.stdin is not None
                 racer.stdin.write("go\n")
                 racer.stdin.flush()
     finally:
@@ -368,15 +362,13 @@ def test_of_two_processes_that_race_for_the_last_budget_one_is_refused(file: Pat
         assert ledger.spent()[0] == 0.6
 
 
-def test_a_ledger_in_use_for_too_long_is_refused(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_ledger_in_use_for_too_long_is_refused(file, monkeypatch):
     with Ledger(file, 1.0) as busy, busy._db.transaction():
         monkeypatch.setattr(database, "_BUSY_SECONDS", 0.0)
         assert "locked" in refused(file)
 
 
-def test_threads_share_one_ledger() -> None:
+def test_threads_share_one_ledger():
     granted: list[str] = []
     with Ledger(None, 1.0) as ledger:
 
@@ -396,7 +388,7 @@ def test_threads_share_one_ledger() -> None:
         assert {entry.run for entry in ledger.entries()} == set(granted)
 
 
-def test_a_failure_within_a_transaction_leaves_no_trace(file: Path) -> None:
+def test_a_failure_within_a_transaction_leaves_no_trace(file):
     with Ledger(file, 1.0) as ledger:
         with pytest.raises(RuntimeError), ledger._db.transaction():  # noqa: PT012
             ledger._db.execute("INSERT INTO cap VALUES (9.0, 0.5)")

@@ -1,7 +1,5 @@
 """Local fits: the minimisers that scipy finds, one client at a time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -74,7 +72,7 @@ def peer(form: Form, own: Shards, start: Floats, proximal: float) -> Floats:
 @forms
 @pytest.mark.parametrize("c", [2, 7])
 @pytest.mark.parametrize("proximal", [0.3, 5.0])
-def test_each_client_gets_its_own_optimum(form: Form, c: int, proximal: float) -> None:
+def test_each_client_gets_its_own_optimum(form, c, proximal):
     shards = some_shards(c)
     start = form.identity(c) + np.random.default_rng(1).normal(0, 0.1, form.size(c))
     got = local_fits(form, shards, start, proximal=proximal, steps=500)
@@ -88,7 +86,7 @@ def test_each_client_gets_its_own_optimum(form: Form, c: int, proximal: float) -
 @forms
 @pytest.mark.parametrize("steps", [1, 2, 5, 50])
 @pytest.mark.parametrize("proximal", [0.0, 1.0])
-def test_no_client_ends_higher_than_it_began(form: Form, steps: int, proximal: float) -> None:
+def test_no_client_ends_higher_than_it_began(form, steps, proximal):
     shards = some_shards(10, clients=30)
     start = form.identity(10) + np.random.default_rng(2).normal(0, 0.5, form.size(10))
     w = local_fits(form, shards, start, proximal=proximal, steps=steps)
@@ -99,7 +97,7 @@ def test_no_client_ends_higher_than_it_began(form: Form, steps: int, proximal: f
 
 
 @forms
-def test_a_shard_without_errors_goes_far_and_stays_in_the_box(form: Form) -> None:
+def test_a_shard_without_errors_goes_far_and_stays_in_the_box(form):
     rng = np.random.default_rng(3)
     logits = rng.normal(0, 2, (40, 4))
     own = Shards.from_owner(logits, logits.argmax(axis=1), np.zeros(40, np.int64), 1)
@@ -112,7 +110,7 @@ def test_a_shard_without_errors_goes_far_and_stays_in_the_box(form: Form) -> Non
 
 
 @forms
-def test_nearer_the_start_the_more_proximal_weighs(form: Form) -> None:
+def test_nearer_the_start_the_more_proximal_weighs(form):
     shards = some_shards(5)
     start = form.identity(5)
     away = [
@@ -124,7 +122,7 @@ def test_nearer_the_start_the_more_proximal_weighs(form: Form) -> None:
 
 
 @forms
-def test_a_start_outside_the_box_is_brought_in(form: Form) -> None:
+def test_a_start_outside_the_box_is_brought_in(form):
     shards = some_shards(3)
     start = form.identity(3) + 30.0
     w = local_fits(form, shards, start, steps=3)
@@ -134,7 +132,7 @@ def test_a_start_outside_the_box_is_brought_in(form: Form) -> None:
 
 
 @forms
-def test_clients_with_more_rows_than_a_piece_add_up_the_same(form: Form) -> None:
+def test_clients_with_more_rows_than_a_piece_add_up_the_same(form):
     """Cut or not, the sums are those of the definition."""
     c, rows = 6, 9000
     shards = some_shards(c, clients=4, rows=rows)
@@ -155,7 +153,7 @@ def test_clients_with_more_rows_than_a_piece_add_up_the_same(form: Form) -> None
 
 @pytest.mark.parametrize("form", [VectorScaling, OrderPreservingVector, EntropyTemperature])
 @pytest.mark.parametrize("c", [2, 9, 40])
-def test_the_triangle_of_many_blocks_is_the_sum_of_single_rows(form: Form, c: int) -> None:
+def test_the_triangle_of_many_blocks_is_the_sum_of_single_rows(form, c):
     """Each client at a w of its own, with 1, 64, 65, 130 and 640 rows."""
     rows = np.array([1, 64, 65, 130, 640])
     owner = np.repeat(np.arange(len(rows)), rows)
@@ -176,7 +174,7 @@ def test_the_triangle_of_many_blocks_is_the_sum_of_single_rows(form: Form, c: in
 
 @forms
 @pytest.mark.parametrize("c", [2, 8])
-def test_the_pooled_fit_is_the_optimum(form: Form, c: int) -> None:
+def test_the_pooled_fit_is_the_optimum(form, c):
     rng = np.random.default_rng(5)
     labels = rng.integers(0, c, 2000)
     logits = rng.normal(0, 2, (2000, c))
@@ -194,9 +192,7 @@ def test_the_pooled_fit_is_the_optimum(form: Form, c: int) -> None:
 
 @forms
 @pytest.mark.parametrize(("c", "proximal"), [(4, 0.0), (4, 1.0), (40, 1.0)])
-def test_a_client_among_others_is_fitted_as_if_alone(
-    form: Form, c: int, proximal: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_among_others_is_fitted_as_if_alone(form, c, proximal, monkeypatch):
     shards, start = some_shards(c), form.identity(c)
     together = local_fits(form, shards, start, proximal=proximal)
     monkeypatch.setattr(parametric, "_STATE", 1)  # a block each
@@ -207,7 +203,7 @@ def test_a_client_among_others_is_fitted_as_if_alone(
 
 
 @pytest.mark.parametrize("far", [0.0, 0.3])
-def test_matrix_scaling_of_many_classes_is_at_its_optimum(far: float) -> None:
+def test_matrix_scaling_of_many_classes_is_at_its_optimum(far):
     shards, form = some_shards(40, rows=500), MatrixScaling
     assert ((shards.rows > 64) & (shards.rows <= 80)).sum() == 2  # more than a tile
     start = form.identity(40) + far * np.random.default_rng(3).normal(size=form.size(40))
@@ -222,7 +218,7 @@ def test_matrix_scaling_of_many_classes_is_at_its_optimum(far: float) -> None:
     np.testing.assert_allclose(w[few], slow[few], atol=1e-5)
 
 
-def test_an_optimum_outside_the_box_is_left_to_the_box() -> None:
+def test_an_optimum_outside_the_box_is_left_to_the_box():
     shards, middle = some_shards(40), MatrixScaling.identity(40)
     faint = replace(shards, logits=0.01 * shards.logits)
     w = local_fits(MatrixScaling, faint, middle, proximal=1e-6)

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any
@@ -60,9 +58,7 @@ def has_law(drawn: np.ndarray, mechanism: str, scale: float) -> bool:
 
 @additive
 @sources
-def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(
-    mechanism: Any, system: bool
-) -> None:
+def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(mechanism, system):
     """Of each block its own scale."""
     scales = (3.7, 20.0, 0.5, 150.0)
     noise = noise_of(mechanism, (DRAWS,) * 4, scales).draw(source_of(system))
@@ -75,7 +71,7 @@ def test_noise_has_the_law_and_neither_two_thirds_nor_three_halves_of_its_scale(
 
 
 @pytest.mark.parametrize("clients", [1, 5])
-def test_the_sum_of_many_draws_has_the_law_of_their_sum(clients: int) -> None:
+def test_the_sum_of_many_draws_has_the_law_of_their_sum(clients):
     """Under trust `local`, where each answer has a whole draw: in one draw for studies."""
     federation = Federation(clients, 2, epsilon=1.0, unit="example", trust="local")
     plan = make_plan(
@@ -93,7 +89,7 @@ def test_the_sum_of_many_draws_has_the_law_of_their_sum(clients: int) -> None:
 
 @pytest.mark.parametrize("mechanism", DIVISIBLE)
 @sources
-def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism: Any, system: bool) -> None:
+def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism, system):
     shares, scale = 4, 8.0
     noise = noise_of(mechanism, (DRAWS,), (scale,), shares)
     source = source_of(system)
@@ -112,7 +108,7 @@ def test_shares_add_up_to_the_whole_and_more_of_them_to_more(mechanism: Any, sys
 @pytest.mark.parametrize(
     ("rule", "factor"), [("joint", 1.0), ("per_block", math.sqrt(2)), ("per_value", math.sqrt(5))]
 )
-def test_std_is_norm_times_sensitivity_times_multiplier(rule: Any, factor: float) -> None:
+def test_std_is_norm_times_sensitivity_times_multiplier(rule, factor):
     std = gaussian_std(Bound((2, 3), (4.0, 0.5), rule), 3.0)
     np.testing.assert_allclose(std, np.array([4, 4, 0.5, 0.5, 0.5]) * 3 * factor, rtol=1e-15)
 
@@ -128,16 +124,14 @@ def test_std_is_norm_times_sensitivity_times_multiplier(rule: Any, factor: float
         ("per_value", 2, 5.0),
     ],
 )
-def test_laplace_scale_is_norm_times_l1_sensitivity_over_epsilon(
-    rule: Any, order: Any, factor: float
-) -> None:
+def test_laplace_scale_is_norm_times_l1_sensitivity_over_epsilon(rule, order, factor):
     scale = laplace_scale(Bound((2, 3), (4.0, 0.5), rule, order), 0.25)
     np.testing.assert_allclose(scale, np.array([4, 4, 0.5, 0.5, 0.5]) * 4 * factor, rtol=1e-15)
 
 
 @additive
 @sources
-def test_noise_is_added_to_the_sum_itself_in_the_ring(mechanism: Any, system: bool) -> None:
+def test_noise_is_added_to_the_sum_itself_in_the_ring(mechanism, system):
     ring = Ring(3, 2.0**-4)
     noise = noise_of(mechanism, (1000,), (4.8,)).draw(source_of(system))
     assert len(set(noise)) > 10
@@ -148,7 +142,7 @@ def test_noise_is_added_to_the_sum_itself_in_the_ring(mechanism: Any, system: bo
 
 
 @additive
-def test_coordinates_rounds_and_seeds_have_noise_of_their_own(mechanism: Any) -> None:
+def test_coordinates_rounds_and_seeds_have_noise_of_their_own(mechanism):
     noise = noise_of(mechanism, (DRAWS,), (1e4,))
     draws = [noise.draw(rng_of(seed, r)) for seed, r in ((1, 1), (1, 2), (2, 1), (1, 2))]
     np.testing.assert_array_equal(draws[1], draws[3])
@@ -158,13 +152,13 @@ def test_coordinates_rounds_and_seeds_have_noise_of_their_own(mechanism: Any) ->
 
 
 @additive
-def test_the_operating_systems_noise_never_repeats(mechanism: Any) -> None:
+def test_the_operating_systems_noise_never_repeats(mechanism):
     noise = noise_of(mechanism, (50,), (1e6,))
     draws = [noise.draw(None).tolist() for _ in range(3)]
     assert len({tuple(d) for d in draws}) == 3
 
 
-def test_noise_that_is_none_is_refused() -> None:
+def test_noise_that_is_none_is_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
         (("none", (3,), (1.0,)), "unknown noise 'none'"),
         (("exponential", (3,), (1.0,)), "unknown noise 'exponential'"),
@@ -203,7 +197,7 @@ def discrete_delta(epsilon: float, std: float, shift: int) -> float:
 
 
 @pytest.mark.parametrize("std", [0.5, 2.0, 7.3, 60.0])
-def test_three_steps_of_smoothing_pay_for_the_grid(std: float) -> None:
+def test_three_steps_of_smoothing_pay_for_the_grid(std):
     for epsilon, shift in itertools.product((0.05, 0.5, 1.0, 4.0), (1, 2, 5, 40)):
         continuous = accounting.gaussian_delta(epsilon, std / shift)
         smooth = discrete_delta(epsilon, DiscreteGaussian.steps(std), shift)
@@ -212,7 +206,7 @@ def test_three_steps_of_smoothing_pay_for_the_grid(std: float) -> None:
     assert discrete_delta(0.05, 0.5, 1) > accounting.gaussian_delta(0.05, 0.5)
 
 
-def test_shares_of_three_steps_add_up_to_a_discrete_gaussian() -> None:
+def test_shares_of_three_steps_add_up_to_a_discrete_gaussian():
     """The narrowest shares that a plan makes: their sum is off by rounding of doubles only."""
     k = np.arange(-200, 201)
     share = law_of("discrete-gaussian", SMOOTHING, k)
@@ -250,8 +244,8 @@ def follows(counts: np.ndarray, probabilities: np.ndarray) -> bool:
 @sources
 @pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 1.0), (4.0, 2.5)])
 def test_draws_follow_the_law_and_neither_two_thirds_nor_three_halves_of_epsilon(
-    epsilon: float, norm: float, system: bool
-) -> None:
+    epsilon, norm, system
+):
     source, number = source_of(system), DRAWS // 6
     drawn = [draw_index(SCORES, epsilon, norm, source) for _ in range(number)]
     counts = np.bincount(drawn, minlength=len(SCORES))
@@ -274,7 +268,7 @@ def implemented_law(scores: np.ndarray, epsilon: float, norm: float) -> np.ndarr
     """Probabilities of the code itself: how many of the 2**53 uniform numbers give each index."""
 
     def index(m: int) -> int:
-        return draw_index(scores, epsilon, norm, _Given(m * 2.0**-53))  # type: ignore[arg-type]
+        return draw_index(scores, epsilon, norm, _Given(m * 2.0**-53))
 
     cuts = [0]
     for i in range(len(scores) - 1):
@@ -287,13 +281,13 @@ def implemented_law(scores: np.ndarray, epsilon: float, norm: float) -> np.ndarr
 
 
 @pytest.mark.parametrize(("epsilon", "norm"), [(1.0, 1.0), (3.0, 0.2), (0.1, 50.0)])
-def test_the_code_has_exactly_the_law(epsilon: float, norm: float) -> None:
+def test_the_code_has_exactly_the_law(epsilon, norm):
     np.testing.assert_allclose(
         implemented_law(SCORES, epsilon, norm), law(SCORES, epsilon, norm), rtol=0, atol=1e-14
     )
 
 
-def test_huge_scores_neither_overflow_nor_leave_the_range() -> None:
+def test_huge_scores_neither_overflow_nor_leave_the_range():
     rng = rng_of(1)
     assert draw_index(np.array([1e300, -1e308, 0.0]), 1.0, 1.0, rng) == 2
     assert draw_index(np.array([1e300, 1e15, -1e300]), 1.0, 1e-3, rng) == 1
@@ -301,9 +295,9 @@ def test_huge_scores_neither_overflow_nor_leave_the_range() -> None:
     assert drawn == {0, 1, 2}  # equal scores: uniform, however huge
     last = _Given(1 - 2.0**-53)
     scores = np.array([0.0, 1.0, 1e9])  # the last one's weight underflows to 0
-    assert draw_index(scores, 1.0, 1.0, last) == 1  # type: ignore[arg-type]
+    assert draw_index(scores, 1.0, 1.0, last) == 1
     first = _Given(0.0)  # ... and the first one's must not win by being first
-    assert draw_index(scores[::-1], 1.0, 1.0, first) == 1  # type: ignore[arg-type]
+    assert draw_index(scores[::-1], 1.0, 1.0, first) == 1
 
 
 # --- optimal unary encoding ---------------------------------------------------------------------
@@ -328,9 +322,7 @@ def encoded(cell: int | None, cells: int, epsilon: float, times: int, system: bo
 
 @sources
 @pytest.mark.parametrize("epsilon", [0.5, 3.0])
-def test_a_one_stays_half_of_the_time_and_a_zero_turns_as_rarely_as_epsilon_says(
-    epsilon: float, system: bool
-) -> None:
+def test_a_one_stays_half_of_the_time_and_a_zero_turns_as_rarely_as_epsilon_says(epsilon, system):
     times, cells = 2000, 5
     sent = encoded(2, cells, epsilon, times, system)
     assert set(np.unique(sent)) == {0, 1}
@@ -347,7 +339,7 @@ def test_a_one_stays_half_of_the_time_and_a_zero_turns_as_rarely_as_epsilon_says
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 0.1, 1.0, 5.0, 30.0, 700.0])
-def test_unary_encoding_has_exactly_its_epsilon(epsilon: float) -> None:
+def test_unary_encoding_has_exactly_its_epsilon(epsilon):
     """All outcomes of four cells, for every pair of answers, no answer among them."""
     cells, flip = 4, unary_flip(epsilon)
 
@@ -364,7 +356,7 @@ def test_unary_encoding_has_exactly_its_epsilon(epsilon: float) -> None:
     assert worst == pytest.approx(epsilon, rel=1e-9)
 
 
-def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell() -> None:
+def test_counts_are_unbiased_and_have_the_std_of_an_empty_cell():
     """Of a one in two is counted 1/2, of a zero the flip: what is released of means is exact."""
     clients, epsilon = 60, 1.5
     flip = unary_flip(epsilon)

@@ -1,7 +1,5 @@
 """Intervals of test metrics: what is resampled, what they cover, and that seeds repeat them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,7 @@ def sample(
 
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 500])
-def test_the_record_is_complete_and_of_plain_numbers(rows: int) -> None:
+def test_the_record_is_complete_and_of_plain_numbers(rows):
     true, sharp, labels = sample(np.random.default_rng(0), rows, 4, 2.0)
     found = metric_intervals(sharp, true, labels, seed=3)
     assert set(found) == {"level", "replicates", "rows", "before", "after", "difference", "noise"}
@@ -54,7 +52,7 @@ def test_the_record_is_complete_and_of_plain_numbers(rows: int) -> None:
     assert same == {metric: [0.0, 0.0] for metric in METRICS}
 
 
-def test_means_are_covered_by_their_own_interval() -> None:
+def test_means_are_covered_by_their_own_interval():
     true, sharp, labels = sample(np.random.default_rng(1), 2000, 5, 1.5)
     found, plain = metric_intervals(sharp, true, labels), summary(sharp, labels)
     for metric in ("accuracy", "nll", "brier"):
@@ -66,7 +64,7 @@ def test_means_are_covered_by_their_own_interval() -> None:
     assert high - low == pytest.approx(2 * 1.96 * error, rel=0.2)
 
 
-def test_a_gross_error_is_covered_as_by_the_normal_approximation() -> None:
+def test_a_gross_error_is_covered_as_by_the_normal_approximation():
     rng = np.random.default_rng(2)
     probs = np.full((4000, 2), (0.95, 0.05))  # one bin: ECE = |0.95 - share of class 0|
     labels = (rng.random(4000) > 0.7).astype(int)
@@ -75,7 +73,7 @@ def test_a_gross_error_is_covered_as_by_the_normal_approximation() -> None:
     assert (low, high) == pytest.approx((gap - 1.96 * error, gap + 1.96 * error), abs=0.5 * error)
 
 
-def test_noise_is_what_calibrated_probabilities_show() -> None:
+def test_noise_is_what_calibrated_probabilities_show():
     rng = np.random.default_rng(3)
     true, _, labels = sample(rng, 3000, 6)
     found = metric_intervals(true, true, labels)["noise"]["after"]
@@ -86,7 +84,7 @@ def test_noise_is_what_calibrated_probabilities_show() -> None:
     assert found["ece"] == pytest.approx(np.mean(again), rel=0.25)
 
 
-def test_a_difference_is_after_less_before() -> None:
+def test_a_difference_is_after_less_before():
     """From always wrong to always right, at .9: every replicate is the same."""
     labels = np.arange(400) % 2
     right = np.where(np.eye(2)[labels] > 0, 0.9, 0.1)
@@ -98,7 +96,7 @@ def test_a_difference_is_after_less_before() -> None:
         assert worse[metric] == pytest.approx([-change, -change], abs=1e-5)
 
 
-def test_group_sums_are_the_record_s(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_sums_are_the_record_s(monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", 100)  # blocks that end inside groups
     true, _, labels = sample(np.random.default_rng(8), 700, 5)
     order = np.random.default_rng(9).permutation(700)
@@ -119,7 +117,7 @@ def test_group_sums_are_the_record_s(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 40])
-def test_rows_that_are_right_with_probability_1_leave_no_gap(rows: int) -> None:
+def test_rows_that_are_right_with_probability_1_leave_no_gap(rows):
     labels = np.arange(rows) % 3
     perfect = np.eye(3)[labels]
     other = np.full((rows, 3), 1 / 3)
@@ -132,7 +130,7 @@ def test_rows_that_are_right_with_probability_1_leave_no_gap(rows: int) -> None:
             assert np.isfinite(found["difference"][metric]).all()
 
 
-def test_bad_input_is_refused() -> None:
+def test_bad_input_is_refused():
     p, q, y = sample(np.random.default_rng(11), 20, 3)
     table: list[tuple[tuple[Any, ...], str]] = [
         ((p[:5], q, y), "one entry per row"),
@@ -163,7 +161,7 @@ def truth(classes: int, sharper: float) -> dict[str, tuple[float, float]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("classes", "sharper"), [(2, 1.0), (5, 1.1), (5, 1.6), (20, 1.3)])
-def test_intervals_cover_the_truth(classes: int, sharper: float) -> None:
+def test_intervals_cover_the_truth(classes, sharper):
     rng, runs = np.random.default_rng(7), 120
     known = truth(classes, sharper)
     hits = {(m, part): 0 for m in known for part in ("before", "after", "difference")}

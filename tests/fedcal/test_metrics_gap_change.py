@@ -1,7 +1,5 @@
 """Whether a site's gap grew: chance is not called harm, harm is, and Holm counts the sites."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -20,7 +18,7 @@ def sites(rows: int, number: int) -> tuple[Integers, tuple[str, ...], Floats, Fl
 
 
 @pytest.mark.parametrize(("rows", "off"), [(20, 0.06), (100, 0.03), (400, 0.1)])
-def test_a_gap_of_the_same_size_on_the_other_side_is_called_neither(rows: int, off: float) -> None:
+def test_a_gap_of_the_same_size_on_the_other_side_is_called_neither(rows, off):
     owner, names, score, outcome = sites(rows, 1000)
     changes = changes_by_client(owner, names, (score + off, outcome), (score - off, outcome))
     assert len(changes) == 1000
@@ -29,7 +27,7 @@ def test_a_gap_of_the_same_size_on_the_other_side_is_called_neither(rows: int, o
         assert 0.02 <= often <= 0.068  # 0.05 and 2.6 standard errors; few rows are a bit careful
 
 
-def test_a_widened_gap_is_harm_and_a_site_of_few_rows_has_no_verdict() -> None:
+def test_a_widened_gap_is_harm_and_a_site_of_few_rows_has_no_verdict():
     owner, names, score, outcome = sites(400, 4)
     before, after = score.copy(), score.copy()
     before[owner == 1] -= 0.12  # mended
@@ -43,7 +41,7 @@ def test_a_widened_gap_is_harm_and_a_site_of_few_rows_has_no_verdict() -> None:
     assert set(changes) == {"0", "1", "2"}
 
 
-def test_rows_that_are_all_right_are_no_proof() -> None:
+def test_rows_that_are_all_right_are_no_proof():
     """20 rows of confidence 0.95, all right: observed variance 0, and nothing is shown."""
     ones, owner = np.ones(20), np.zeros(20, np.int64)
     changed = changes_by_client(owner, ("a",), (0.99 * ones, ones), (0.95 * ones, ones))["a"]
@@ -51,7 +49,7 @@ def test_rows_that_are_all_right_are_no_proof() -> None:
     assert changed.p_worse > 0.1
 
 
-def test_what_buckets_hide_and_what_nobody_would_act_on_is_no_verdict() -> None:
+def test_what_buckets_hide_and_what_nobody_would_act_on_is_no_verdict():
     surely = gap_change(0.02, 0.10, 0.01)
     assert surely.p_worse < 1e-6
     assert surely.p_better == 1
@@ -60,7 +58,7 @@ def test_what_buckets_hide_and_what_nobody_would_act_on_is_no_verdict() -> None:
     assert gap_change(0.5, 0.5 + 0.9 * LEAST, 0.0).p_worse == 1
 
 
-def test_holm_by_hand() -> None:
+def test_holm_by_hand():
     assert rejected({"a": 0.02, "b": 0.01, "c": 0.3}) == ("b", "a")  # 0.05 / 3, / 2, then no
     assert rejected({"a": 0.02, "b": 0.02, "c": 0.02}) == ()
     assert rejected({}) == ()

@@ -1,7 +1,5 @@
 """Reliability records: what they hold, the laws of merging, and strict JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from typing import Any
@@ -43,7 +41,7 @@ def assert_equal(a: Reliability, b: Reliability) -> None:
     assert a.to_json() == b.to_json()
 
 
-def test_three_rows_by_hand() -> None:
+def test_three_rows_by_hand():
     probs = np.array([[0.75, 0.25], [0.875, 0.125], [0.5, 0.5]])
     r = Reliability.of(probs, [0, 1, 1], bins=4)
     assert (r.rows, r.classes, r.bins) == (3, 2, 4)
@@ -63,7 +61,7 @@ def test_three_rows_by_hand() -> None:
 
 @steady
 @given(rows_of(3), rows_of(3), st.sampled_from([1, 7, 15]))
-def test_reading_merges(a: Rows, b: Rows, bins: int) -> None:
+def test_reading_merges(a, b, bins):
     """As entry by entry; and scores are those of the rows."""
     probs, labels = np.concatenate([a[0], b[0]]), np.concatenate([a[1], b[1]])
     count, correct, summed = np.zeros((3, 3, bins))
@@ -87,7 +85,7 @@ def test_reading_merges(a: Rows, b: Rows, bins: int) -> None:
 
 @steady
 @given(rows_of(2), rows_of(2), rows_of(2))
-def test_monoid(a: Rows, b: Rows, c: Rows) -> None:
+def test_monoid(a, b, c):
     x, y, z = (Reliability.of(*d) for d in (a, b, c))
     assert_equal(x + y, y + x)
     assert_same((x + y) + z, x + (y + z))
@@ -97,7 +95,7 @@ def test_monoid(a: Rows, b: Rows, c: Rows) -> None:
     assert_equal(x + y, x.merge(y))
 
 
-def test_many_parts_make_the_whole() -> None:
+def test_many_parts_make_the_whole():
     rng = np.random.default_rng(3)
     probs, labels = rng.dirichlet(np.full(10, 0.2), 5000), rng.integers(0, 10, 5000)
     owner = rng.integers(0, 40, 5000)
@@ -108,7 +106,7 @@ def test_many_parts_make_the_whole() -> None:
     assert abs(mean_of_parts - pooled.ece) > 1e-3  # what merging is for
 
 
-def test_zero() -> None:
+def test_zero():
     zero = Reliability.zero(3, 5)
     assert (zero.rows, zero.classes, zero.bins) == (0, 3, 5)
     assert_equal(Reliability.from_json(zero.to_json()), zero)
@@ -117,15 +115,15 @@ def test_zero() -> None:
             getattr(zero, name)
 
 
-def test_records_do_not_change() -> None:
+def test_records_do_not_change():
     r = Reliability.zero(2)
     with pytest.raises(AttributeError):
-        r.count = r.count  # type: ignore[misc]
+        r.count = r.count
     with pytest.raises(ValueError, match="read-only"):
         r.count[0] = 1
 
 
-def test_hostile_records() -> None:
+def test_hostile_records():
     record = Reliability.of([[0.25, 0.75], [0.75, 0.25]], [0, 0], bins=2).to_json()
     assert Reliability.from_json(record).rows == 2  # fine before the change
     changes: dict[str, list[Any]] = {

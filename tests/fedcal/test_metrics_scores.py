@@ -1,7 +1,5 @@
 """Scores against numbers by hand, a plain-loop twin, laws, and torchmetrics."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -73,7 +71,7 @@ def rows(draw: st.DrawFn) -> Rows:
 # -- by hand ------------------------------------------------------------------------------------
 
 
-def test_four_rows_by_hand() -> None:
+def test_four_rows_by_hand():
     probs = np.array([[0.75, 0.25], [0.75, 0.25], [0.125, 0.875], [0.5, 0.5]])
     labels = np.array([0, 1, 1, 1])
     # 4 bins. Top: .75 right, .75 wrong, .875 right, .5 (class 0) wrong.
@@ -93,7 +91,7 @@ def test_four_rows_by_hand() -> None:
     )
 
 
-def test_the_floor_of_nll() -> None:
+def test_the_floor_of_nll():
     probs = np.array([[1.0, 0.0], [1 - 1e-11, 1e-11]])
     assert nll(probs, [1, 1]) == pytest.approx(-(math.log(1e-12) + math.log(1e-11)) / 2, abs=1e-12)
     slightly_above_one = np.array([[1 + 2e-5, 0.0], [0.0, 1 + 2e-5]])
@@ -105,7 +103,7 @@ def test_the_floor_of_nll() -> None:
 
 @steady
 @given(rows(), st.sampled_from([1, 2, 7, 10, 15, 100]))
-def test_twin_on_small_rows(data: Rows, bins: int) -> None:
+def test_twin_on_small_rows(data, bins):
     expected = twin(*data, bins)
     assert summary(*data, bins=bins) == pytest.approx(expected, rel=0, abs=1e-12)
 
@@ -114,13 +112,13 @@ def test_twin_on_small_rows(data: Rows, bins: int) -> None:
     ("n", "c", "sharpness", "bins"),
     [(3000, 2, 0.5, 15), (1000, 10, 6.0, 128), (300, 33, 0.5, 1), (40, 700, 6.0, 15)],
 )
-def test_twin_on_drawn_rows(n: int, c: int, sharpness: float, bins: int) -> None:
+def test_twin_on_drawn_rows(n, c, sharpness, bins):
     probs, labels = draw_rows(np.random.default_rng([n, c, bins]), n, c, sharpness)
     assert summary(probs, labels, bins) == pytest.approx(twin(probs, labels, bins), abs=1e-12)
 
 
 @pytest.mark.parametrize(("block", "pending"), [(1, 1), (64, 50), (1000, 10**6)])
-def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, block: int, pending: int) -> None:
+def test_blocks_change_nothing(monkeypatch, block, pending):
     probs, labels = draw_rows(np.random.default_rng(5), 501, 7, 2.0)
     expected = twin(probs, labels, 15)
     monkeypatch.setattr(scores, "_BLOCK", block)
@@ -129,7 +127,7 @@ def test_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch, block: int, pend
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_each_score_is_that_of_the_summary(name: str) -> None:
+def test_each_score_is_that_of_the_summary(name):
     probs, labels = draw_rows(np.random.default_rng(6), 400, 9, 2.0)
     alone: Callable[..., float] = getattr(metrics, name)
     assert alone(probs, labels) == pytest.approx(summary(probs, labels)[name], rel=0, abs=1e-14)
@@ -140,7 +138,7 @@ def test_each_score_is_that_of_the_summary(name: str) -> None:
         assert alone(probs, labels, bins=7) == pytest.approx(expected, abs=1e-12)
 
 
-def test_dtype_order_and_stride_do_not_matter() -> None:
+def test_dtype_order_and_stride_do_not_matter():
     probs, labels = draw_rows(np.random.default_rng(8), 300, 6, 3.0)
     single = probs.astype(np.float32)
     before = single.copy(), labels.copy()
@@ -164,7 +162,7 @@ ALL: list[Callable[..., object]] = [accuracy, ece, classwise_ece, nll, brier, mc
 
 
 @pytest.mark.parametrize("score", ALL)
-def test_what_is_refused(score: Callable[..., object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused(score, monkeypatch):
     for classes in (3, 40):
         table: list[tuple[Any, str]] = []
         for bad in (math.nan, math.inf, -math.inf, -1e-9, -math.nan, 1.002):

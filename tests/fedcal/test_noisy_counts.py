@@ -1,7 +1,5 @@
 """Negative noisy counts: laws of Norm-Sub, and what each way changes."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -24,7 +22,7 @@ def scale(counts: Floats) -> float:
 
 
 @given(COUNTS)
-def test_norm_sub_is_not_negative_and_keeps_the_total(counts: Floats) -> None:
+def test_norm_sub_is_not_negative_and_keeps_the_total(counts):
     got = norm_sub(counts)
     assert got.shape == counts.shape
     assert (got >= 0).all()
@@ -36,7 +34,7 @@ def test_norm_sub_is_not_negative_and_keeps_the_total(counts: Floats) -> None:
 
 
 @given(COUNTS)
-def test_norm_sub_keeps_the_order_and_takes_the_same_from_all_that_stay(counts: Floats) -> None:
+def test_norm_sub_keeps_the_order_and_takes_the_same_from_all_that_stay(counts):
     got = norm_sub(counts)
     order = np.argsort(counts, axis=1, kind="stable")
     assert (np.diff(np.take_along_axis(got, order, axis=1), axis=1) >= 0).all()
@@ -49,26 +47,26 @@ def test_norm_sub_keeps_the_order_and_takes_the_same_from_all_that_stay(counts: 
 
 
 @given(arrays(np.float64, (2, 9), elements=st.floats(0, 1e6)))
-def test_without_negative_counts_nothing_changes(counts: Floats) -> None:
+def test_without_negative_counts_nothing_changes(counts):
     assert norm_sub(counts).tobytes() == counts.tobytes()
     for way in ("cut", "merged", "norm-sub"):
-        assert np.array_equal(cleaned(counts, way), counts)  # type: ignore[arg-type]
+        assert np.array_equal(cleaned(counts, way), counts)
 
 
-def test_norm_sub_by_hand() -> None:
+def test_norm_sub_by_hand():
     rows = np.array([[6.0, -2, 4, -2], [5, 1, -3, 0], [-1, 1, -1, 0.5], [0, 0, 3, 0]])
     want = [[4.0, 0, 2, 0], [3, 0, 0, 0], [0, 0, 0, 0], [0, 0, 3, 0]]
     assert norm_sub(rows).tolist() == want
 
 
-def test_cut_before_and_after_merging() -> None:
+def test_cut_before_and_after_merging():
     noisy = np.array([[5.0, -4, -3, 1]])
     assert merged(cleaned(noisy, "cut"), 2).tolist() == [[5.0, 1.0]]
     assert merged(cleaned(noisy, "merged"), 2).tolist() == [[1.0, 0.0]]
     assert merged(cleaned(noisy, "norm-sub"), 2).tolist() == [[0.0, 0.0]]
 
 
-def test_only_bbq_merges() -> None:
+def test_only_bbq_merges():
     rng = np.random.default_rng(1)
     positive, negative = rng.normal(2, 5, (2, 3, 8))
     tables = {
@@ -84,7 +82,7 @@ def test_only_bbq_merges() -> None:
     assert not np.array_equal(late, sub)
 
 
-def test_counts_pooled_over_classes_make_one_table_for_all() -> None:
+def test_counts_pooled_over_classes_make_one_table_for_all():
     rng = np.random.default_rng(2)
     positive, negative = rng.normal(9, 3, (2, 1, 8))
     got = BBQ.from_histograms(positive, negative, 4, "norm-sub")

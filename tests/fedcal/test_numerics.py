@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 
@@ -38,9 +36,7 @@ ROW_FUNCTIONS: list[Callable[[np.ndarray], np.ndarray]] = [
 
 @CLASSES
 @pytest.mark.parametrize("function", ROW_FUNCTIONS)
-def test_a_row_has_the_same_bits_in_any_block(
-    function: Callable[[np.ndarray], np.ndarray], classes: int
-) -> None:
+def test_a_row_has_the_same_bits_in_any_block(function, classes):
     z = logits(classes)
     before, whole = z.copy(), function(z)
     np.testing.assert_array_equal(z, before)
@@ -51,7 +47,7 @@ def test_a_row_has_the_same_bits_in_any_block(
 
 
 @CLASSES
-def test_sums_and_maxima_are_right(classes: int) -> None:
+def test_sums_and_maxima_are_right(classes):
     z = logits(classes)
     np.testing.assert_allclose(row_sum(z), [math.fsum(r) for r in z], rtol=0, atol=1e-11)
     assert row_max(z).tolist() == [max(r) for r in z.tolist()]
@@ -61,7 +57,7 @@ def test_sums_and_maxima_are_right(classes: int) -> None:
 
 
 @CLASSES
-def test_softmax_is_a_distribution_that_keeps_the_order(classes: int) -> None:
+def test_softmax_is_a_distribution_that_keeps_the_order(classes):
     z = logits(classes)
     p = softmax(z)
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-14)
@@ -80,13 +76,13 @@ def test_softmax_is_a_distribution_that_keeps_the_order(classes: int) -> None:
         ([5e-324, -5e-324], [0.5, 0.5]),
     ],
 )
-def test_softmax_of_extreme_logits(row: list[float], want: list[float]) -> None:
+def test_softmax_of_extreme_logits(row, want):
     np.testing.assert_allclose(softmax(np.array([row]))[0], want, rtol=1e-12)
 
 
 @CLASSES
 @pytest.mark.parametrize("a", [0.05, 0.4, 1.0, 20.0])
-def test_moments_against_a_slow_twin(a: float, classes: int) -> None:
+def test_moments_against_a_slow_twin(a, classes):
     z = shifted(logits(classes, rows=5))
     mean, var = tempered_moments(z, a)
     np.testing.assert_array_equal(tempered_mean(z, a), mean)
@@ -99,7 +95,7 @@ def test_moments_against_a_slow_twin(a: float, classes: int) -> None:
         assert var[i] == pytest.approx(v2, rel=1e-9, abs=1e-13)
 
 
-def test_one_temperature_per_row() -> None:
+def test_one_temperature_per_row():
     z = shifted(logits(10))
     a = np.linspace(0.1, 3, ROWS)
     together = tempered_moments(z, a[:, None])
@@ -108,14 +104,14 @@ def test_one_temperature_per_row() -> None:
         np.testing.assert_array_equal(together[moment], np.concatenate([m[moment] for m in alone]))
 
 
-def test_moments_of_extreme_logits_are_finite() -> None:
+def test_moments_of_extreme_logits_are_finite():
     z = shifted(np.array([[1e150, -1e150, 0.0], [3.0, 3.0, -1e150]]))
     mean, var = tempered_moments(z, 20.0)
     np.testing.assert_array_equal(mean, [0.0, 0.0])
     np.testing.assert_array_equal(var, [0.0, 0.0])
 
 
-def test_logits_of_probabilities_give_them_back_above_the_floor() -> None:
+def test_logits_of_probabilities_give_them_back_above_the_floor():
     p = softmax(logits(10))
     np.testing.assert_allclose(softmax(logits_from_probs(p)), p, rtol=1e-12)
     assert logits_from_probs(np.array([[0.0, 1.0]])).tolist() == [[math.log(FLOOR), 0.0]]

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from unittest.mock import Mock
@@ -34,7 +32,7 @@ def balanced(classes: int, rows: int) -> np.ndarray:
 
 
 @splits
-def test_every_row_has_one_owner_by_the_seed(split: Split) -> None:
+def test_every_row_has_one_owner_by_the_seed(split):
     for rows, clients in ((50, 1), (50, 7), (50, 49), (2, 300), (0, 5)):
         labels = balanced(10, rows)
         owner = split(labels, clients, generator())
@@ -47,12 +45,12 @@ def test_every_row_has_one_owner_by_the_seed(split: Split) -> None:
 
 
 @pytest.mark.parametrize("clients", [1, 2, 3, 7, 100, 1000])
-def test_iid_sizes_differ_by_at_most_one(clients: int) -> None:
+def test_iid_sizes_differ_by_at_most_one(clients):
     sizes = np.bincount(iid(balanced(10, 33), clients, generator()), minlength=clients)
     assert sizes.max() - sizes.min() <= 1
 
 
-def test_iid_does_not_look_at_labels_or_at_the_order_of_rows() -> None:
+def test_iid_does_not_look_at_labels_or_at_the_order_of_rows():
     labels = np.repeat(np.arange(10), 1000)  # sorted: a split by position would be extreme
     owner = iid(labels, 10, generator())
     counts = np.bincount(owner * 10 + labels, minlength=100)
@@ -60,7 +58,7 @@ def test_iid_does_not_look_at_labels_or_at_the_order_of_rows() -> None:
     assert np.abs(counts - 100).max() < 6 * 9
 
 
-def test_rows_of_a_class_are_shuffled_before_the_split() -> None:
+def test_rows_of_a_class_are_shuffled_before_the_split():
     alike = np.zeros(1000, np.int64)
     for owner in (dirichlet(alike, 2, 5.0, generator()), label_shards(alike, 2, 1, generator())):
         assert (np.diff(owner) != 0).sum() > 100
@@ -68,7 +66,7 @@ def test_rows_of_a_class_are_shuffled_before_the_split() -> None:
 
 @pytest.mark.parametrize("beta", [0.05, 0.5, 1.0, 10.0])
 @pytest.mark.parametrize("split", [dirichlet, quantity])
-def test_skew_is_that_of_beta(split: Callable[..., np.ndarray], beta: float) -> None:
+def test_skew_is_that_of_beta(split, beta):
     """Of each class by itself, or of all rows."""
     draws, clients, rows, rng = 600, 10, 400, generator(3)
     if split is dirichlet:
@@ -90,7 +88,7 @@ def test_skew_is_that_of_beta(split: Callable[..., np.ndarray], beta: float) -> 
     assert not agrees(beta * 2)
 
 
-def test_each_class_is_split_by_its_own_draw_and_no_client_is_favoured() -> None:
+def test_each_class_is_split_by_its_own_draw_and_no_client_is_favoured():
     labels = np.repeat(np.arange(600), 100)
     owner = dirichlet(labels, 5, 0.05, generator(4))
     counts = np.bincount(labels * 5 + owner, minlength=3000).reshape(600, 5)
@@ -100,7 +98,7 @@ def test_each_class_is_split_by_its_own_draw_and_no_client_is_favoured() -> None
 
 
 @pytest.mark.parametrize("beta", [1e-10, 1e-300])
-def test_a_tiny_beta_gives_each_class_to_one_client(beta: float) -> None:
+def test_a_tiny_beta_gives_each_class_to_one_client(beta):
     labels = balanced(10, 100)
     owner = dirichlet(labels, 50, beta, generator())
     assert all(len(set(owner[labels == j])) == 1 for j in range(10))
@@ -108,7 +106,7 @@ def test_a_tiny_beta_gives_each_class_to_one_client(beta: float) -> None:
     assert len(set(quantity(labels, 50, beta, generator()))) == 1
 
 
-def test_a_beta_that_cannot_be_drawn_from_is_refused() -> None:
+def test_a_beta_that_cannot_be_drawn_from_is_refused():
     rng = Mock(wraps=generator())
     rng.dirichlet = lambda alpha: np.full(len(alpha), math.nan)  # what some numpy versions draw
     with pytest.raises(InputError, match="too small or too large to draw from for 50 clients"):
@@ -118,7 +116,7 @@ def test_a_beta_that_cannot_be_drawn_from_is_refused() -> None:
 # --- quantity skew ------------------------------------------------------------------------------
 
 
-def test_quantity_skew_leaves_labels_iid_within_a_shard() -> None:
+def test_quantity_skew_leaves_labels_iid_within_a_shard():
     labels = np.repeat(np.arange(4), 5000)  # sorted: a split by position would be extreme
     owner = quantity(labels, 4, 1.0, generator(2))
     counts = np.bincount(owner * 4 + labels, minlength=16).reshape(4, 4)
@@ -131,7 +129,7 @@ def test_quantity_skew_leaves_labels_iid_within_a_shard() -> None:
 
 
 @pytest.mark.parametrize("shards", [1, 2, 5])
-def test_where_the_classes_divide_a_client_has_a_label_for_each_shard(shards: int) -> None:
+def test_where_the_classes_divide_a_client_has_a_label_for_each_shard(shards):
     labels, clients = balanced(10, 100), 20  # 20, 40, 100 shards of 50, 25, 10 rows
     owner = label_shards(labels, clients, shards, generator())
     assert set(np.bincount(owner, minlength=clients)) == {50}
@@ -142,14 +140,14 @@ def test_where_the_classes_divide_a_client_has_a_label_for_each_shard(shards: in
         assert len(set(kinds)) > 1
 
 
-def test_a_shard_that_spans_a_border_has_two_labels() -> None:
+def test_a_shard_that_spans_a_border_has_two_labels():
     labels = balanced(10, 100)
     owner = label_shards(labels, 11, 1, generator())
     assert max(len(set(labels[owner == k])) for k in range(11)) == 2
 
 
 @pytest.mark.parametrize(("rows", "clients", "shards"), [(1003, 7, 3), (50, 7, 7), (9, 4, 2)])
-def test_shards_differ_by_at_most_one_row(rows: int, clients: int, shards: int) -> None:
+def test_shards_differ_by_at_most_one_row(rows, clients, shards):
     labels = np.zeros(rows, np.int64)
     sizes = np.bincount(label_shards(labels, clients, shards, generator()), minlength=clients)
     assert sizes.sum() == rows
@@ -160,13 +158,13 @@ def test_shards_differ_by_at_most_one_row(rows: int, clients: int, shards: int) 
 # --- natural clients ----------------------------------------------------------------------------
 
 
-def test_natural_clients_are_those_of_the_data() -> None:
+def test_natural_clients_are_those_of_the_data():
     owner = natural(np.array([2, 0, 1, 1], np.int32))
     assert owner.tolist() == [2, 0, 1, 1]
     assert owner.dtype == np.int64
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     labels, rng = balanced(2, 5), generator()
     for split in SPLITS.values():
         each_is_refused(

@@ -1,7 +1,5 @@
 """From what `--partition` says to shards."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 
@@ -19,7 +17,7 @@ def small(**more: Any) -> Dataset:
     return from_arrays(logits=rng.normal(size=(60, 3)), labels=np.arange(60) % 3, **more)
 
 
-def test_partitions() -> None:
+def test_partitions():
     read = {
         "iid": Partition("iid"),
         "natural": Partition("natural"),
@@ -53,7 +51,7 @@ def test_partitions() -> None:
 # --- shards -------------------------------------------------------------------------------------
 
 
-def test_dirichlet_shards_are_skewed_and_complete_and_iid_ones_even() -> None:
+def test_dirichlet_shards_are_skewed_and_complete_and_iid_ones_even():
     shards = deal(small(), "dirichlet:0.1", 7, 0)
     assert (shards.clients, shards.rows.sum()) == (7, 60)
     assert shards.rows.max() - shards.rows.min() > 10
@@ -62,7 +60,7 @@ def test_dirichlet_shards_are_skewed_and_complete_and_iid_ones_even() -> None:
     assert deal(small(), "dirichlet:0.1", None, 0).clients == 100
 
 
-def test_quantity_and_shards_are_dealt_by_their_functions() -> None:
+def test_quantity_and_shards_are_dealt_by_their_functions():
     data, draw = small(), (3, Purpose.PARTITION)
     for spec, owner in (
         ("quantity:0.5", quantity(data.labels, 7, 0.5, stream(*draw))),
@@ -73,7 +71,7 @@ def test_quantity_and_shards_are_dealt_by_their_functions() -> None:
         np.testing.assert_array_equal(dealt.logits, data.logits[np.argsort(owner, kind="stable")])
 
 
-def test_natural_shards_are_the_data_s_own() -> None:
+def test_natural_shards_are_the_data_s_own():
     names = np.array(["b", "a", "c", "a"])[np.arange(60) % 4]
     named = small(client=names)
     for clients in (None, 3):
@@ -83,7 +81,7 @@ def test_natural_shards_are_the_data_s_own() -> None:
 
 
 @pytest.mark.parametrize("spec", ["iid", "dirichlet:0.1", "quantity:1", "shards:2"])
-def test_the_partition_is_the_seed_s(spec: str) -> None:
+def test_the_partition_is_the_seed_s(spec):
     first, again, other = (deal(small(), spec, 7, seed) for seed in (1, 1, 2))
     assert np.array_equal(first.offsets, again.offsets)
     assert np.array_equal(first.logits, again.logits)

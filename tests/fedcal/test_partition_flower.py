@@ -1,7 +1,5 @@
 """Partitioners of flwr-datasets: each row one owner, repeatable, and refused in one line."""
 
-from __future__ import annotations
-
 import random
 import re
 import sys
@@ -68,9 +66,7 @@ PARTITIONERS = {  # spec -> sizes, where they are promised
 
 @needs_it
 @pytest.mark.parametrize("spec", PARTITIONERS)
-def test_every_row_has_one_owner_by_the_seed_and_nothing_else_changes(
-    spec: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_every_row_has_one_owner_by_the_seed_and_nothing_else_changes(spec, capfd):
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
     owner = owners(spec, seed=1)
     assert (owner.shape, owner.dtype) == ((ROWS,), np.int64)
@@ -85,7 +81,7 @@ def test_every_row_has_one_owner_by_the_seed_and_nothing_else_changes(
 
 
 @needs_it
-def test_every_partitioner_of_theirs_is_tried_or_refused() -> None:
+def test_every_partitioner_of_theirs_is_tried_or_refused():
     import flwr_datasets.partitioner as theirs
 
     refused = {
@@ -104,7 +100,7 @@ def test_every_partitioner_of_theirs_is_tried_or_refused() -> None:
 
 
 @needs_it
-def test_rows_are_shuffled_before_they_are_cut() -> None:
+def test_rows_are_shuffled_before_they_are_cut():
     # the rows are sorted by label; Flower's own FederatedDataset shuffles, too
     labels = four_classes().labels
     owner = owners("flwr:IidPartitioner", 4)
@@ -113,7 +109,7 @@ def test_rows_are_shuffled_before_they_are_cut() -> None:
 
 
 @needs_it
-def test_natural_owners_are_the_data_s_clients() -> None:
+def test_natural_owners_are_the_data_s_clients():
     data = four_classes()
     np.testing.assert_array_equal(owners("flwr:NaturalIdPartitioner", data=data), data.client)
     owner = owners("flwr:GroupedNaturalIdPartitioner:group_size=2:sort_unique_ids=true", data=data)
@@ -128,7 +124,7 @@ def test_natural_owners_are_the_data_s_clients() -> None:
 
 
 @needs_it
-def test_continuous_owners_follow_confidence_and_pathological_ones_have_few_labels() -> None:
+def test_continuous_owners_follow_confidence_and_pathological_ones_have_few_labels():
     data = four_classes()
     owner = owners("flwr:ContinuousPartitioner:strictness=1", 4, data=data)
     ranks = np.argsort(np.argsort(data.probs.max(axis=1)))
@@ -142,7 +138,7 @@ def test_continuous_owners_follow_confidence_and_pathological_ones_have_few_labe
 
 
 @needs_it
-def test_an_own_seed_is_theirs() -> None:
+def test_an_own_seed_is_theirs():
     spec = "flwr:DirichletPartitioner:alpha=1:min_partition_size=0:shuffle=false"
     data = four_classes(labels=np.arange(ROWS) % 4)
 
@@ -154,7 +150,7 @@ def test_an_own_seed_is_theirs() -> None:
 
 
 @needs_it
-def test_dealing_takes_the_number_of_clients_from_either_side() -> None:
+def test_dealing_takes_the_number_of_clients_from_either_side():
     data = four_classes()
     assert deal(data, "flwr:IidPartitioner", 5, 0).rows.tolist() == [80] * 5
     assert deal(data, "flwr:IidPartitioner", None, 0).clients == 100
@@ -179,7 +175,7 @@ def test_dealing_takes_the_number_of_clients_from_either_side() -> None:
 
 
 @needs_it
-def test_parameters_are_toml_or_text() -> None:
+def test_parameters_are_toml_or_text():
     spec = (
         "flwr:GroupedNaturalIdPartitioner:group_size=3:mode=allow-bigger"
         ":sort_unique_ids=true:partition_by=label"
@@ -233,7 +229,7 @@ REFUSED_WITH_DATA = {
 
 
 @needs_it
-def test_what_is_refused_is_refused_in_one_line() -> None:
+def test_what_is_refused_is_refused_in_one_line():
     for spec in REFUSED_WITH_DATA:
         parse(spec)  # is fine: it takes the data to know
     table = {**REFUSED, **REFUSED_WITH_DATA}.items()
@@ -241,7 +237,7 @@ def test_what_is_refused_is_refused_in_one_line() -> None:
 
 
 @needs_it
-def test_a_row_with_two_owners_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_with_two_owners_is_refused(monkeypatch):
     import flwr_datasets.partitioner as theirs
 
     def everything(self: Any, partition_id: int) -> Any:
@@ -252,9 +248,7 @@ def test_a_row_with_two_owners_is_refused(monkeypatch: pytest.MonkeyPatch) -> No
         owners("flwr:IidPartitioner")
 
 
-def test_without_flwr_datasets_one_line_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_without_flwr_datasets_one_line_says_what_to_install(monkeypatch):
     for name in [name for name in sys.modules if name.partition(".")[0] == "flwr_datasets"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "flwr_datasets", None)

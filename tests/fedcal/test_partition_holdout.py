@@ -1,7 +1,5 @@
 """The split by a keyed hash: each row by itself, and no other row moves."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -9,7 +7,7 @@ from fedcal.errors import InputError
 from fedcal.partition import held_out
 
 
-def test_a_part_follows_from_the_id_alone() -> None:
+def test_a_part_follows_from_the_id_alone():
     ids = np.arange(5000)
     whole = held_out(ids, 7, 0.1)
     assert 0.085 < whole.mean() < 0.115  # 3.5 standard deviations
@@ -23,13 +21,13 @@ def test_a_part_follows_from_the_id_alone() -> None:
     assert (parts[0] ^ parts[1]) | (rest[0] ^ rest[1]) == {13}
 
 
-def test_neighbouring_ids_and_other_keys_are_independent() -> None:
+def test_neighbouring_ids_and_other_keys_are_independent():
     drawn = np.array([held_out(np.arange(4000), key, 0.5) for key in range(8)]).astype(float)
     assert np.abs(np.corrcoef(drawn) - np.eye(8)).max() < 0.08  # 5 / sqrt(4000)
     assert abs(np.corrcoef(drawn[0, :-1], drawn[0, 1:])[0, 1]) < 0.08
 
 
-def test_all_rows_of_a_user_are_in_one_part() -> None:
+def test_all_rows_of_a_user_are_in_one_part():
     users = np.array(["anna", "ben", "carla", "dora"])[np.arange(40) % 4]
     drawn = held_out(users, "a key", 0.5)
     assert all(len(set(drawn[users == name])) == 1 for name in set(users))
@@ -42,6 +40,6 @@ def test_all_rows_of_a_user_are_in_one_part() -> None:
     ("ids", "share", "said"),
     [([0.5], 0.1, "ids must be"), ([[1]], 0.1, "ids must be"), ([1], 1.0, r"share must be in")],
 )
-def test_what_is_no_id_or_no_share(ids: object, share: float, said: str) -> None:
+def test_what_is_no_id_or_no_share(ids, share, said):
     with pytest.raises(InputError, match=said):
         held_out(np.asarray(ids), 0, share)

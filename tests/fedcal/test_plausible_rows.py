@@ -1,7 +1,5 @@
 """Rows whose scores are turned round, or of one class, are found; weak or skewed models are not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -23,7 +21,7 @@ def scores_of(name: str) -> tuple[Floats, Integers]:
 
 
 @pytest.mark.parametrize("name", [*BINARY, *MANY, "mmlu-llama"])
-def test_real_rows_are_not_doubted(name: str) -> None:
+def test_real_rows_are_not_doubted(name):
     scores, labels = scores_of(name)
     found = check_rows(scores, labels)
     assert found.accuracy == (scores.argmax(axis=1) == labels).mean()
@@ -36,7 +34,7 @@ def test_real_rows_are_not_doubted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_two_classes_in_the_wrong_order(name: str) -> None:
+def test_two_classes_in_the_wrong_order(name):
     scores, labels = scores_of(name)
     found = check_rows(scores[:, ::-1], labels, ["well", "sick"])
     assert found.order == (1, 0)
@@ -46,7 +44,7 @@ def test_two_classes_in_the_wrong_order(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MANY)
-def test_the_order_that_fits_is_found(name: str) -> None:
+def test_the_order_that_fits_is_found(name):
     """All columns moved by one, and two of them exchanged."""
     scores, labels = scores_of(name)
     c = scores.shape[1]
@@ -57,7 +55,7 @@ def test_the_order_that_fits_is_found(name: str) -> None:
         assert found.findings[0].startswith("the scores name kind 1 for kind 0")
 
 
-def test_what_knows_nothing_or_is_skewed_is_not_inverted() -> None:
+def test_what_knows_nothing_or_is_skewed_is_not_inverted():
     rng = np.random.default_rng(1)
     for _ in range(1000):
         c, n = int(rng.integers(2, 12)), int(rng.integers(5, 500))
@@ -72,18 +70,18 @@ def test_what_knows_nothing_or_is_skewed_is_not_inverted() -> None:
     assert not found.findings
 
 
-def test_one_class() -> None:
+def test_one_class():
     scores = np.random.default_rng(0).normal(size=(40, 3))
     (finding,) = check_rows(scores, np.ones(40, np.int64), ["a", "b", "c"]).findings
     assert finding.startswith("all 40 rows have the same label, b")
     assert not check_rows(scores[:3], np.ones(3, np.int64)).findings
 
 
-def test_percentages_are_refused_by_that_name() -> None:
+def test_percentages_are_refused_by_that_name():
     p = np.random.default_rng(0).dirichlet(np.ones(4), 50)
     for kind, said in (("probs", "percentages must be divided by 100"), ("logits", "percentages")):
         with pytest.raises(InputError, match=said):
-            check_scores("scores", kind, 100 * p)  # type: ignore[arg-type]
+            check_scores("scores", kind, 100 * p)
     check_scores("scores", "logits", 50 * p)
     with pytest.raises(InputError) as e:
         check_scores("scores", "probs", 1000 * p)

@@ -1,11 +1,8 @@
 """Nothing that a stranger writes controls a terminal or adds a line to a log."""
 
-from __future__ import annotations
-
 import logging
 import unicodedata
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +12,7 @@ HOSTILE = "a\x1b[2J\x9b31mb\r\n2026-01-01 all is well\x07\u202e\u2066\u2028\x7f\
 SHOWN = "a\\x1b[2J\\x9b31mb\\r\\n2026-01-01 all is well\\x07\\u202e\\u2066\\u2028\\x7f\\udce9"
 
 
-def test_what_a_terminal_obeys_is_an_escape() -> None:
+def test_what_a_terminal_obeys_is_an_escape():
     assert printable(HOSTILE) == SHOWN
     assert printable(HOSTILE, lines=True) == SHOWN.replace("\\n", "\n")
     for text in ("plain [red] \\x1b", "Zürich, 東京, مى‌خواهم", "1 234 567\xa0→ ✓ †", ""):
@@ -24,7 +21,7 @@ def test_what_a_terminal_obeys_is_an_escape() -> None:
 
 @settings(max_examples=40)
 @given(st.text())
-def test_no_control_character_is_left(text: str) -> None:
+def test_no_control_character_is_left(text):
     left = printable(text)
     assert not {unicodedata.category(c) for c in left} & {"Cc", "Cs", "Co", "Zl", "Zp"}
     assert {c for c in left if unicodedata.category(c) == "Cf"} <= {"\u200c", "\u200d"}
@@ -32,7 +29,7 @@ def test_no_control_character_is_left(text: str) -> None:
     left.encode("utf-8")
 
 
-def test_a_record_is_one_line_of_bounded_length(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_record_is_one_line_of_bounded_length(caplog):
     log = logging.getLogger("tests.printable")
     log.addFilter(Printable())
     log.warning("asked: %s", HOSTILE)

@@ -1,7 +1,5 @@
 """Every question: its examples, its bound, and what it refuses, on the server and on the client."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import MISSING, fields, replace
 from typing import Any, ClassVar
@@ -47,7 +45,7 @@ def read(query: Query, **changes: Any) -> Query:
 
 
 @every_example
-def test_a_query_is_read_as_it_was_written_and_from_nothing_else(kind: str, number: int) -> None:
+def test_a_query_is_read_as_it_was_written_and_from_nothing_else(kind, number):
     query = example(kind, number)
     assert read(query) == query
     assert hash(read(query)) == hash(query)
@@ -75,7 +73,7 @@ HOSTILE = [
 
 
 @every_example
-def test_hostile_parameters_are_refused_in_one_line(kind: str, number: int) -> None:
+def test_hostile_parameters_are_refused_in_one_line(kind, number):
     query = example(kind, number)
     table = [({name: value}, "") for name in query.params() for value in HOSTILE]
     each_is_refused(
@@ -99,7 +97,7 @@ def may_be(kind: str, given: tuple[str, Any]) -> bool:
 
 
 @every_example
-def test_bounds_fit_the_answer(kind: str, number: int) -> None:
+def test_bounds_fit_the_answer(kind, number):
     query = example(kind, number)
     takes = 0
     while refuses(query, takes):
@@ -107,7 +105,7 @@ def test_bounds_fit_the_answer(kind: str, number: int) -> None:
     with pytest.raises(InputError, match=f"takes {takes} clips, got {takes + 1}"):
         query.bound("client", (1.0,) * (takes + 1))
     with pytest.raises(InputError, match="unknown part 'site'"):
-        query.bound("site", (1.0,) * takes)  # type: ignore[arg-type]
+        query.bound("site", (1.0,) * takes)
     for order in (1, 2):
         bound = query.bound("client", (0.5, 0.75, 1.0)[:takes], order)
         assert bound.order == order
@@ -134,7 +132,7 @@ def refuses(query: Query, clips: int) -> bool:
     return False
 
 
-def test_the_part_that_is_clipped_follows_from_the_unit() -> None:
+def test_the_part_that_is_clipped_follows_from_the_unit():
     for query in QUERIES.values():
         assert query.part("user") == "client"
         assert query.part("example") == ("row" if query.row_sums else "client")
@@ -144,7 +142,7 @@ def test_the_part_that_is_clipped_follows_from_the_unit() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])
-def test_bounds_of_one_row(classes: int) -> None:
+def test_bounds_of_one_row(classes):
     """In figures, as the methods' documentation has them."""
     c, tables = classes, 1 if classes == 2 else classes
     ones = {2: 1.0 if c == 2 else math.sqrt(c), 1: 1.0 if c == 2 else float(c)}
@@ -168,7 +166,7 @@ def test_bounds_of_one_row(classes: int) -> None:
         assert bound.norms == ((1.0,) if c == 2 else (norm, first, norm))
 
 
-def test_bounds_of_one_row_in_a_search() -> None:
+def test_bounds_of_one_row_in_a_search():
     assert TemperatureScores(0.5, 2.0, 5).bound("row") == Bound((5,), (4.0,), "per_value")
     assert AccuracyGap(1.5).bound("row", order=1) == Bound((1,), (1.0,), "joint", 1)
     assert AccuracyGap((1, 2)).bound("row", order=1) == Bound((2,), (1.0,), "per_value", 1)
@@ -182,7 +180,7 @@ def test_bounds_of_one_row_in_a_search() -> None:
     assert total == Bound((3, 3), (1.0, 1.0), "per_block", 1)
 
 
-def test_bounds_of_one_client() -> None:
+def test_bounds_of_one_client():
     assert TemperatureNewton(0.0, 3).bound("client", (5.0,)) == Bound((1, 1), (5.0, 15.0))
     vector = ScalingNewton("vector", np.zeros(6), "diagonal", 3)
     assert vector.bound("client", (2.0,)) == Bound((3,) * 4, (10.0, 2.0, 30.0, 2.0))
@@ -199,7 +197,7 @@ def test_bounds_of_one_client() -> None:
 # --- sizes ----------------------------------------------------------------------------------------
 
 
-def test_sizes_that_are_too_large_or_do_not_fit_are_refused() -> None:
+def test_sizes_that_are_too_large_or_do_not_fit_are_refused():
     table: list[tuple[tuple[Any, ...], str]] = [
         ((ClassHistograms, 2**16, 10**6), ""),
         ((ScalingNewton, "matrix", np.zeros(300 * 301), "full", 300), ""),
@@ -214,7 +212,7 @@ def test_sizes_that_are_too_large_or_do_not_fit_are_refused() -> None:
 # --- the registry ---------------------------------------------------------------------------------
 
 
-def test_what_a_member_lacks_is_listed_at_import() -> None:
+def test_what_a_member_lacks_is_listed_at_import():
     assert registry(Asks, key="kind") == {"statistic": Asks}
 
     class NoExamples(Query):
@@ -235,7 +233,7 @@ def test_what_a_member_lacks_is_listed_at_import() -> None:
         registry(Asks, Asks, key="kind")
 
 
-def test_a_query_without_a_statistic_stops_the_import() -> None:
+def test_a_query_without_a_statistic_stops_the_import():
     """In a process of its own: a module that is imported twice would have two registries."""
     import subprocess
     import sys

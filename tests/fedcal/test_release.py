@@ -1,7 +1,5 @@
 """One release per round, in order, charged before the noise is drawn, and no more than planned."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import replace
@@ -81,7 +79,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 # --- what is released -------------------------------------------------------------------------
 
 
-def test_without_privacy_the_exact_sum_is_released_and_nothing_charged(ledger: Ledger) -> None:
+def test_without_privacy_the_exact_sum_is_released_and_nothing_charged(ledger):
     plan = plan_of(epsilon=math.inf)
     curator = Curator(plan, ledger)
     asked = curator.open(1, ASK)
@@ -109,7 +107,7 @@ def test_without_privacy_the_exact_sum_is_released_and_nothing_charged(ledger: L
     assert ledger.entries() == ()
 
 
-def test_a_private_release_is_the_sum_and_noise_of_the_plans_std() -> None:
+def test_a_private_release_is_the_sum_and_noise_of_the_plans_std():
     plan = plan_of()
     query = Curator(plan).open(1, ASK).request
     assert (query.bound, query.ring, query.query) == (BOUND, plan.ring, ASK)
@@ -122,7 +120,7 @@ def test_a_private_release_is_the_sum_and_noise_of_the_plans_std() -> None:
     assert abs(squares - 900) < 5 * math.sqrt(2 * 900)  # chi-square, 900 degrees of freedom
 
 
-def test_the_exponential_mechanism_releases_an_index_and_nothing_else(ledger: Ledger) -> None:
+def test_the_exponential_mechanism_releases_an_index_and_nothing_else(ledger):
     scores = np.array([9e4, -5e4, 0.0, 5e4, 9e4])
     curator = Curator(plan_of(1, Bound((5,), (2.0,), "per_value"), "exponential"), ledger)
     asked = curator.open(1, Asks((5,)))
@@ -136,7 +134,7 @@ def test_the_exponential_mechanism_releases_an_index_and_nothing_else(ledger: Le
 # --- order and number of releases -------------------------------------------------------------
 
 
-def test_one_charge_is_for_one_release(drawn: list[int]) -> None:
+def test_one_charge_is_for_one_release(drawn):
     """The sum again with fresh noise, as the operating system's is, would be a second release."""
     curator = Curator(plan_of())
     asked = curator.open(1, ASK)
@@ -148,7 +146,7 @@ def test_one_charge_is_for_one_release(drawn: list[int]) -> None:
     assert (drawn, curator.releases) == ([1], 1)
 
 
-def test_rounds_are_opened_in_order() -> None:
+def test_rounds_are_opened_in_order():
     for after in range(3):
         curator = Curator(plan_of())
         for r in range(1, after + 1):
@@ -160,7 +158,7 @@ def test_rounds_are_opened_in_order() -> None:
 
 
 @pytest.mark.parametrize("epsilon", [1.0, math.inf])
-def test_release_r_plus_1_is_refused_by_the_curator(epsilon: float, drawn: list[int]) -> None:
+def test_release_r_plus_1_is_refused_by_the_curator(epsilon, drawn):
     curator = Curator(plan_of(epsilon=epsilon))
     for r in range(1, ROUNDS + 1):
         asked = curator.open(r, ASK)
@@ -174,7 +172,7 @@ def test_release_r_plus_1_is_refused_by_the_curator(epsilon: float, drawn: list[
     assert not drawn
 
 
-def test_the_ledger_stops_release_r_plus_1(ledger: Ledger, drawn: list[int]) -> None:
+def test_the_ledger_stops_release_r_plus_1(ledger, drawn):
     curator = Curator(plan_of(), ledger)
     for r in range(1, ROUNDS + 1):
         release(curator, r)
@@ -191,7 +189,7 @@ def test_the_ledger_stops_release_r_plus_1(ledger: Ledger, drawn: list[int]) -> 
 # --- the ledger -------------------------------------------------------------------------------
 
 
-def test_the_whole_budget_is_reserved_when_the_first_round_opens(ledger: Ledger) -> None:
+def test_the_whole_budget_is_reserved_when_the_first_round_opens(ledger):
     curator = Curator(plan_of(epsilon=0.5), ledger)
     assert ledger.entries() == ()
     curator.open(1, ASK)
@@ -206,9 +204,7 @@ def test_the_whole_budget_is_reserved_when_the_first_round_opens(ledger: Ledger)
     assert (entry.epsilon, entry.delta) == (1.0, 0.0)
 
 
-def test_each_release_is_charged_before_its_noise_is_drawn(
-    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_release_is_charged_before_its_noise_is_drawn(ledger, monkeypatch):
     charged_at_noise = []
     real = Noise.draw
 
@@ -223,7 +219,7 @@ def test_each_release_is_charged_before_its_noise_is_drawn(
     assert charged_at_noise == [(1,), (1, 2), (1, 2, 3)]
 
 
-def test_a_cap_that_two_runs_share_refuses_the_second(ledger: Ledger, drawn: list[int]) -> None:
+def test_a_cap_that_two_runs_share_refuses_the_second(ledger, drawn):
     release(Curator(plan_of(), ledger))
     second = Curator(plan_of(), ledger)
     with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent"):
@@ -234,7 +230,7 @@ def test_a_cap_that_two_runs_share_refuses_the_second(ledger: Ledger, drawn: lis
 # --- who was asked ----------------------------------------------------------------------------
 
 
-def test_a_round_without_clients_releases_its_noise(ledger: Ledger) -> None:
+def test_a_round_without_clients_releases_its_noise(ledger):
     curator = Curator(plan_of(1, sampling_rate=1e-3), ledger)
     asked = curator.open(1, ASK)
     assert len(asked.clients) == 0
@@ -245,7 +241,7 @@ def test_a_round_without_clients_releases_its_noise(ledger: Ledger) -> None:
     assert ledger.entries()[0].charged == (1,)
 
 
-def test_a_round_that_nobody_answers_releases_nothing(ledger: Ledger, drawn: list[int]) -> None:
+def test_a_round_that_nobody_answers_releases_nothing(ledger, drawn):
     curator = Curator(plan_of(), ledger)
     asked = curator.open(1, ASK)
     with pytest.raises(RoundFailed, match="round 1: clients were sampled and none answered"):
@@ -266,7 +262,7 @@ def test_a_round_that_nobody_answers_releases_nothing(ledger: Ledger, drawn: lis
         later.open(2, ASK)
 
 
-def test_a_private_query_is_the_one_that_was_planned(ledger: Ledger) -> None:
+def test_a_private_query_is_the_one_that_was_planned(ledger):
     for ask in (Asks((4,)), Asks((1, 2)), Asks((1, 1, 1)), OfEveryone()):
         with pytest.raises(PrivacyError, match="not the one that the plan was made for"):
             Curator(plan_of(), ledger).open(1, ask)
@@ -275,22 +271,20 @@ def test_a_private_query_is_the_one_that_was_planned(ledger: Ledger) -> None:
         assert Curator(plan_of()).open(1, ask, norms=norms).request.bound == BOUND
 
 
-def test_what_a_site_is_told_of_the_run(ledger: Ledger) -> None:
+def test_what_a_site_is_told_of_the_run(ledger):
     plan = plan_of(trust="distributed", unit="example")
     first, other = Curator(plan, ledger), Curator(plan_of(epsilon=0.5))
     told = first.open(1, ASK).request.context
-    assert told is not None
     assert (told.plan, told.round, told.rounds) == (plan.key, 1, ROUNDS)
     assert (told.unit, told.trust, told.mechanism) == (plan.unit, plan.trust, plan.mechanism)
     assert (told.epsilon, told.delta) == (plan.epsilon, plan.delta)
     also = other.open(1, ASK).request.context
-    assert also is not None
     assert told.run != also.run
     assert told.plan != also.plan
     assert told.plan == replace(plan, seed=plan.seed + 1).key  # a seed could be guessed from it
 
 
-def test_a_round_that_was_not_opened_here_is_not_closed(drawn: list[int]) -> None:
+def test_a_round_that_was_not_opened_here_is_not_closed(drawn):
     asked = Curator(plan_of()).open(1, ASK)
     with pytest.raises(PrivacyError, match="is not open"):
         close(Curator(plan_of()), asked)
@@ -322,7 +316,7 @@ DIFFERENT: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("change", DIFFERENT, ids=str)
-def test_runs_that_differ_in_anything_share_no_noise(change: dict[str, Any]) -> None:
+def test_runs_that_differ_in_anything_share_no_noise(change):
     """Two releases of one sum with proportional noise would give the sum away."""
     numbers = 200
 
@@ -353,9 +347,7 @@ def test_runs_that_differ_in_anything_share_no_noise(change: dict[str, Any]) -> 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete-laplace"])
 @pytest.mark.parametrize("trust", ["distributed", "local"])
-def test_the_server_adds_nothing_where_clients_did(
-    trust: str, mechanism: str, drawn: list[int]
-) -> None:
+def test_the_server_adds_nothing_where_clients_did(trust, mechanism, drawn):
     asked_for = {"gaussian": "discrete-gaussian"}.get(mechanism, "discrete-laplace")
     plan = plan_of(trust=trust, mechanism=asked_for if trust == "distributed" else mechanism)
     curator = Curator(plan)
@@ -368,7 +360,7 @@ def test_the_server_adds_nothing_where_clients_did(
     assert not drawn
 
 
-def test_what_clients_are_told_of_noise_and_coins() -> None:
+def test_what_clients_are_told_of_noise_and_coins():
     central = Curator(plan_of(1, sampling_rate=0.5)).open(1, ASK).request
     assert (central.noise, central.rate, central.seed) == (None, 1.0, None)
     shared = plan_of(1, sampling_rate=0.5, trust="distributed")
@@ -385,9 +377,7 @@ def test_what_clients_are_told_of_noise_and_coins() -> None:
 
 
 @pytest.mark.parametrize("repliers", [1, 8])
-def test_a_round_below_the_quorum_is_not_released(
-    repliers: int, ledger: Ledger, drawn: list[int]
-) -> None:
+def test_a_round_below_the_quorum_is_not_released(repliers, ledger, drawn):
     curator = Curator(plan_of(trust="distributed"), ledger)
     assert curator.plan.quorum == 9
     asked = curator.open(1, ASK)
@@ -402,7 +392,7 @@ def test_a_round_below_the_quorum_is_not_released(
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed"])
-def test_what_was_charged_stays_spent_whatever_fails_later(trust: str, ledger: Ledger) -> None:
+def test_what_was_charged_stays_spent_whatever_fails_later(trust, ledger):
     """The sum may have been seen: under `distributed` it is all that there is to see."""
     curator = Curator(plan_of(trust=trust), ledger)
     asked = curator.open(1, ASK)
@@ -419,13 +409,7 @@ def test_what_was_charged_stays_spent_whatever_fails_later(trust: str, ledger: L
 
 @pytest.mark.parametrize("trust", ["central", "distributed"])
 @pytest.mark.parametrize("error", [BudgetExceeded, InputError])
-def test_a_ledger_that_fails_comes_before_the_sum(
-    trust: str,
-    error: type[Exception],
-    ledger: Ledger,
-    drawn: list[int],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_ledger_that_fails_comes_before_the_sum(trust, error, ledger, drawn, monkeypatch):
     curator = Curator(plan_of(trust=trust), ledger)
     asked = curator.open(1, ASK)
 
@@ -442,7 +426,7 @@ def test_a_ledger_that_fails_comes_before_the_sum(
     assert (drawn, curator.releases) == ([], 0)
 
 
-def test_a_round_at_the_quorum_is_released() -> None:
+def test_a_round_at_the_quorum_is_released():
     for repliers in (9, 10):
         curator = Curator(plan_of(trust="distributed"))
         released = close(curator, curator.open(1, ASK), repliers)
@@ -453,7 +437,7 @@ def test_a_round_at_the_quorum_is_released() -> None:
         assert close(curator, curator.open(1, ASK), 1).round == 1
 
 
-def test_under_local_a_question_is_spent_when_it_is_asked(ledger: Ledger) -> None:
+def test_under_local_a_question_is_spent_when_it_is_asked(ledger):
     """The server reads each answer, also of a round that then fails."""
     curator = Curator(plan_of(trust="local"), ledger)
     asked = curator.open(1, ASK)
@@ -466,7 +450,7 @@ def test_under_local_a_question_is_spent_when_it_is_asked(ledger: Ledger) -> Non
 
 
 @pytest.mark.parametrize("masked", [True, False])
-def test_a_share_that_the_server_saw_is_spent(ledger: Ledger, masked: bool) -> None:
+def test_a_share_that_the_server_saw_is_spent(ledger, masked):
     """Without masks the server has each client's answer, which holds a share of the noise."""
     curator = Curator(plan_of(trust="distributed"), ledger, masked=masked)
     asked = curator.open(1, ASK)
@@ -475,7 +459,7 @@ def test_a_share_that_the_server_saw_is_spent(ledger: Ledger, masked: bool) -> N
     assert ledger.spent()[0] == (0.0 if masked else 1.0)
 
 
-def test_under_local_a_round_that_is_open_is_not_asked_again() -> None:
+def test_under_local_a_round_that_is_open_is_not_asked_again():
     curator = Curator(plan_of(trust="local"))
     asked = curator.open(1, ASK)
     with pytest.raises(PrivacyError, match="no client answers twice"):
@@ -488,7 +472,7 @@ def test_under_local_a_round_that_is_open_is_not_asked_again() -> None:
 
 
 @pytest.mark.parametrize("lengths", [(2, 2, 2), (1, 3, 2)])
-def test_the_score_of_a_block_is_the_sum_of_its_absolute_values(lengths: tuple[int, ...]) -> None:
+def test_the_score_of_a_block_is_the_sum_of_its_absolute_values(lengths):
     bound = Bound(lengths, (2.0,) * 3, "per_block", 1)
     sums = np.array([1.0, -2.0, 3.0, -4.0, 5.0, -6.0])
     want = [abs(b).sum() for b in np.split(sums, np.cumsum(lengths)[:-1])]
@@ -499,7 +483,7 @@ def test_the_score_of_a_block_is_the_sum_of_its_absolute_values(lengths: tuple[i
 
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("row_sums", [True, False])
-def test_a_draw_among_blocks_has_the_plans_epsilon(unit: str, row_sums: bool) -> None:
+def test_a_draw_among_blocks_has_the_plans_epsilon(unit, row_sums):
     """P(i) ~ exp(-eps sum |S_i| / (2 C)), C doubled where a row can turn a client around."""
     federation = Federation(clients=10, classes=2, epsilon=2.0, unit=unit)
     bound = Bound((2, 1, 2), (2.0,) * 3, "per_block", 1)

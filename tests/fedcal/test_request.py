@@ -1,7 +1,5 @@
 """What travels: two records of a message, keys that stay, and what is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -125,13 +123,13 @@ def back(request: Request, fields: Fields | None = None, context: Fields | None 
 
 
 @pytest.mark.parametrize("name", PINNED)
-def test_keys_and_bytes_stay(name: str) -> None:
+def test_keys_and_bytes_stay(name):
     request = REQUESTS[name]
     assert (request.question[:16], request.key[:16], request.payload_bytes) == PINNED[name]
 
 
 @requests
-def test_the_context_is_in_no_key_and_no_payload(request_: Request) -> None:
+def test_the_context_is_in_no_key_and_no_payload(request_):
     mechanism = CONTEXT.mechanism if request_.noise is None else request_.noise.mechanism
     context = replace(CONTEXT, round=request_.round, mechanism=mechanism)
     for other in (replace(request_, context=context), replace(request_, context=None)):
@@ -142,7 +140,7 @@ def test_the_context_is_in_no_key_and_no_payload(request_: Request) -> None:
 
 
 @requests
-def test_fields_give_the_request_back(request_: Request) -> None:
+def test_fields_give_the_request_back(request_):
     """Also of Flower's records."""
     from flwr.app import ConfigRecord
 
@@ -155,7 +153,7 @@ def test_fields_give_the_request_back(request_: Request) -> None:
 
 
 @requests
-def test_a_missing_field_is_named(request_: Request) -> None:
+def test_a_missing_field_is_named(request_):
     fields, context = request_.to_fields(), request_.context_fields()
     named = [name for name in fields if not name.startswith("param.") and name not in OPTIONAL]
     each_is_refused(
@@ -192,7 +190,7 @@ BAD_NOISE: dict[str, list[Any]] = {
 NO_CLASSES = [None, 0, 1, -3, 2.5, "3", True, float("nan"), 10**9]
 
 
-def test_tampered_fields_are_refused() -> None:
+def test_tampered_fields_are_refused():
     for name, bad in (("newton", BAD), ("distributed, per row", BAD_NOISE)):
         rows = [({field: value}, "") for field, values in bad.items() for value in values]
         each_is_refused(rows, lambda fields, name=name: back(REQUESTS[name], fields))
@@ -207,7 +205,7 @@ def test_tampered_fields_are_refused() -> None:
         )
 
 
-def test_a_context_that_makes_no_sense_is_refused() -> None:
+def test_a_context_that_makes_no_sense_is_refused():
     nan, wrong = float("nan"), "of the context"
     table: list[tuple[Fields, str]] = [
         ({"version": 2}, "version 2 of the wire form is not known here, only 1"),
@@ -230,13 +228,13 @@ def test_a_context_that_makes_no_sense_is_refused() -> None:
     each_is_refused(table, lambda context: back(REQUESTS["distributed, per row"], context=context))
 
 
-def test_without_privacy_a_context_has_no_end_of_budget() -> None:
+def test_without_privacy_a_context_has_no_end_of_budget():
     context = replace(CONTEXT, epsilon=float("inf"), mechanism="none", round=4)
     request = replace(REQUESTS["newton"], context=context)
     assert back(request).context == context
 
 
-def test_payload_is_eight_bytes_a_number_and_one_a_character() -> None:
+def test_payload_is_eight_bytes_a_number_and_one_a_character():
     numbers = 1 + 2 + 2 + 3 + 1  # round, lengths, norms, ring; log_a
     text = len("temperature_newton") + len("joint")
     assert REQUESTS["newton"].payload_bytes == 8 * numbers + text
@@ -246,7 +244,7 @@ def test_payload_is_eight_bytes_a_number_and_one_a_character() -> None:
     assert REQUESTS["distributed, per row"].payload_bytes == 8 * numbers + text
 
 
-def test_a_vector_keeps_every_bit() -> None:
+def test_a_vector_keeps_every_bit():
     from flwr.app import ConfigRecord
 
     w = np.random.default_rng(0).normal(size=6)

@@ -1,7 +1,5 @@
 """Rosters: their canonical form, their file, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from dataclasses import replace
@@ -53,7 +51,7 @@ def rosters(draw: st.DrawFn) -> Roster:
 
 @settings(max_examples=50, deadline=None)
 @given(rosters(), rosters())
-def test_the_text_is_canonical_and_the_digest_tells_rosters_apart(one: Roster, two: Roster) -> None:
+def test_the_text_is_canonical_and_the_digest_tells_rosters_apart(one, two):
     text = one.to_text()
     assert text.isascii()
     assert Roster.from_text(text) == one
@@ -62,7 +60,7 @@ def test_the_text_is_canonical_and_the_digest_tells_rosters_apart(one: Roster, t
     assert (one.digest == two.digest) == (one == two)
 
 
-def test_each_part_moves_the_digest() -> None:
+def test_each_part_moves_the_digest():
     changed = [
         replace(ROSTER, name="lungs"),
         replace(ROSTER, sites=SITES[:4]),
@@ -79,7 +77,7 @@ def test_each_part_moves_the_digest() -> None:
     assert ROSTER.digest == "62fcb8188b3cca7f465c99dc8c24b32588d8a60b611764d7cb5b0d22df5aaf90"
 
 
-def test_comments_and_the_order_of_keys_do_not_matter(tmp_path: Path) -> None:
+def test_comments_and_the_order_of_keys_do_not_matter(tmp_path):
     lines = ["# by hand", 'committee = [ "site 3","site 0", "site 1" ]', "threshold=2"]
     lines += ['classes = ["healthy", "disease"]', 'name = "hearts"']
     for site in SITES:
@@ -90,7 +88,7 @@ def test_comments_and_the_order_of_keys_do_not_matter(tmp_path: Path) -> None:
     assert [read.number_of(key.public) for key in KEYS[:6]] == [0, 1, 2, 3, 4, None]
 
 
-def test_up_to_seven_sites_are_all_members(tmp_path: Path) -> None:
+def test_up_to_seven_sites_are_all_members(tmp_path):
     nine = tuple(Member(f"s{n}", key.public) for n, key in enumerate(KEYS))
     for sites in (SITES, nine):
         text = Roster("f", sites, Committee((0, 1, 2), 2)).to_toml()
@@ -104,19 +102,18 @@ def test_up_to_seven_sites_are_all_members(tmp_path: Path) -> None:
                 Roster.read(file)
 
 
-def test_a_coordinator_signs_and_nobody_else(tmp_path: Path) -> None:
+def test_a_coordinator_signs_and_nobody_else(tmp_path):
     signed = ROSTER.signed(KEYS[8])
     read = Roster.read(written(tmp_path, signed.to_toml()))
     assert read.coordinator == KEYS[8].public
     assert Roster.from_text(signed.to_text()).coordinator is None
-    assert signed.signature is not None
     of_another = Signature(KEYS[7].public, signed.signature.signature)
     for other in ({"name": "lungs"}, {"signature": of_another}, {"class_digest": ""}):
         with pytest.raises(InputError, match="signature is not one of this roster"):
             replace(signed, **other)
 
 
-def test_what_a_federation_may_not_say(tmp_path: Path) -> None:
+def test_what_a_federation_may_not_say(tmp_path):
     threshold = "threshold must be a whole number in \\[2, 3\\]"
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"site": None}, "'site' is missing"),
@@ -158,14 +155,14 @@ def test_what_a_federation_may_not_say(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["name", "key"])
-def test_no_two_sites_are_one(column: str, tmp_path: Path) -> None:
+def test_no_two_sites_are_one(column, tmp_path):
     sites = table()["site"]
     sites[4][column] = sites[1][column].upper()
     with pytest.raises(InputError, match=f"two sites have the same {column}"):
         Roster.read(written(tmp_path, tomli_w.dumps(table(site=sites))))
 
 
-def test_damaged_and_hostile_files_are_one_line(tmp_path: Path) -> None:
+def test_damaged_and_hostile_files_are_one_line(tmp_path):
     file = tmp_path / "f.toml"
     hostile = [b"a = ", b"\xff\xfe", b"a = " + b"[" * 100_000, b"a = " + b"9" * 10_000, b"\0" * 99]
     for content in (*hostile, b"#" * ((1 << 25) + 1)):
@@ -175,7 +172,7 @@ def test_damaged_and_hostile_files_are_one_line(tmp_path: Path) -> None:
     each_is_refused([(path, "not there, or no file") for path in missing], Roster.read)
 
 
-def test_a_roster_of_a_message_is_canonical_or_refused() -> None:
+def test_a_roster_of_a_message_is_canonical_or_refused():
     text = ROSTER.to_text()
     fields = json.loads(text)
     changed: dict[str, list[Any]] = {
@@ -195,7 +192,7 @@ def test_a_roster_of_a_message_is_canonical_or_refused() -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_sites(tmp_path: Path) -> None:
+def test_a_hundred_thousand_sites(tmp_path):
     sites = tuple(Member(f"site {n:06d}", n.to_bytes(32, "little")) for n in range(100_000))
     roster = Roster("all", sites, Committee((0, 1, 2), 2))
     assert Roster.read(written(tmp_path, roster.to_toml())) == roster

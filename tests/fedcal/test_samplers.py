@@ -1,7 +1,5 @@
 """Draws against laws that are computed here by other formulas, and tables against them exactly."""
 
-from __future__ import annotations
-
 import decimal
 import math
 import os
@@ -98,9 +96,7 @@ def sum_of_shares(scale: float, n: int, words: Words) -> np.ndarray:
         (sum_of_shares, stats.laplace),
     ],
 )
-def test_large_scales_have_the_continuous_law_and_its_moments(
-    sampler: Sampler, law: stats.rv_continuous
-) -> None:
+def test_large_scales_have_the_continuous_law_and_its_moments(sampler, law):
     n, variance = 20_000, law().var()
     for scale in (1.3 * 2.0**30, 2.0**40):
         drawn = sampler(scale, n, seeded()) / scale
@@ -119,7 +115,7 @@ def test_large_scales_have_the_continuous_law_and_its_moments(
 
 
 @pytest.mark.parametrize(("scale", "shares"), [(3.0, 2), (3.0, 10), (40.0, 100)])
-def test_polya_shares_add_up_to_discrete_laplace_noise(scale: float, shares: int) -> None:
+def test_polya_shares_add_up_to_discrete_laplace_noise(scale, shares):
     n = 20_000
     total = polya_share(scale, shares, n * shares, seeded()).reshape(n, shares).sum(axis=1)
     assert follows(total, discrete_laplace_law(scale))
@@ -129,7 +125,7 @@ def test_polya_shares_add_up_to_discrete_laplace_noise(scale: float, shares: int
     assert not follows(one_missing.sum(axis=1), discrete_laplace_law(scale))
 
 
-def test_one_share_is_discrete_laplace_noise_and_very_many_are_nearly_all_zero() -> None:
+def test_one_share_is_discrete_laplace_noise_and_very_many_are_nearly_all_zero():
     assert follows(polya_share(3.0, 1, DRAWS, seeded()), discrete_laplace_law(3.0))
     assert follows(polya_share(3.0, 1.001, DRAWS, seeded()), discrete_laplace_law(3.0))
     few = polya_share(2.0**18, 1e5, DRAWS, seeded())
@@ -181,7 +177,7 @@ def geometric_law(scale: float) -> dict[int, Decimal]:
 
 
 @pytest.mark.parametrize("scale", [0.05, 1.0, 7.3, 100.0])
-def test_laplace_tables_are_within_the_total_variation(scale: float) -> None:
+def test_laplace_tables_are_within_the_total_variation(scale):
     magnitude = geometric_law(scale)
     negative = Decimal(law_of(noise._negative(scale))[1]) / UNIT
     discrete = {k: p * (1 - negative) for k, p in magnitude.items()}
@@ -215,7 +211,7 @@ def gaussian_law(std: float, rounded: bool) -> dict[int, Decimal]:
 
 
 @pytest.mark.parametrize("std", [0.3, 1.0, 12.5, 409.5])
-def test_discrete_gaussian_tables_are_within_the_total_variation(std: float) -> None:
+def test_discrete_gaussian_tables_are_within_the_total_variation(std):
     mass = gaussian_law(std, rounded=False)
     assert len(noise._parts(std, False)) == (2 if std > 409 else 1)
     last, double = max(mass) + 20, 2 * Decimal(std) ** 2
@@ -235,7 +231,7 @@ def normal_integral(x: Decimal) -> Decimal:
 
 
 @pytest.mark.parametrize("std", [0.3, 1.0, 12.5, 51.5])
-def test_rounded_gaussian_tables_are_within_the_total_variation(std: float) -> None:
+def test_rounded_gaussian_tables_are_within_the_total_variation(std):
     mass = gaussian_law(std, rounded=True)
     assert len(noise._parts(std, True)) == (2 if std > 51 else 1)
     with decimal.localcontext(decimal.Context(prec=115)):  # the series loses up to 50 digits
@@ -253,7 +249,7 @@ def same(one: tuple[Table, int], other: tuple[Table, int]) -> bool:
 
 @pytest.mark.parametrize("std", [409.5, 500.0, 768.0, 1e4, 2.0**20, 1.7 * 2.0**33, 2.0**40])
 @pytest.mark.parametrize("rounded", [False, True])
-def test_every_split_keeps_the_variance_and_is_smooth_enough(std: float, rounded: bool) -> None:
+def test_every_split_keeps_the_variance_and_is_smooth_enough(std, rounded):
     # A split v = v1 + 4^j v2 is safe where x2 given the sum has a std of 2.5 * 2^j (module noise).
     parts = noise._parts(std, rounded)
     assert 2 <= len(parts) <= 6
@@ -269,7 +265,7 @@ def test_every_split_keeps_the_variance_and_is_smooth_enough(std: float, rounded
 
 
 @pytest.mark.parametrize(("scale", "shares"), [(0.3, 5.0), (3.0, 2.0), (20.0, 1.5)])
-def test_jumps_and_their_number_are_within_the_total_variation(scale: float, shares: float) -> None:
+def test_jumps_and_their_number_are_within_the_total_variation(scale, shares):
     law = polya._law(scale, shares)
     q = (-1 / Decimal(scale)).exp()
     mean = -2 * (1 - q).ln() / Decimal(shares)
@@ -295,7 +291,7 @@ def test_jumps_and_their_number_are_within_the_total_variation(scale: float, sha
     assert law.mean == pytest.approx(float(mean), rel=1e-12)
 
 
-def test_a_jump_is_accepted_exactly_where_the_fraction_says() -> None:
+def test_a_jump_is_accepted_exactly_where_the_fraction_says():
     rng = np.random.default_rng(1)
     least = np.int64(1) << rng.integers(0, 47, 3000)
     size = least + rng.integers(0, least)
@@ -322,7 +318,7 @@ class Given:
         return np.array(taken, np.uint64)
 
 
-def test_a_draw_reads_its_table_to_the_last_bit() -> None:
+def test_a_draw_reads_its_table_to_the_last_bit():
     with tables.exact():
         table = tables.make_table([Decimal(w) for w in (1, 2, 3, 5, 7, 11, 13)])
     for column in range(8):
@@ -341,7 +337,7 @@ def test_a_draw_reads_its_table_to_the_last_bit() -> None:
                 assert not words.left
 
 
-def test_the_callers_decimal_context_does_not_matter() -> None:
+def test_the_callers_decimal_context_does_not_matter():
     def drawn() -> list[np.ndarray]:
         for clear in (noise._digits, noise._bell, noise._parts, polya._law, choice._factors):
             clear.cache_clear()
@@ -356,7 +352,7 @@ def test_the_callers_decimal_context_does_not_matter() -> None:
     np.testing.assert_array_equal(coarse, drawn())
 
 
-def test_cached_tables_cannot_be_written_to() -> None:
+def test_cached_tables_cannot_be_written_to():
     table, _ = noise._bell(Fraction(4), False)
     for array in (table.high, table.low, table.alias):
         with pytest.raises(ValueError, match="read-only"):
@@ -366,7 +362,7 @@ def test_cached_tables_cannot_be_written_to() -> None:
 # --- Bernoulli and categorical ------------------------------------------------------------------
 
 
-def test_coins_have_exactly_their_probability() -> None:
+def test_coins_have_exactly_their_probability():
     assert TOTAL_VARIATION == 2.0**-60
     assert not bernoulli(0, 1000, seeded()).any()
     assert bernoulli(1, 1000, seeded()).all()
@@ -392,7 +388,7 @@ LOG_WEIGHTS = [0.0, -0.5, -1.25, -3.0, 0.7, -math.inf, -40.0]
         [0.1, 0.3, 1e-20, -77.7],
     ],
 )
-def test_weights_are_exact_to_the_last_few_units(logs: list[float]) -> None:
+def test_weights_are_exact_to_the_last_few_units(logs):
     found = choice._weights(np.array(logs))
     with decimal.localcontext(decimal.Context(prec=400)):
         for value, weight in zip(logs, found, strict=True):
@@ -401,7 +397,7 @@ def test_weights_are_exact_to_the_last_few_units(logs: list[float]) -> None:
     assert max(found) <= UNIT
 
 
-def test_an_index_lies_where_the_uniform_number_falls() -> None:
+def test_an_index_lies_where_the_uniform_number_falls():
     weights = choice._weights(np.array(LOG_WEIGHTS))
     total, below = sum(weights), 0
     for i, weight in enumerate(weights):
@@ -412,7 +408,7 @@ def test_an_index_lies_where_the_uniform_number_falls() -> None:
         below += weight
 
 
-def test_one_candidate_and_the_most_candidates() -> None:
+def test_one_candidate_and_the_most_candidates():
     assert categorical([-3.0], seeded()) == 0
     assert categorical([-math.inf, 1e300, -1e300], seeded()) == 1
     logs = np.full(65536, -1.0)
@@ -435,9 +431,7 @@ every_one = pytest.mark.parametrize("draw", EVERY.values(), ids=EVERY)
 
 
 @every_one
-def test_seeded_draws_repeat_and_other_seeds_and_later_calls_differ(
-    draw: Callable[[int, Words], np.ndarray],
-) -> None:
+def test_seeded_draws_repeat_and_other_seeds_and_later_calls_differ(draw):
     n, words = 400, seeded(1)
     first, later = draw(n, words), draw(n, words)
     np.testing.assert_array_equal(first, draw(n, seeded(1)))
@@ -451,8 +445,8 @@ def test_seeded_draws_repeat_and_other_seeds_and_later_calls_differ(
 
 @every_one
 def test_system_words_come_from_the_operating_system_and_nothing_from_numpys_own_state(
-    draw: Callable[[int, Words], np.ndarray], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    draw, monkeypatch
+):
     before = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
     assert len(np.unique(draw(200, system_words))) > 1
     after = np.random.get_state(legacy=False)["state"]  # noqa: NPY002
@@ -467,7 +461,7 @@ def test_system_words_come_from_the_operating_system_and_nothing_from_numpys_own
     np.testing.assert_array_equal(*given)
 
 
-def test_words_have_64_random_bits_whatever_the_generator() -> None:
+def test_words_have_64_random_bits_whatever_the_generator():
     kinds = (np.random.Philox, np.random.PCG64, np.random.MT19937, np.random.SFC64)
     for words in (system_words, *(seeded_words(np.random.Generator(kind(1))) for kind in kinds)):
         drawn = words(20_000)
@@ -477,7 +471,7 @@ def test_words_have_64_random_bits_whatever_the_generator() -> None:
         assert (abs(ones - 10_000) < 6 * math.sqrt(5000)).all()
 
 
-def test_the_number_of_words_does_not_depend_on_what_is_drawn() -> None:
+def test_the_number_of_words_does_not_depend_on_what_is_drawn():
     def counts(draw: Callable[[int, Words], np.ndarray], seed: int) -> list[int]:
         source, taken = seeded(seed), []
 
@@ -495,7 +489,7 @@ def test_the_number_of_words_does_not_depend_on_what_is_drawn() -> None:
 # --- bad input ----------------------------------------------------------------------------------
 
 
-def test_what_is_out_of_range_is_refused() -> None:
+def test_what_is_out_of_range_is_refused():
     samplers: list[tuple[Sampler, float]] = [
         (discrete_laplace, 0.05),
         (rounded_laplace, 0.05),

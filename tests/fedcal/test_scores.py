@@ -1,7 +1,5 @@
 """Logits and probabilities: what contradicts a declaration is refused, what agrees is kept."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 import warnings
@@ -14,7 +12,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import calibrators, datasets
-from fedcal.calibrators import BBQ, Calibrator, TemperatureScaling, WeightedBinning
+from fedcal.calibrators import BBQ, TemperatureScaling, WeightedBinning
 from fedcal.errors import InputError
 from fedcal.numerics import logits_from_probs, softmax
 from fedcal.scores import SURE, as_array, check_scores, numbers
@@ -31,7 +29,7 @@ LOOKS = "rows lie in .0, 1. and sum to 1, as probabilities do; declare them as p
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
-def test_what_contradicts_its_declaration_is_refused(dtype: Any) -> None:
+def test_what_contradicts_its_declaration_is_refused(dtype):
     """Of a few rows that is only warned of."""
     for p in (P.astype(dtype), P[:SURE].astype(dtype)):
         each_is_refused(
@@ -68,7 +66,7 @@ def test_what_contradicts_its_declaration_is_refused(dtype: Any) -> None:
         RNG.random((9, 2)),
     ],
 )
-def test_logits_pass_without_a_word(logits: Any) -> None:
+def test_logits_pass_without_a_word(logits):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(check_scores("logits", "logits", logits), logits)
@@ -116,19 +114,17 @@ DOORS: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
-def test_no_door_takes_probabilities_for_logits(
-    door: Callable[[Path], object], tmp_path: Path
-) -> None:
+def test_no_door_takes_probabilities_for_logits(door, tmp_path):
     with pytest.raises(InputError, match=LOOKS):
         door(tmp_path)
 
 
-def test_a_fit_that_is_refused_changes_nothing() -> None:
+def test_a_fit_that_is_refused_changes_nothing():
     fitted = BBQ().fit(Z, LABELS)
     before = fitted.table.copy()
     for scores, kind in ((P, "logits"), (Z, "probs"), (P, "odds")):
         with pytest.raises(InputError):
-            fitted.fit(scores, LABELS, input=kind)  # type: ignore[arg-type]
+            fitted.fit(scores, LABELS, input=kind)
     assert fitted.input == "logits"
     np.testing.assert_array_equal(fitted.table, before)
 
@@ -137,9 +133,7 @@ def test_a_fit_that_is_refused_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("make", [TemperatureScaling, BBQ, WeightedBinning])
-def test_a_calibrator_takes_what_it_was_fitted_on(
-    make: Callable[[], Calibrator], tmp_path: Path
-) -> None:
+def test_a_calibrator_takes_what_it_was_fitted_on(make, tmp_path):
     fitted = make().fit(P, LABELS, input="probs")
     want = make().fit(logits_from_probs(P), LABELS).predict_proba(logits_from_probs(P))
     fitted.save(tmp_path / "c.npz")
@@ -157,7 +151,7 @@ def test_a_calibrator_takes_what_it_was_fitted_on(
             same.predict_proba(Z)
 
 
-def test_a_fit_keeps_to_what_was_declared() -> None:
+def test_a_fit_keeps_to_what_was_declared():
     declared = BBQ()
     declared.input = "probs"
     assert declared.fit(P, LABELS).input == "probs"
@@ -167,7 +161,7 @@ def test_a_fit_keeps_to_what_was_declared() -> None:
     assert WeightedBinning(BBQ().fit(P, LABELS, input="probs")).input == "probs"
 
 
-def test_logits_at_their_word_are_only_checked_for_shape_and_size() -> None:
+def test_logits_at_their_word_are_only_checked_for_shape_and_size():
     fitted = TemperatureScaling(2.0, 3)
     one_hot = np.eye(3)[LABELS]
     np.testing.assert_array_equal(fitted.calibrated(one_hot), softmax(one_hot / 2))
@@ -179,7 +173,7 @@ def test_logits_at_their_word_are_only_checked_for_shape_and_size() -> None:
 # --- whatever is array-like -------------------------------------------------------------------
 
 
-def test_tensors_frames_lists_and_tuples_are_arrays() -> None:
+def test_tensors_frames_lists_and_tuples_are_arrays():
     torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
     half = torch.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=torch.bfloat16, requires_grad=True)
     frame = pd.DataFrame({"a": pd.array([1, 3], "Int64"), "b": ["2", "4"]})
@@ -203,7 +197,7 @@ def test_tensors_frames_lists_and_tuples_are_arrays() -> None:
     assert as_array("x", array) is array
 
 
-def test_what_is_no_array_is_told_in_one_line() -> None:
+def test_what_is_no_array_is_told_in_one_line():
     torch, pd = pytest.importorskip("torch"), pytest.importorskip("pandas")
     sparse = pytest.importorskip("scipy.sparse")
     table: list[tuple[Any, str]] = [

@@ -1,7 +1,5 @@
 """Searches against Algorithm 1 in plain loops, scipy, and noise of known size."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from functools import partial
@@ -70,7 +68,7 @@ def size(f: Callable[[float], float]) -> Callable[[float], float]:
 
 
 @pytest.mark.parametrize("iterations", [1, 2, 5, 9])
-def test_golden_section_is_algorithm_1(iterations: int) -> None:
+def test_golden_section_is_algorithm_1(iterations):
     roots = [0.1, 0.5, 0.83, 1.0, 1.7320508, 2.46, 3.0, 9.0]
     makes = [lambda root=root: line(root) for root in roots]
     makes += [lambda seed=seed: noisy(1.8, 400.0, seed) for seed in range(20)]
@@ -86,7 +84,7 @@ def noisy(root: float, scale: float, seed: int) -> Callable[[float], float]:
     return lambda t: float(line(root)(t) + rng.laplace(0, scale))
 
 
-def test_a_value_that_is_minimised_may_be_negative() -> None:
+def test_a_value_that_is_minimised_may_be_negative():
     f = line(1.0)
     falling, sized = GoldenSection(LOW, HIGH, 8), GoldenSection(LOW, HIGH, 8)
     run(falling, f)
@@ -95,14 +93,14 @@ def test_a_value_that_is_minimised_may_be_negative() -> None:
     assert answer(sized) == pytest.approx(1.0, abs=0.03)
 
 
-def test_equal_values_move_right_as_line_5_says() -> None:
+def test_equal_values_move_right_as_line_5_says():
     search = GoldenSection(LOW, HIGH, 30)
     run(search, lambda t: 0.0)
     assert answer(search) == pytest.approx(HIGH, abs=1e-5)
 
 
 @pytest.mark.parametrize("root", [0.2, 0.7, 1.0, 2.46, 2.99, 8.0])
-def test_bisection_finds_the_root_that_scipy_finds(root: float) -> None:
+def test_bisection_finds_the_root_that_scipy_finds(root):
     search = Bisection(LOW, HIGH, 30)
     assert len(run(search, line(root))) == 30
     inside = LOW < root < HIGH
@@ -115,7 +113,7 @@ def test_bisection_finds_the_root_that_scipy_finds(root: float) -> None:
 
 @pytest.mark.parametrize("root", [0.55, 0.9, 1.4, 2.46, 2.9])
 @pytest.mark.parametrize("slope", [100.0, 700.0, 2400.0])
-def test_posterior_bisection_without_noise_closes_in_on_the_root(root: float, slope: float) -> None:
+def test_posterior_bisection_without_noise_closes_in_on_the_root(root, slope):
     errors = []
     for evaluations in (1, 3, 6, 12):
         search = PosteriorBisection(LOW, HIGH, evaluations, (100.0, 2500.0))
@@ -136,7 +134,7 @@ def errors_of(make: Callable[[], Search], scale: float, root: float) -> float:
 
 
 @pytest.mark.parametrize("root", [1.2, 2.0])
-def test_with_noise_posterior_beats_bisection_beats_golden_section(root: float) -> None:
+def test_with_noise_posterior_beats_bisection_beats_golden_section(root):
     scale = 60.0
     posterior = errors_of(partial(PosteriorBisection, LOW, HIGH, 6, (100.0, 2500.0)), scale, root)
     bisection = errors_of(partial(Bisection, LOW, HIGH, 6), scale, root)
@@ -149,7 +147,7 @@ def test_with_noise_posterior_beats_bisection_beats_golden_section(root: float) 
     )
 
 
-def test_a_larger_declared_noise_moves_the_posterior_less() -> None:
+def test_a_larger_declared_noise_moves_the_posterior_less():
     answers = []
     for std in (10.0, 100.0, 1000.0, 1e6):
         search = PosteriorBisection(LOW, HIGH, 1, (100.0, 2500.0), tailed=False)
@@ -162,7 +160,7 @@ def test_a_larger_declared_noise_moves_the_posterior_less() -> None:
     assert answers[3] == pytest.approx(1.75, abs=0.01)
 
 
-def test_the_law_of_the_noise_matters_only_for_what_is_unlikely() -> None:
+def test_the_law_of_the_noise_matters_only_for_what_is_unlikely():
     near: list[float] = []
     far: list[float] = []
     for values, out in (((-100.0, -120.0), near), ((-400.0, 900.0), far)):
@@ -178,7 +176,7 @@ def test_the_law_of_the_noise_matters_only_for_what_is_unlikely() -> None:
 
 
 @pytest.mark.parametrize("value", [0.0, 1e300, -1e300])
-def test_absurd_values_do_no_harm(value: float) -> None:
+def test_absurd_values_do_no_harm(value):
     for search in (
         GoldenSection(LOW, HIGH, 5),
         Bisection(LOW, HIGH, 6),
@@ -198,9 +196,7 @@ def test_absurd_values_do_no_harm(value: float) -> None:
         (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0), tailed=False), 3),
     ],
 )
-def test_searches_side_by_side_are_each_search_bit_for_bit(
-    make: Callable[..., Search], evaluations: int
-) -> None:
+def test_searches_side_by_side_are_each_search_bit_for_bit(make, evaluations):
     values = np.random.default_rng(0).normal(0.0, 200.0, (evaluations, 50))
     values[:, 0] = 1.0  # ties
     together, asked = make(searches=50), []
@@ -213,11 +209,11 @@ def test_searches_side_by_side_are_each_search_bit_for_bit(
     for k, (own, end) in enumerate(zip(np.transpose(asked), together.answer(), strict=True)):
         told = iter(values[:, k].tolist())
         alone = make()
-        assert run(alone, lambda t, told=told: next(told), 100.0) == own.tolist()  # type: ignore[misc]
+        assert run(alone, lambda t, told=told: next(told), 100.0) == own.tolist()
         assert answer(alone) == end
 
 
-def test_bad_parameters_are_refused_in_one_line() -> None:
+def test_bad_parameters_are_refused_in_one_line():
     table: list[tuple[tuple[Any, ...], str]] = [
         ((GoldenSection, 3.0, 0.5), ""),
         ((GoldenSection, 0.0, 3.0), ""),

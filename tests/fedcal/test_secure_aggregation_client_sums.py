@@ -3,8 +3,6 @@
 Oracle: Python's integers.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -26,7 +24,7 @@ def by_hand(words: Words, owner: Integers, clients: int, ring: Ring) -> list[lis
 
 @pytest.mark.parametrize("clients_in_ring", [1, 2, 1000, 2**40])
 @pytest.mark.parametrize("spread", [2**62, 2**40, 3])
-def test_sums_are_exact_and_clamped(clients_in_ring: int, spread: int) -> None:
+def test_sums_are_exact_and_clamped(clients_in_ring, spread):
     rng = np.random.default_rng(1)
     ring = Ring(clients_in_ring, 1.0, 5)
     owner = np.sort(rng.choice([0, 2, 3, 7], 200))
@@ -39,9 +37,7 @@ def test_sums_are_exact_and_clamped(clients_in_ring: int, spread: int) -> None:
 
 
 @given(st.lists(WORDS, max_size=9), WORDS, st.sampled_from([1, 3, 10**6, 2**62]))
-def test_one_row_more_moves_a_sum_by_at_most_that_row(
-    rows: list[int], row: int, clients: int
-) -> None:
+def test_one_row_more_moves_a_sum_by_at_most_that_row(rows, row, clients):
     def summed(values: list[int]) -> int:
         sums = ClientSums(1, 1, Ring(clients, 1.0))
         column = np.array(values, np.int64).reshape(-1, 1).view(np.uint64)

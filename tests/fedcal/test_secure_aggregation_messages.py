@@ -1,7 +1,5 @@
 """Messages of the secure sum: bytes that mean one thing, and damage that is noticed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np
@@ -51,7 +49,7 @@ MESSAGES: dict[str, tuple[bytes, Callable[[bytes], bool]]] = {
 @pytest.mark.parametrize("name", MESSAGES)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_no_changed_message_counts_as_signed(name: str, data: st.DataObject) -> None:
+def test_no_changed_message_counts_as_signed(name, data):
     """Whatever came: it is damaged, or not signed, and nothing else is raised."""
     text, signed = MESSAGES[name]
     assert signed(text)
@@ -67,7 +65,7 @@ def test_no_changed_message_counts_as_signed(name: str, data: st.DataObject) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(st.binary(max_size=300))
-def test_any_bytes_are_read_or_damaged(text: bytes) -> None:
+def test_any_bytes_are_read_or_damaged(text):
     for read in (Contribution.from_bytes, unpacked, Opening.from_bytes, Header.read):
         try:
             read(text)
@@ -76,18 +74,18 @@ def test_any_bytes_are_read_or_damaged(text: bytes) -> None:
 
 
 @given(st.lists(st.binary(max_size=9), min_size=2, max_size=5))
-def test_parts_come_back(parts: list[bytes]) -> None:
+def test_parts_come_back(parts):
     assert unpacked(packed(parts)) == parts
 
 
-def test_a_contribution_comes_back() -> None:
+def test_a_contribution_comes_back():
     sent = Contribution(HEADER.signed(KEY), WORDS, {0: b"one", 2: b""})
     read = Contribution.from_bytes(sent.to_bytes())
     assert (read.header, read.words.tolist(), read.sealed) == (sent.header, [0, 1, 2], sent.sealed)
     assert Header.read(read.header) == HEADER
 
 
-def test_a_sum_is_named_by_its_round_and_its_contributions_in_any_order() -> None:
+def test_a_sum_is_named_by_its_round_and_its_contributions_in_any_order():
     one, two = HEADER.signed(KEY), Header(**{**vars(HEADER), "site": 2}).signed(KEY)
     name = sum_digest(JOB, 1, [one, two])
     assert sum_digest(JOB, 1, [two, one]) == name

@@ -1,7 +1,5 @@
 """Known answers: the RFCs' own vectors, and the whole protocol bit by bit in plain Python."""
 
-from __future__ import annotations
-
 import math
 import os
 import random
@@ -25,7 +23,7 @@ from fedcal.secure_aggregation.shares import opened
 # RFC 8439, appendix A.1, test vectors 1 to 4: (key, block, key stream); all with nonce 0
 
 
-def test_sealing_is_the_aead_of_rfc_8439(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sealing_is_the_aead_of_rfc_8439(monkeypatch):
     """Section 2.8.2."""
     key = bytes(range(0x80, 0xA0))
     nonce = bytes.fromhex("070000004041424344454647")
@@ -71,7 +69,7 @@ DERIVED = [
 ]
 
 
-def test_keys_between_sites_are_those_of_rfc_7748_and_rfc_5869() -> None:
+def test_keys_between_sites_are_those_of_rfc_7748_and_rfc_5869():
     for secret, salt, info, out in DERIVED:
         assert plain.hkdf(secret, salt, info, len(out) // 2).hex() == out
     for secret, public, other in ((ALICE, ALICES, BOBS), (BOB, BOBS, ALICES)):
@@ -93,7 +91,7 @@ ORDER_8 = (
 @pytest.mark.parametrize(
     "point", [0, 1, *ORDER_8, *(plain.PRIME + k for k in (-1, 0, 1)), 2**255, 2**256 - 19]
 )
-def test_a_key_that_agrees_on_zero_with_everybody_is_refused(point: int) -> None:
+def test_a_key_that_agrees_on_zero_with_everybody_is_refused(point):
     """RFC 7748, section 6.1: points of small order."""
     public = point.to_bytes(32, "little")
     assert not keys.usable_exchange_key(public)
@@ -122,9 +120,7 @@ SIGNED = [
 
 
 @pytest.mark.parametrize(("secret", "public", "message", "signature"), SIGNED, ids=(1, 2))
-def test_signatures_are_those_of_rfc_8032(
-    secret: str, public: str, message: str, signature: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_signatures_are_those_of_rfc_8032(secret, public, message, signature, monkeypatch):
     key, text = SigningKey(bytes.fromhex(secret)), bytes.fromhex(message)
     assert key.public.hex() == public == plain.ed25519_public(bytes.fromhex(secret)).hex()
     assert plain.ed25519_sign(bytes.fromhex(secret), text).hex() == signature
@@ -149,9 +145,7 @@ JOB, QUESTION = bytes(range(32)), bytes(range(32, 64))
     ("members", "threshold", "sites"),
     [((0, 1, 2), 2, 3), ((0, 1, 2), 3, 4), ((1, 2, 3, 5), 3, 6), ((0, 1, 2, 3, 4), 4, 6)],
 )
-def test_the_protocol_has_the_bits_of_a_plain_loop(
-    members: tuple[int, ...], threshold: int, sites: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_protocol_has_the_bits_of_a_plain_loop(members, threshold, sites, monkeypatch):
     """Fixed keys, seeds and nonces; the last member has not enrolled where it may be absent."""
     rng = random.Random(sites)
     told: list[bytes] = []

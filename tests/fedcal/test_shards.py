@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -38,7 +36,7 @@ block_sizes = pytest.mark.parametrize("size", [1, 7, 64, CLIENTS])
 
 
 @some_empty
-def test_rows_are_sorted_by_client_and_keep_their_order(empty: tuple[int, ...]) -> None:
+def test_rows_are_sorted_by_client_and_keep_their_order(empty):
     owner = owners(empty)
     n = len(owner)
     logits = np.stack([np.arange(n), -np.arange(n)], axis=1).astype(float)  # row i says i
@@ -58,7 +56,7 @@ def test_rows_are_sorted_by_client_and_keep_their_order(empty: tuple[int, ...]) 
 
 @block_sizes
 @pytest.mark.parametrize("ids", [np.arange(CLIENTS), np.array([7, 2, 3, 0, 8]), np.arange(0)])
-def test_blocks_cut_the_clients_into_pieces(ids: np.ndarray, size: int) -> None:
+def test_blocks_cut_the_clients_into_pieces(ids, size):
     shards = shards_of(owners((0, 4)))
     whole, pieces = shards.take(ids), list(shards.blocks(ids, size))
     assert all(len(piece) == part.clients <= size for piece, part in pieces)
@@ -79,7 +77,7 @@ def test_blocks_cut_the_clients_into_pieces(ids: np.ndarray, size: int) -> None:
         assert not len(block.logits) or np.shares_memory(block.logits, shards.logits)
 
 
-def test_derived_arrays_are_computed_once_and_carried() -> None:
+def test_derived_arrays_are_computed_once_and_carried():
     shards = shards_of(owners((0, 4)))
     calls = 0
 
@@ -106,7 +104,7 @@ def test_derived_arrays_are_computed_once_and_carried() -> None:
 
 
 @some_empty
-def test_sum_rows_is_the_sum_of_each_client(empty: tuple[int, ...]) -> None:
+def test_sum_rows_is_the_sum_of_each_client(empty):
     shards = shards_of(owners(empty))
     values = shards.logits[:, 0] * 1e3
     sums = shards.sum_rows(values)
@@ -116,7 +114,7 @@ def test_sum_rows_is_the_sum_of_each_client(empty: tuple[int, ...]) -> None:
     assert (sums[list(empty)] == 0).all()
 
 
-def test_each_row_may_be_a_client_of_its_own() -> None:
+def test_each_row_may_be_a_client_of_its_own():
     shards = shards_of(owners((0, 4)))
     rows, n = shards.each_row(), len(shards.labels)
     assert (rows.clients, rows.rows.tolist(), rows.owner.tolist()) == (n, [1] * n, list(range(n)))
@@ -154,7 +152,7 @@ def of_subjects(empty: tuple[int, ...]) -> tuple[Shards, np.ndarray, np.ndarray]
 
 
 @some_empty
-def test_each_subject_of_each_client_is_a_client_of_its_own(empty: tuple[int, ...]) -> None:
+def test_each_subject_of_each_client_is_a_client_of_its_own(empty):
     shards, owner, about = of_subjects(empty)
     shards.derived("twice", lambda s: 2 * s.logits[:, 0])
     parts, client = shards.each_subject()
@@ -171,13 +169,13 @@ def test_each_subject_of_each_client_is_a_client_of_its_own(empty: tuple[int, ..
     assert found == [rows for _, rows in want]
     assert client.tolist() == [k for k, _ in want]
     assert parts.labels.tolist() == [i % 2 for _, rows in want for i in rows]
-    np.testing.assert_array_equal(parts.groups, 3 - parts.subjects)  # type: ignore[operator]
+    np.testing.assert_array_equal(parts.groups, 3 - parts.subjects)
     np.testing.assert_array_equal(parts.other, -parts.logits)
     carried = parts.derived("twice", lambda s: np.zeros(0))
     np.testing.assert_array_equal(carried, 2 * parts.logits[:, 0])
 
 
-def test_one_number_at_clients_in_a_row_is_a_subject_of_each() -> None:
+def test_one_number_at_clients_in_a_row_is_a_subject_of_each():
     owner, about = np.array([0, 0, 1, 2]), np.full(4, 5)
     logits = np.arange(8.0).reshape(4, 2)
     shards = Shards.from_owner(logits, np.zeros(4, np.int64), owner, 3, subjects=about)
@@ -187,7 +185,7 @@ def test_one_number_at_clients_in_a_row_is_a_subject_of_each() -> None:
 
 
 @block_sizes
-def test_columns_are_carried_by_blocks_and_choices(size: int) -> None:
+def test_columns_are_carried_by_blocks_and_choices(size):
     shards, owner, about = of_subjects((4,))
     assert shards.subjects is not None
     for ids in (np.arange(CLIENTS), np.array([7, 0, 4, 3])):
@@ -201,7 +199,7 @@ def test_columns_are_carried_by_blocks_and_choices(size: int) -> None:
     np.testing.assert_array_equal(shards.each_row().subjects, shards.subjects)
 
 
-def test_rows_without_subjects_have_none_to_tell_apart() -> None:
+def test_rows_without_subjects_have_none_to_tell_apart():
     shards = shards_of(owners(()))
     assert shards.subjects is shards.block(0, 3).subjects is shards.each_row().subjects is None
     with pytest.raises(InputError, match="unit 'subject' needs a column subject"):
@@ -211,7 +209,7 @@ def test_rows_without_subjects_have_none_to_tell_apart() -> None:
     assert (parts.clients, client.tolist()) == (0, [])
 
 
-def test_what_does_not_fit_is_refused() -> None:
+def test_what_does_not_fit_is_refused():
     zeros, two = np.zeros(5, np.int64), ("a", "b")
     table: list[tuple[dict[str, Any], str]] = [
         ({"owner": np.array([0, 1, 9, 0, 0])}, r"owner must lie in \[0, 9\)"),

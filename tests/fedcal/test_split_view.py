@@ -12,8 +12,6 @@ twice something, and the low bits of all three sums come out. So everything here
 Z / 2**64, by an echelon form for rings in which of any two numbers one divides the other (Howell).
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache
@@ -166,7 +164,7 @@ def confirmed(
 # --- the echelon form -----------------------------------------------------------------------------
 
 
-def test_intersections_are_those_of_all_combinations() -> None:
+def test_intersections_are_those_of_all_combinations():
     """Against all combinations over Z / 8, where not every number has an inverse."""
     vectors = [(1, 1, 0), (1, 0, 1), (0, 1, 1), (1, 1, 1), (2, 4, 6), (4, 0, 2), (3, 5, 2)]
 
@@ -185,9 +183,7 @@ def test_intersections_are_those_of_all_combinations() -> None:
 
 
 @pytest.mark.parametrize(("size", "threshold"), COMMITTEES)
-def test_any_threshold_of_members_opens_one_sum_and_fewer_nothing(
-    size: int, threshold: int
-) -> None:
+def test_any_threshold_of_members_opens_one_sum_and_fewer_nothing(size, threshold):
     committee = Committee.of_first(size, threshold)
     sites = range(size)
     u = frozenset(sites[: size - 1])
@@ -212,9 +208,7 @@ def test_any_threshold_of_members_opens_one_sum_and_fewer_nothing(
         (5, 4, 2, 6, 4, False),
     ],
 )
-def test_split_views_reveal_more_than_one_sum(
-    size: int, threshold: int, colluding: int, n: int, m: int, hidden: bool | None
-) -> None:
+def test_split_views_reveal_more_than_one_sum(size, threshold, colluding, n, m, hidden):
     """Which enumerations leak, and whether the reals show some of it (hidden: never).
 
     (5, 4) with at most one colluding member leaks nothing even so: each two honest members hold
@@ -239,7 +233,7 @@ def test_split_views_reveal_more_than_one_sum(
     ("size", "threshold", "n", "m"),
     [(3, 2, 4, 2), (3, 2, 5, 3), (3, 3, 5, 3), (4, 3, 5, 3), (5, 4, 5, 3), (7, 5, 7, 6)],
 )
-def test_a_confirmed_round_reveals_one_sum(size: int, threshold: int, n: int, m: int) -> None:
+def test_a_confirmed_round_reveals_one_sum(size, threshold, n, m):
     """Honest members sign once, and open what has t signatures: with c colluding members."""
     committee = Committee.of_first(size, threshold)
     for colluding in range(committee.colluding + 1):

@@ -1,7 +1,5 @@
 """Keys of streams: equal for equal things, whatever carries them, and for nothing else."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import fields, replace
 from typing import Any
@@ -21,7 +19,7 @@ from fedcal.streams import key_of
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
 
 
-def test_numbers_count_by_value() -> None:
+def test_numbers_count_by_value():
     assert key_of(3, [0.5], {"a": 1, "b": 2}) == key_of(
         np.float32(3.0), np.array([0.5]), {"b": np.int64(2), "a": True + 0.0}
     )
@@ -29,7 +27,7 @@ def test_numbers_count_by_value() -> None:
     assert key_of(0.1 + 0.2) == key_of(0.3)  # the last bits are the CPU's
 
 
-def test_what_differs_has_another_key() -> None:
+def test_what_differs_has_another_key():
     for a, b in (
         (3, "3"),
         (3, "text 3"),
@@ -46,10 +44,10 @@ def test_what_differs_has_another_key() -> None:
 
 def request(**change: object) -> Request:
     whole = Request(ClippedNLL((1.0, 1.5, 2.0), 10.0), BOUND, Ring(10, 2.0**-8), 1)
-    return replace(whole, **change)  # type: ignore[arg-type]
+    return replace(whole, **change)
 
 
-def test_a_question_s_key_survives_the_wire_and_has_all_that_the_noise_follows_from() -> None:
+def test_a_question_s_key_survives_the_wire_and_has_all_that_the_noise_follows_from():
     asked = request(query=CalibrationGaps(np.array([0.7]), 3))
     assert Request.from_fields(asked.to_fields(), asked.context_fields()).key == asked.key
     changes: list[dict[str, Any]] = [
@@ -76,7 +74,7 @@ NOISE = noise_of("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
     "change",
     [{"law": Gaussian}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}],
 )
-def test_a_question_s_key_has_all_of_the_noise(change: dict[str, Any]) -> None:
+def test_a_question_s_key_has_all_of_the_noise(change):
     """Each by itself, beside noise that differs in nothing else."""
     noise = replace(NOISE, shares=1)
     assert request(noise=replace(noise, **change)).key != request(noise=noise).key
@@ -99,7 +97,7 @@ OTHER = {
 
 
 @pytest.mark.parametrize("name", [f.name for f in fields(Plan)])
-def test_every_field_of_a_plan_is_in_its_key_or_listed_as_of_no_consequence(name: str) -> None:
+def test_every_field_of_a_plan_is_in_its_key_or_listed_as_of_no_consequence(name):
     plan = make_plan(Federation(clients=10, classes=2, epsilon=1.0), rounds=3, bound=BOUND)
     values = dict(plan.__dict__)
     value = values[name]

@@ -8,8 +8,6 @@ whether both release the same bits, whatever the promise. Differences that
 `meant.toml` names are counted apart. Exit code 1 if something else differs.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -4,8 +4,6 @@ Each takes `entry`, which finds a name of `worker.ENTRIES`, and the words of the
 returns is written beside the step: text, arrays by name, or anything that JSON can hold.
 """
 
-from __future__ import annotations
-
 import json
 import warnings
 from collections.abc import Callable

@@ -5,8 +5,6 @@ that is found by `worker.ENTRIES`, or `python NAME ...`: a function of `calls`. 
 of the cell; `in/` are the files of `inputs`, `out` is what a cell writes.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Sequence
 from itertools import product

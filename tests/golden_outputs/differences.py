@@ -1,7 +1,5 @@
 """Compare the files of two folders: values of JSON and arrays, text of the rest."""
 
-from __future__ import annotations
-
 import difflib
 import json
 import re

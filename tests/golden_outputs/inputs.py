@@ -1,7 +1,5 @@
 """Small data files for the cells, the same bytes at both commits; needs numpy alone."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 
@@ -64,7 +62,7 @@ def write(folder: Path) -> None:
     }
     folder.mkdir()
     for name, arrays in files.items():
-        np.savez(folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+        np.savez(folder / f"{name}.npz", **arrays)
     (folder / "corrupt.npz").write_bytes((folder / "plain.npz").read_bytes()[:-200])
     (folder / "text.npz").write_text("not an archive")
     with (folder / "table.csv").open("w", newline="") as file:

@@ -5,8 +5,6 @@ Started by `python tests/golden_outputs`, for each of two commits. Only what is 
 it prints and its exit code. K of N: this process runs every N-th cell.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json
@@ -177,7 +175,7 @@ def main() -> None:
         os.chdir(folder)
         Path("in").symlink_to(inputs)
         since = time.process_time()
-        Figure.savefig = savefig if name in DRAWN else empty_picture  # type: ignore[method-assign]
+        Figure.savefig = savefig if name in DRAWN else empty_picture
         run_cell(steps, plain)
         took[name] = time.process_time() - since
     (out / f"times-{k}.json").write_text(json.dumps(took))

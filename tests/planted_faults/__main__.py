@@ -14,8 +14,6 @@ takes the rows whose source or tests have changed since a commit. With `--whole`
 lines and tests of rows that no longer fit, and writes the table anew: read its diff.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os
@@ -104,7 +102,7 @@ def surroundings(tree: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(tree), "FEDCAL_CACHE": str(tree / PLANS)}
 
 
-def test_one(fault: Fault, green: Path, whole: bool) -> None:
+def test_one(fault, green, whole):
     """Plant one fault in a copy of the green tree and run its tests; in a forked process."""
     tree = green.with_name(fault.name)
     # what it has compiled, too: Python goes by times, and a planted file is new

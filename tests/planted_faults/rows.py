@@ -1,7 +1,5 @@
 """The table of planted faults: its rows, where they stand in the source, and stale rows mended."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

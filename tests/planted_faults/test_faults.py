@@ -3,8 +3,6 @@
 Whether the tests catch them, `python tests/planted_faults` says.
 """
 
-from __future__ import annotations
-
 import ast
 import importlib.util
 import sys
@@ -20,8 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def table() -> ModuleType:
     spec = importlib.util.spec_from_file_location("rows", Path(__file__).with_name("rows.py"))
-    assert spec is not None
-    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
@@ -46,13 +42,13 @@ def slow(path: str) -> frozenset[str]:
     )
 
 
-def test_every_fault_can_be_planted() -> None:
+def test_every_fault_can_be_planted():
     assert len(FAULTS) >= 250
     complaints = {name: ROWS.planted(fault, ROOT)[1] for name, fault in FAULTS.items()}
     assert {name: why for name, why in complaints.items() if why} == {}
 
 
-def test_their_tests_are_there_and_run_by_default() -> None:
+def test_their_tests_are_there_and_run_by_default():
     for name, fault in FAULTS.items():
         assert fault.tests, name
         assert fault.what.endswith("."), name
@@ -62,14 +58,14 @@ def test_their_tests_are_there_and_run_by_default() -> None:
             assert function not in slow(path), f"{name}: {test} is slow"
 
 
-def test_a_fault_changes_a_line_or_a_few_of_the_source() -> None:
+def test_a_fault_changes_a_line_or_a_few_of_the_source():
     for name, fault in FAULTS.items():
         assert fault.file.startswith(tuple(f"{package}/" for package in ROWS.PRODUCT)), name
         assert fault.old != fault.new, name
         assert len(fault.old.splitlines()) <= 30, name
 
 
-def test_a_stale_row_follows_its_lines_and_tests(tmp_path: Path) -> None:
+def test_a_stale_row_follows_its_lines_and_tests(tmp_path):
     """Lines that moved to another file; lines in which names changed; a test that moved."""
     (tmp_path / "fedcal").mkdir()
     (tmp_path / "tests").mkdir()
@@ -102,13 +98,11 @@ def test_a_stale_row_follows_its_lines_and_tests(tmp_path: Path) -> None:
         ("a == b", "a != b", "a is b", None),  # what was to change is another thing now
     ],
 )
-def test_the_same_change_is_made_in_lines_that_differ(
-    old: str, new: str, found: str, made: str | None
-) -> None:
+def test_the_same_change_is_made_in_lines_that_differ(old, new, found, made):
     assert ROWS.changed_alike(old, new, found) == made
 
 
-def test_a_written_table_is_read_again(tmp_path: Path) -> None:
+def test_a_written_table_is_read_again(tmp_path):
     table = tmp_path / "faults.toml"
     table.write_text("# head\n\n[[fault]]\n", "utf-8")
     ROWS.write(list(FAULTS.values()), table)

@@ -1,10 +1,7 @@
 """The server's side of a secure sum: one site's damaged message does not spoil the round."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,7 +71,7 @@ def openings(world: World, to: Collector, members: tuple[int, ...] = (0, 1, 2)) 
     return {m: text for m, text in opened.items() if text is not None}
 
 
-def test_what_cannot_be_used_is_absent(world: World) -> None:
+def test_what_cannot_be_used_is_absent(world):
     to, sent = collector(world), answers(world)
     assert not to.add(3, damaged(sent[3], 5))  # its header
     assert not to.add(3, damaged(sent[3], len(sent[3]) // 2))
@@ -93,12 +90,11 @@ def test_what_cannot_be_used_is_absent(world: World) -> None:
 
 
 @pytest.mark.parametrize("how", ["small order", "bad signature", "another job", "damaged", "away"])
-def test_one_bad_member_is_missing_and_stops_nobody(how: str, world: World) -> None:
+def test_one_bad_member_is_missing_and_stops_nobody(how, world):
     """At the server and at contributors alike; the other two members open the sum."""
     (job,), key = world.jobs, world.keys[0]
     of, zero = bytes.fromhex(job), bytes(32)
     good = world.enrol(0, job)
-    assert good is not None
     bad = {
         "small order": Enrolment.made(key, of, 0, zero, bytes(16)).to_bytes(),
         "bad signature": damaged(good, -1),
@@ -114,7 +110,7 @@ def test_one_bad_member_is_missing_and_stops_nobody(how: str, world: World) -> N
     assert np.array_equal(to.total(openings(world, to, (1, 2))), everybody(world))
 
 
-def test_a_contributor_whose_key_is_of_small_order_is_absent(world: World) -> None:
+def test_a_contributor_whose_key_is_of_small_order_is_absent(world):
     """Else each member would refuse to confirm a sum with its contribution in it."""
     to, sent = collector(world), answers(world)
     made = Contribution.from_bytes(sent[3])
@@ -123,7 +119,7 @@ def test_a_contributor_whose_key_is_of_small_order_is_absent(world: World) -> No
     assert not to.add(3, replace(made, header=header).to_bytes())
 
 
-def test_a_damaged_opening_is_no_opening(world: World) -> None:
+def test_a_damaged_opening_is_no_opening(world):
     """Of its digest, of a mask or of its signature; any two others do."""
     to = gathered(world, answers(world))
     said = openings(world, to)
@@ -135,25 +131,21 @@ def test_a_damaged_opening_is_no_opening(world: World) -> None:
             to.total(spoilt)
 
 
-def test_a_member_that_comes_while_a_server_restarts_leaves_nobody_out(world: World) -> None:
+def test_a_member_that_comes_while_a_server_restarts_leaves_nobody_out(world):
     """Sites answer once: some sealed their seeds for two members, and the others for three."""
     to = gathered(world, answers(world, (0, 1), (0, 1)) | answers(world, sites=(2, 3, 4)))
     assert np.array_equal(to.total(openings(world, to, (0, 1))), everybody(world))
 
 
 @pytest.mark.parametrize("of_site_1", [(0, 1), (0, 1, 2)])
-def test_without_enough_members_in_common_the_sum_is_that_of_the_most(
-    of_site_1: tuple[int, ...], world: World
-) -> None:
+def test_without_enough_members_in_common_the_sum_is_that_of_the_most(of_site_1, world):
     """Not those with the same members: sites 2 to 4 may have two in common with site 1."""
     sent = answers(world, (0, 1), (0,)) | answers(world, of_site_1, (1,))
     to = gathered(world, sent | answers(world, (1, 2), (2, 3, 4)))
     assert sorted(to.contributions) == ([1] if 2 in of_site_1 else []) + [2, 3, 4]
 
 
-def test_who_is_in_a_sum_is_settled_once_members_are_asked_to_confirm_it(
-    world: World, tmp_path: Path
-) -> None:
+def test_who_is_in_a_sum_is_settled_once_members_are_asked_to_confirm_it(world, tmp_path):
     """A round that too few answered is open to others when the run goes on."""
     rounds = SecureRounds(world.roster, world.jobs[0], "run", tmp_path)
     sent, few = answers(world), collector(world)

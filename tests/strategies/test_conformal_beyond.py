@@ -1,8 +1,5 @@
 """Prediction sets beyond one share for all: by part, by label, with coverage of groups released."""
 
-from __future__ import annotations
-
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -31,7 +28,7 @@ def run(data: Any, options: dict[str, Any], **settings: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_each_label_and_each_group_by_itself(name: str) -> None:
+def test_each_label_and_each_group_by_itself(name):
     by_label = run("adult-income", RUNS[name], by="class").judged["coverage_by"]["class"]
     assert all(part["coverage"] >= 0.9 - SLACK for part in by_label.values())
     told = run("adult-income", RUNS[name], groups="group").judged
@@ -44,7 +41,7 @@ def test_each_label_and_each_group_by_itself(name: str) -> None:
         assert "Female, Other" in told["sets"]["all_labels_of"]
 
 
-def test_rows_count_by_their_label() -> None:
+def test_rows_count_by_their_label():
     for name, aim, key in (
         ("exact", {"target": "[0.4, 0.6]"}, "coverage_at_target"),
         ("local", {"target": "[0.4, 0.6]"}, "coverage_at_target"),
@@ -63,7 +60,7 @@ def test_rows_count_by_their_label() -> None:
 
 @pytest.mark.usefixtures("quick_figures")
 @pytest.mark.parametrize("options", [{}, PRIVATE], ids=["exact", "private"])
-def test_coverage_of_groups_is_released(options: dict[str, Any], tmp_path: Path) -> None:
+def test_coverage_of_groups_is_released(options, tmp_path):
     found = simulate(
         "mmlu-llama",
         method="conformal",
@@ -90,7 +87,7 @@ def test_coverage_of_groups_is_released(options: dict[str, Any], tmp_path: Path)
 
 
 @pytest.mark.parametrize("settings", [{"by": "class"}, {"target": "[0.4, 0.6]"}])
-def test_one_release_serves_every_alpha(settings: dict[str, Any], tmp_path: Path) -> None:
+def test_one_release_serves_every_alpha(settings, tmp_path):
     sets = run("adult-income", RUNS["distributed"], **settings).artifact
     assert isinstance(sets, PredictionSets)
     sets.write(tmp_path, "sets")
@@ -123,11 +120,11 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def test_what_does_not_go_is_refused() -> None:
+def test_what_does_not_go_is_refused():
     assert_refused(BAD, lambda settings, options: run("adult-income", options, **settings))
 
 
-def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told() -> None:
+def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():
     rng = np.random.default_rng(0)
     labels = np.concatenate([np.full(12, 2), rng.integers(0, 2, 988)])
     logits = rng.normal(size=(1000, 3)) + 2 * np.eye(3)[labels]
@@ -140,7 +137,7 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told() -> None:
     assert "12," not in private["all_labels_why"]["class 2"]
 
 
-def test_what_thresholds_are_made_of() -> None:
+def test_what_thresholds_are_made_of():
     public = {"rows_per_client": 300}
     cases: tuple[tuple[dict[str, Any], dict[str, Any], int, str], ...] = (
         ({}, {}, 8141, "rows"),
@@ -155,7 +152,7 @@ def test_what_thresholds_are_made_of() -> None:
         assert basis.exact == ("epsilon" not in options)
 
 
-def test_no_number_of_rows_is_kept_where_none_is_told() -> None:
+def test_no_number_of_rows_is_kept_where_none_is_told():
     """Nor counts, of which another alpha's thresholds could be made."""
     made = run("adult-income", PRIVATE)  # its nominal number of rows is that of the rows
     with pytest.raises(InputError, match="released thresholds for one alpha"):

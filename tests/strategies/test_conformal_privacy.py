@@ -1,7 +1,5 @@
 """Prediction sets' draws, by their exact probabilities, and the bits of their row sums."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Any
@@ -53,7 +51,6 @@ def logs(strategy: FedConformal, sums: Floats) -> Floats:
     """Log probability of each candidate, by what the mechanism takes for the bound, (m,)."""
     query, plan = strategy.query(1), strategy.plan
     assert isinstance(query, SetGaps)
-    assert plan.bound is not None
     norm = max(plan.bound.norms) * plan.diameter
     scores = -query.costs(sums) * plan.epsilon_per_release / (2 * norm)
     return scores - np.logaddexp.reduce(scores)
@@ -67,7 +64,7 @@ def worst(strategy: FedConformal, base: Shards, neighbours: list[Shards]) -> flo
 
 
 @pytest.mark.parametrize("unit", ["example", "subject", "user", "new clients"])
-def test_neighbours_change_no_probability_by_more_than_epsilon(unit: str) -> None:
+def test_neighbours_change_no_probability_by_more_than_epsilon(unit):
     average = unit == "new clients"
     strategy = crossing("user", weigh="clients") if average else crossing(unit)
     query = strategy.query(1)
@@ -91,7 +88,7 @@ def test_neighbours_change_no_probability_by_more_than_epsilon(unit: str) -> Non
     assert found > EPSILON / 3
 
 
-def test_costs_change_by_no_more_than_sums() -> None:
+def test_costs_change_by_no_more_than_sums():
     rng = np.random.default_rng(1)
     query = crossing("user").query(1)
     assert isinstance(query, SetGaps)
@@ -104,7 +101,7 @@ def test_costs_change_by_no_more_than_sums() -> None:
 
 
 @pytest.mark.parametrize("kind", ["gaps", "gaps by class", "counts", "counts in a tree"])
-def test_sums_of_rows_have_the_bits_of_rows(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sums_of_rows_have_the_bits_of_rows(kind, monkeypatch):
     rng = np.random.default_rng(2)
     logits, labels = rng.normal(0, 3, (300, 3)), rng.integers(0, 3, 300)
     shards = Shards.from_owner(logits, labels, rng.integers(1, 7, 300), 8)
@@ -129,7 +126,7 @@ def test_sums_of_rows_have_the_bits_of_rows(kind: str, monkeypatch: pytest.Monke
         assert quick.any()
 
 
-def test_encoded_buckets_cover() -> None:
+def test_encoded_buckets_cover():
     setup = Setup("unary", unit="user", trust="local", clients=400, rows=1, epsilon=4.0)
     rng = np.random.default_rng(3)
     found = thresholds_of(setup, "smooth", 400, rng)
@@ -139,18 +136,17 @@ def test_encoded_buckets_cover() -> None:
 
 
 @pytest.mark.parametrize("unit", ["example", "user"])
-def test_a_drawn_threshold_covers(unit: str) -> None:
+def test_a_drawn_threshold_covers(unit):
     setup = Setup("crossing", unit=unit, rows=10 if unit == "example" else 50)
     for name in ("smooth", "edges"):
         found = thresholds_of(setup, name, 300, np.random.default_rng(4))
         query = setup.strategy().query(1)
-        assert query is not None
         covered = law_of(name, query.thresholds).covered(found)
         error = covered.std() / math.sqrt(len(found))
         assert 0.9 - 3.5 * error <= covered.mean() < 0.93
 
 
-def test_a_draw_without_slack_is_noticed() -> None:
+def test_a_draw_without_slack_is_noticed():
     strategy = crossing("example")
     query = strategy.query(1)
     assert isinstance(query, SetGaps)
@@ -158,7 +154,7 @@ def test_a_draw_without_slack_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("quantile", ["crossing", "gaps"])
-def test_a_promise_that_clipping_may_break_says_so_at_once(quantile: str) -> None:
+def test_a_promise_that_clipping_may_break_says_so_at_once(quantile):
     """And says what is sure: C = 1 + 2.75 sqrt(.09 m), of m = 50 rows; C / (C + m / 10)."""
     settings: dict[str, Any] = {"quantile": quantile, "rows_per_client": 50.0}
     private = Federation(100, 10, epsilon=1.0)
@@ -177,7 +173,7 @@ def test_a_promise_that_clipping_may_break_says_so_at_once(quantile: str) -> Non
     assert "clipping" not in free.result().guarantee[0]
 
 
-def test_without_privacy_a_pac_threshold_is_the_rank_of_vovk() -> None:
+def test_without_privacy_a_pac_threshold_is_the_rank_of_vovk():
     facts = Federation(1, 2, epsilon=math.inf, trust="secagg")
     scores = (np.arange(100) + 0.5) / 101
     sets: Any = run_inline(
@@ -187,7 +183,7 @@ def test_without_privacy_a_pac_threshold_is_the_rank_of_vovk() -> None:
     assert sets.thresholds[0] == pytest.approx(scores[94], abs=1e-9)
 
 
-def test_without_privacy_the_rank_is_exact_whatever_the_clients() -> None:
+def test_without_privacy_the_rank_is_exact_whatever_the_clients():
     """Which are the same in each round."""
     facts = Federation(100, 2, epsilon=math.inf, trust="secagg")
     scores = (np.arange(299) + 0.5) / 300  # n + 1 is a multiple of 10: the 270th of them
@@ -197,7 +193,7 @@ def test_without_privacy_the_rank_is_exact_whatever_the_clients() -> None:
         FedConformal(replace(facts, sampling_rate=0.5))
 
 
-def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked() -> None:
+def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked():
     """Noisy counts do not tell how many rows there are: 200 clients of 40, or half of them."""
     for rate in (1.0, 0.5):
         facts = Federation(200, 2, epsilon=2.0, sampling_rate=rate)
@@ -218,20 +214,20 @@ def ranked(rule: FedConformal, scores: Floats) -> float:
     return float(sets.thresholds[0])
 
 
-def test_the_question_has_the_papers_costs() -> None:
+def test_the_question_has_the_papers_costs():
     counts = np.array([3.0, 0.0, 5.0, 2.0])
     asked = SetRanks(2, grid(4), quantile=0.9)
     assert asked.costs(np.cumsum(counts)) == pytest.approx(quantile_costs(counts, 0.9))
 
 
-def test_a_user_counts_with_one_row() -> None:
+def test_a_user_counts_with_one_row():
     rule = ranks(unit="user", epsilon=1000.0, rows_known=False, bins=1000)
     assert "number of clients, all of which have a row, 20" in " ".join(rule.result().guarantee)
     scores = np.repeat(np.linspace(0.01, 0.99, 20), 50)
     assert ranked(rule, scores) == pytest.approx(0.94, abs=0.002)
 
 
-def test_who_may_not_ask() -> None:
+def test_who_may_not_ask():
     table: list[tuple[dict[str, Any], str]] = [
         ({"rows_known": False}, "must be public"),
         ({"unit": "subject", "rows_known": False}, "how many subjects there are is not"),

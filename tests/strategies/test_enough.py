@@ -1,14 +1,11 @@
 """A run that has too little to help says so in a line, and healthy ones say nothing."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
 import warnings
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -76,9 +73,7 @@ LITTLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("data", "options", "said"), LITTLE)
-def test_it_says_so_once_and_in_the_statement(
-    data: dict[str, Any], options: dict[str, Any], said: str
-) -> None:
+def test_it_says_so_once_and_in_the_statement(data, options, said):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TooLittle)
         result = simulate(data, **options)
@@ -90,7 +85,7 @@ def test_it_says_so_once_and_in_the_statement(
     assert [s for s in result.privacy["statement"] if said in s] == [f"T{line[1:]}."]
 
 
-def test_as_many_clients_as_it_names_have_enough_and_the_unit_has() -> None:
+def test_as_many_clients_as_it_names_have_enough_and_the_unit_has():
     (line,) = _lines("fednewton", 1.0, 5, 100)
     assert "from about 13 clients on" in line
     assert not _lines("fednewton", 1.0, 13, 100)
@@ -101,7 +96,7 @@ def test_as_many_clients_as_it_names_have_enough_and_the_unit_has() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::fedcal.errors.TooLittle")
-def test_on_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_on_the_terminal(tmp_path, capsys):
     """One line on stderr; and afterwards whether it made things worse by more than chance."""
     np.savez(tmp_path / "d.npz", **rows(1000))
     options = ["simulate", "--data", str(tmp_path / "d.npz"), "--clients", "5", "--epsilon", "1"]
@@ -140,7 +135,7 @@ FEW: dict[str, dict[str, Any]] = {
 
 @pytest.mark.filterwarnings("ignore:rows_per_client")
 @pytest.mark.parametrize("rule", QUANTILES)
-def test_too_few_for_a_threshold_says_what_would_do(rule: str) -> None:
+def test_too_few_for_a_threshold_says_what_would_do(rule):
     options = dict(FEW[rule])
     own = {k: options.pop(k) for k in ("alpha", "rows_per_client") if k in options}
     settings: dict[str, Any] = {"quantile": rule, **own}
@@ -162,7 +157,7 @@ def test_too_few_for_a_threshold_says_what_would_do(rule: str) -> None:
             assert method.hopeless(None if each is None else many * each) == hopeless
 
 
-def test_where_half_of_the_clients_have_no_row_the_noise_is_of_the_others() -> None:
+def test_where_half_of_the_clients_have_no_row_the_noise_is_of_the_others():
     job = Job("fednewton", Federation(400, 3, epsilon=1.0), {"rows_per_client": 0.5})
     ratio = noise_ratio(job.plan, 0.5)
     assert ratio is not None
@@ -170,7 +165,7 @@ def test_where_half_of_the_clients_have_no_row_the_noise_is_of_the_others() -> N
     assert noise_ratio(job.plan, 1.0) == noise_ratio(job.plan, 2.0)
 
 
-def test_healthy_runs_say_nothing() -> None:
+def test_healthy_runs_say_nothing():
     """And without privacy no method's run of this size."""
     runs = product(("fednewton", "fedtemp", "fedoneshot", "acct", "fedopvector"), (8.0, 1.0))
     for method, epsilon in runs:
@@ -181,7 +176,7 @@ def test_healthy_runs_say_nothing() -> None:
         assert not too_little(method, _shards(100, 50), None), method
 
 
-def test_which_methods_hear_it_by_default_at_epsilon_1() -> None:
+def test_which_methods_hear_it_by_default_at_epsilon_1():
     """As docs/guide/planning.md says; the planner says so of two, their own figures of others."""
     data = datasets.load("resnet110-cifar10")
     shards = deal(data, "dirichlet:0.1", 100, 0)
@@ -198,7 +193,7 @@ def test_which_methods_hear_it_by_default_at_epsilon_1() -> None:
 
 
 @pytest.mark.parametrize("method", ["fednewton", "dp-histogram"])
-def test_a_run_that_says_so_does_not_pay_by_the_planner(method: str) -> None:
+def test_a_run_that_says_so_does_not_pay_by_the_planner(method):
     """Where the line comes, the planner's own runs do not pay; where it is far, they do."""
     for clients, epsilon, little in ((3, 0.1, True), (3000, 1.0, False)):
         facts = PublicFacts(Federation(clients, 10, epsilon=epsilon), 50)
@@ -206,7 +201,7 @@ def test_a_run_that_says_so_does_not_pay_by_the_planner(method: str) -> None:
         assert _pays(method, facts, 10, range(2)) is not little
 
 
-def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends() -> None:
+def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends():
     """As what it says of more clients: with too few of them no other method is named."""
     hints = []
     for clients in range(2, 40, 4):
@@ -226,15 +221,13 @@ def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends() -> No
 
 @pytest.mark.parametrize(("trust", "power"), [("central", 1), ("local", 2)])
 def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
-    trust: str, power: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    trust, power, monkeypatch
+):
     """Noise over what K clients add falls as 1 / K, and as 1 / sqrt(K) with noise of each."""
     method = STRATEGIES["fednewton"]
     federation = Federation(50, 3, epsilon=1.0, trust=trust)
     job = Job("fednewton", federation, {"rows_per_client": 100.0})
     plan = job.plan
-    assert plan.noise_std is not None
-    assert plan.bound is not None
     ratio = plan.noise_std[0] / plan.bound.norms[0] / 50
     assert noise_ratio(plan, 100.0) == pytest.approx(ratio)
     monkeypatch.setattr(method, "most_noise", ratio)
@@ -250,7 +243,7 @@ def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
 
 
 @pytest.mark.parametrize("unit", ["user", "example"])
-def test_with_privacy_no_row_is_looked_at(unit: str) -> None:
+def test_with_privacy_no_row_is_looked_at(unit):
     """Two federations that differ in every row, and in how many there are."""
     full, fewer, none = _shards(4, 50), _shards(4, 1), nobody(4)
     for method in BUDGETED:
@@ -262,7 +255,7 @@ def test_with_privacy_no_row_is_looked_at(unit: str) -> None:
             assert too_little(method, fewer, job_of(given, fewer)) == said, method
 
 
-def test_a_comparison_says_it_once_and_names_each_line() -> None:
+def test_a_comparison_says_it_once_and_names_each_line():
     with pytest.warns(TooLittle, match="2 lines have too little to help, the first") as caught:
         comparison = compare(
             rows(1000), method="fednewton,fedtemp", clients=5, epsilon="inf,1", seeds=1, jobs=1
@@ -272,7 +265,7 @@ def test_a_comparison_says_it_once_and_names_each_line() -> None:
     assert [line.partition(":")[0] for line in said] == ["FedNewton", "FedTemp"]
 
 
-def test_the_estimator_says_it() -> None:
+def test_the_estimator_says_it():
     pytest.importorskip("sklearn")
     from fedcal.experiments.estimator import FederatedCalibrator
 

@@ -1,7 +1,5 @@
 """DP-FedAvg: what clients send is bounded and theirs alone; the clip follows the updates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -47,7 +45,7 @@ def request_of(asked: LocalUpdate) -> Request:
     return Request(asked, Bound(asked.lengths()), Ring(CLIENTS, 2.0**-24), 1)
 
 
-def test_the_update_is_that_of_plain_sgd() -> None:
+def test_the_update_is_that_of_plain_sgd():
     """One batch of all rows, by hand: their order does not matter."""
     own, w = shards(2), start("linear")
     x, n = np.asarray(own.inputs), len(own.labels)
@@ -63,7 +61,7 @@ def test_the_update_is_that_of_plain_sgd() -> None:
 
 
 @pytest.mark.parametrize("network", ["linear", "mlp"])
-def test_a_client_sends_the_same_whoever_is_asked_and_within_the_bound(network: str) -> None:
+def test_a_client_sends_the_same_whoever_is_asked_and_within_the_bound(network):
     own, w = shards(), start(network)
     for clip in (1e-3, 1e3):
         asked = query(network, w, clip=clip)
@@ -83,7 +81,7 @@ def test_a_client_sends_the_same_whoever_is_asked_and_within_the_bound(network: 
     assert np.linalg.norm(values[:, :-1], axis=1).max() <= 1.0
 
 
-def test_update_and_count_lie_in_one_bound() -> None:
+def test_update_and_count_lie_in_one_bound():
     """Both at their most: exactly the norm 1; a little more of either leads out of it."""
     asked = query("linear", start("linear"))
     bound = asked.bound("client")
@@ -96,7 +94,7 @@ def test_update_and_count_lie_in_one_bound() -> None:
     assert query("linear", start("linear"), count=False).bound("client").norms == (1.0,)
 
 
-def test_a_step_is_by_the_mean_over_the_clients_that_are_expected() -> None:
+def test_a_step_is_by_the_mean_over_the_clients_that_are_expected():
     """Of a quarter of 20 clients: 5, whoever answers; the clip's logarithm falls by 0.2 a share."""
     federation = Federation(clients=20, classes=CLASSES, rounds=2, sampling_rate=0.25)
     own: Any = {"server_lr": 0.7, "momentum": 0.5, "clip": 2.0, "unclipped": 0.4}
@@ -111,7 +109,7 @@ def test_a_step_is_by_the_mean_over_the_clients_that_are_expected() -> None:
         assert method.clip == pytest.approx(clip)
 
 
-def test_what_makes_no_sense_is_refused() -> None:
+def test_what_makes_no_sense_is_refused():
     table = [
         ({"unclipped": 1.0}, r"unclipped must be in \(0, 1\), got 1.0"),
         ({"network": "vgg"}, "unknown network 'vgg'"),

@@ -1,12 +1,9 @@
 """A job in plain values, there and back through TOML, and an outcome through a folder."""
 
-from __future__ import annotations
-
 import json
 import math
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -44,16 +41,14 @@ def shards() -> Shards:
     )
 
 
-def test_fields_and_back_through_toml() -> None:
+def test_fields_and_back_through_toml():
     for job in JOBS:
         fields = job.to_fields()
         assert all(type(v) in (str, int, float, bool) for v in fields.values())
         assert Job.from_fields(tomllib.loads(tomli_w.dumps(fields))) == job
 
 
-def test_numbers_written_by_hand_may_be_whole_and_paths_become_absolute(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_written_by_hand_may_be_whole_and_paths_become_absolute(tmp_path, monkeypatch):
     whole = {"epsilon": 1, "cap": 2, "sampling-rate": 1, "dropout": 0}
     job = Job.from_fields({**JOBS[0].to_fields(), "trust": "", **whole})
     assert (job.federation.epsilon, job.federation.sampling_rate, job.cap) == (1.0, 1.0, 2.0)
@@ -88,7 +83,7 @@ BAD: list[tuple[str, Any, str]] = [
 ]
 
 
-def test_fields_that_are_not_allowed_or_missing() -> None:
+def test_fields_that_are_not_allowed_or_missing():
     fields = JOBS[0].to_fields()
     assert_refused(BAD, lambda key, value: Job.from_fields({**fields, key: value}))
     missing = [(key, f"no key '{key}'") for key in fields]
@@ -97,7 +92,7 @@ def test_fields_that_are_not_allowed_or_missing() -> None:
     )
 
 
-def test_rows_are_lacking_where_the_method_cannot_do_without() -> None:
+def test_rows_are_lacking_where_the_method_cannot_do_without():
     """Exactly then the constructor refuses a private run, or is given what it cannot use."""
     private, rows = Federation(CLIENTS, CLASSES, epsilon=1.0), {"rows_per_client": 50.0}
     for method in BUDGETED:
@@ -111,7 +106,7 @@ def test_rows_are_lacking_where_the_method_cannot_do_without() -> None:
         assert Job(method, private, rows if lacks else {}).plan.private
 
 
-def test_an_outcome_comes_back_with_the_same_bits(shards: Shards, tmp_path: Path) -> None:
+def test_an_outcome_comes_back_with_the_same_bits(shards, tmp_path):
     own = Federation(CLIENTS, CLASSES, 3, epsilon=1.0)
     for job in (
         Job("fednewton", own, {"rows_per_client": 15.0}),
@@ -133,7 +128,7 @@ def test_an_outcome_comes_back_with_the_same_bits(shards: Shards, tmp_path: Path
                 assert array.tobytes() == other.arrays()[key].tobytes()
 
 
-def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards: Shards, tmp_path: Path) -> None:
+def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards, tmp_path):
     public, file = Federation(CLIENTS, CLASSES, 1, epsilon=1.0, delta=0.01), tmp_path / "l.db"
     job = Job("fedtemp", public, ledger=str(file), cap=2.0)
     with pytest.raises(BudgetExceeded, match=r"delta = 0\.01 is above .* 0\.001; give cap_delta"):
@@ -143,16 +138,14 @@ def test_a_delta_above_a_new_ledger_s_cap_makes_no_file(shards: Shards, tmp_path
     assert file.exists()
 
 
-def test_a_clip_that_the_grid_of_exact_sums_loses_is_refused(shards: Shards) -> None:
+def test_a_clip_that_the_grid_of_exact_sums_loses_is_refused(shards):
     job = Job("fedtemp", Federation(CLIENTS, CLASSES, 1), {"clip": 6e-5})
     with pytest.raises(InputError, match="lost on the grid"):
         job.run(lambda s: run_inline(s, shards))
 
 
 @pytest.mark.parametrize(("epsilon", "kept"), [(1.0, 0), (math.inf, 3)])
-def test_no_round_is_timed_where_who_is_sampled_is_secret(
-    epsilon: float, kept: int, shards: Shards
-) -> None:
+def test_no_round_is_timed_where_who_is_sampled_is_secret(epsilon, kept, shards):
     """A round's seconds follow from how many were in it, and from whose rows these were."""
     public = Federation(CLIENTS, CLASSES, 3, 0.5, epsilon)
     outcome = Job("fedtemp", public).run(lambda s: run_inline(s, shards))
@@ -161,7 +154,7 @@ def test_no_round_is_timed_where_who_is_sampled_is_secret(
     assert (outcome.seconds is None) == (not kept)
 
 
-def test_an_outcome_that_is_not_whole_is_refused(shards: Shards, tmp_path: Path) -> None:
+def test_an_outcome_that_is_not_whole_is_refused(shards, tmp_path):
     with pytest.raises(InputError, match="holds no outcome"):
         Outcome.load(tmp_path)
     job = Job("fedbin", Federation(CLIENTS, CLASSES))
@@ -178,7 +171,7 @@ def test_an_outcome_that_is_not_whole_is_refused(shards: Shards, tmp_path: Path)
         Outcome.load(tmp_path)
 
 
-def test_an_unknown_parameter_is_refused_in_the_name_of_the_class() -> None:
+def test_an_unknown_parameter_is_refused_in_the_name_of_the_class():
     """Not of a base that it is passed on to."""
     cls: Any
     for cls in STRATEGIES.values():

@@ -1,7 +1,5 @@
 """Real sites say what does not fit before anybody books a run: by name, and nothing of a row."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable, Iterable
@@ -154,7 +152,7 @@ def _notices(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, site_app.LOGGER)
 
 
-def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path: Path) -> None:
+def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path):
     """A file without the column, a setting that a policy does not allow, a budget: at once."""
     sites = Sites(tmp_path, lacks=["birch"], rules={"dogwood": {}})
     with pytest.raises(InputError, match=r"birch, dogwood cannot take part.*nothing is booked"):
@@ -167,7 +165,7 @@ def test_who_cannot_take_part_is_named_and_nobody_books_the_run(tmp_path: Path) 
     sites.assert_nothing_was_booked()
 
 
-def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path: Path) -> None:
+def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path):
     sites = Sites(tmp_path, lacks=["birch"])
     change = {"without-unready": True}
     named = [line for line in sites.run(quorum=0.6, **change) if "birch" in line]
@@ -179,7 +177,7 @@ def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path: Path) 
     assert {kind for name, kind in sites.asked if name == "birch"} == {"query.who", READY}
 
 
-def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(tmp_path: Path) -> None:
+def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(tmp_path):
     """Whatever column a question needs: it is tried on no rows."""
     for k, (method, settings, what) in enumerate(
         (
@@ -197,7 +195,7 @@ def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(tmp_
         sites.assert_nothing_was_booked()
 
 
-def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path: Path) -> None:
+def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path):
     newton = {"fednewton": CLIP}
     sites = Sites(tmp_path, rules={"birch": newton, "dogwood": newton})
     everybody = sites.get_node_ids
@@ -205,7 +203,7 @@ def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path: Path) -
     def later() -> Iterable[int]:
         return list(everybody())[: 3 if read_progress(tmp_path / "out") else 2]
 
-    sites.get_node_ids = later  # type: ignore[method-assign]
+    sites.get_node_ids = later
     notices = sites.run("fednewton", quorum=0.6)
     refused = [line for line in notices if line.startswith("fedcal: elm: this site's policy")]
     assert len(refused) == 1
@@ -213,9 +211,7 @@ def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path: Path) -
     assert {kind for name, kind in sites.asked if name == "elm"} == {"query.who", READY}
 
 
-def test_a_budget_that_does_not_suffice_is_told_without_its_books(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_budget_that_does_not_suffice_is_told_without_its_books(tmp_path, caplog):
     sites = Sites(tmp_path)
     sites.run()
     (tmp_path / "ledger.db").unlink()
@@ -227,9 +223,7 @@ def test_a_budget_that_does_not_suffice_is_told_without_its_books(
     assert any("epsilon" in line for line in caplog.messages if line.startswith("cannot take part"))
 
 
-def test_what_stays_at_the_site_stops_the_run_without_a_reason(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_stays_at_the_site_stops_the_run_without_a_reason(tmp_path, caplog):
     sites = Sites(tmp_path)
 
     def lose(name: str, kind: str) -> None:
@@ -248,9 +242,7 @@ def test_what_stays_at_the_site_stops_the_run_without_a_reason(
     sites.assert_nothing_was_booked()
 
 
-def test_a_site_says_nothing_of_its_rows_before_it_answers(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_says_nothing_of_its_rows_before_it_answers(tmp_path, monkeypatch):
     """Neither that a question fails on them nor how many there are."""
     looked_at: dict[str, int] = {READY: 0, ANSWER: 0}
     statistic = answers.STATISTICS["temperature_scores"]
@@ -268,7 +260,7 @@ def test_a_site_says_nothing_of_its_rows_before_it_answers(
     assert looked_at[ANSWER] > 0  # of noise alone
 
 
-def test_a_run_that_goes_on_is_not_counted_twice(tmp_path: Path) -> None:
+def test_a_run_that_goes_on_is_not_counted_twice(tmp_path):
     """Its epsilon is booked already, of a budget for it alone."""
     sites = Sites(tmp_path)
 
@@ -288,7 +280,7 @@ def test_a_run_that_goes_on_is_not_counted_twice(tmp_path: Path) -> None:
     assert len(Outcome.load(tmp_path / "out").records) == 1
 
 
-def test_a_site_that_does_not_say_whether_it_is_ready_misses_the_round(tmp_path: Path) -> None:
+def test_a_site_that_does_not_say_whether_it_is_ready_misses_the_round(tmp_path):
     sites = Sites(tmp_path)
     sites._unavailable = lambda site, message: (
         message.metadata.message_type == READY and message.metadata.dst_node_id == NODES[2]
@@ -299,7 +291,7 @@ def test_a_site_that_does_not_say_whether_it_is_ready_misses_the_round(tmp_path:
     assert ("elm", ENROL) not in sites.asked
 
 
-def test_what_a_site_writes_is_one_printable_line(tmp_path: Path) -> None:
+def test_what_a_site_writes_is_one_printable_line(tmp_path):
     sites = Sites(tmp_path)
     sites.lies["elm", READY] = "\x1b[2Jall is well\nfedcal: birch: \u202edone" + "x" * 1000
     with pytest.raises(InputError, match="elm cannot take part"):

@@ -1,7 +1,5 @@
 """The server with real sites, in this process: dropouts, quorum, classes, checkpoint and resume."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import logging
@@ -156,7 +154,7 @@ def answers_of(site: int) -> Broken:
     return lambda k, message: k == site and message.metadata.message_type == ANSWER
 
 
-def test_same_bits_as_inline_and_bytes_of_the_messages(tmp_path: Path) -> None:
+def test_same_bits_as_inline_and_bytes_of_the_messages(tmp_path):
     """And a private run's checkpoint holds noisy sums alone."""
     job, exact = job_of(epsilon=8.0, trust="local"), job_of(epsilon=np.inf, rounds=1)
     found, _ = run(tmp_path, job)
@@ -172,7 +170,7 @@ def test_same_bits_as_inline_and_bytes_of_the_messages(tmp_path: Path) -> None:
     assert not any(repr(value) in text for value in sums["values"])
 
 
-def test_a_site_that_fails_is_a_dropout_and_that_is_told(tmp_path: Path) -> None:
+def test_a_site_that_fails_is_a_dropout_and_that_is_told(tmp_path):
     job = job_of()
     want = inline(job, alive=(0, 1, 3)).records
     for how in ("raises", "lies", "unavailable"):
@@ -193,7 +191,7 @@ def test_a_site_that_fails_is_a_dropout_and_that_is_told(tmp_path: Path) -> None
     assert sentences(found.sites) == ["site 1 missed round 2."]
 
 
-def test_of_a_secret_sample_only_who_was_never_there_is_told(tmp_path: Path) -> None:
+def test_of_a_secret_sample_only_who_was_never_there_is_told(tmp_path):
     """A site that is there and fails whenever it is asked looks like one that nobody asked."""
     sampled = replace(job_of().federation, sampling_rate=0.5, trust="central")
     job = replace(job_of(), federation=sampled)
@@ -213,7 +211,7 @@ def test_of_a_secret_sample_only_who_was_never_there_is_told(tmp_path: Path) -> 
         assert not any("answered" in line for line in read_notices(tmp_path / name / "out"))
 
 
-def test_with_too_few_answers_nothing_is_released_or_charged(tmp_path: Path) -> None:
+def test_with_too_few_answers_nothing_is_released_or_charged(tmp_path):
     file = tmp_path / "ledger.db"
     job = job_of(trust="distributed", secure_aggregation="masks", ledger=str(file), cap=1.0)
     with pytest.raises(RoundFailed, match="nothing was released"):
@@ -223,7 +221,7 @@ def test_with_too_few_answers_nothing_is_released_or_charged(tmp_path: Path) -> 
         assert ledger.spent() == (0.0, 0.0)
 
 
-def test_the_run_begins_without_a_site_that_is_away_but_not_with_none(tmp_path: Path) -> None:
+def test_the_run_begins_without_a_site_that_is_away_but_not_with_none(tmp_path):
     job = job_of()
     found, _ = run(tmp_path / "three", job, sites=3)
     assert found.records == inline(job, alive=range(3)).records
@@ -234,7 +232,7 @@ def test_the_run_begins_without_a_site_that_is_away_but_not_with_none(tmp_path: 
         run(tmp_path / "five", job, sites=5, seeded=False)
 
 
-def test_sites_that_do_not_know_their_number_are_numbered_as_they_come(tmp_path: Path) -> None:
+def test_sites_that_do_not_know_their_number_are_numbered_as_they_come(tmp_path):
     job = replace(job_of(), federation=replace(job_of().federation, noise_source="system"))
     _, sites = run(tmp_path, job, seeded=False)
     assert sorted(sites.answered) == sorted([0, 1, 2, 3] * 3)
@@ -245,7 +243,7 @@ def test_sites_that_do_not_know_their_number_are_numbered_as_they_come(tmp_path:
     assert strategy.roster == {8: 0, 7: 1}  # nobody gets the number of another one
 
 
-def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(tmp_path: Path) -> None:
+def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(tmp_path):
     for given in ("", digest_of(NAMES)):
         folder = tmp_path / f"given {given}"
         file = tmp_path / "ledger.db"
@@ -257,7 +255,7 @@ def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(tmp_pa
             assert ledger.entries() == ()
 
 
-def test_a_late_site_that_cannot_take_part_is_passed_over(tmp_path: Path) -> None:
+def test_a_late_site_that_cannot_take_part_is_passed_over(tmp_path):
     job = job_of()
     fields = fields_of(job, tmp_path / "out")
     sites = Sites(tmp_path, fields, names={3: ("cat", "owl", "dog")})
@@ -267,19 +265,19 @@ def test_a_late_site_that_cannot_take_part_is_passed_over(tmp_path: Path) -> Non
         done = read_progress(tmp_path / "out")
         return list(everybody())[: CLIENTS if done else 3]
 
-    sites.get_node_ids = later  # type: ignore[method-assign]
+    sites.get_node_ids = later
     server.serve(sites, fields)
     assert Outcome.load(tmp_path / "out").records == inline(job, alive=range(3)).records
     notices = read_notices(tmp_path / "out")
     assert sum("came late is passed over: site 3 has other classes" in one for one in notices) == 1
 
 
-def test_shares_of_noise_go_to_no_server_that_sees_each(tmp_path: Path) -> None:
+def test_shares_of_noise_go_to_no_server_that_sees_each(tmp_path):
     with pytest.raises(InputError, match="would see each share of the noise"):
         run(tmp_path, job_of(trust="distributed"), seeded=False)
 
 
-def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path: Path) -> None:
+def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path):
     outcome, _ = run(tmp_path, job_of(), {"deliver": True}, raises=answers_of(1))
     assert not (tmp_path / "site-1" / RESULTS).exists()
     for k in (0, 2, 3):
@@ -308,9 +306,7 @@ CHOKES = (b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n")
     ],
     ids=["numbers", "list", "words"],
 )
-def test_a_site_that_says_nonsense_is_passed_over(
-    kind: str, lies: list[RecordDict], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_site_that_says_nonsense_is_passed_over(kind, lies, tmp_path, monkeypatch):
     job = job_of(rounds=1)
     fields = fields_of(job, tmp_path / "out")
     sites = Sites(tmp_path, fields)
@@ -344,15 +340,13 @@ def stopped_in_round(number: int, folder: Path, fields: dict[str, Any], **grid: 
                 raise _Stop
         return replies
 
-    sites.pull_messages = pull  # type: ignore[method-assign]
+    sites.pull_messages = pull
     with pytest.raises(_Stop):
         server.serve(sites, fields)
 
 
 @pytest.mark.parametrize(("number", "trust"), [(1, "central"), (2, "local"), (3, "central")])
-def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(
-    number: int, trust: str, tmp_path: Path
-) -> None:
+def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(number, trust, tmp_path):
     file = tmp_path / "ledger.db"
     job = job_of(epsilon=8.0, trust=trust, ledger=str(file), cap=8.0)
     fields = fields_of(job, tmp_path / "out")
@@ -373,9 +367,7 @@ def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(
     assert (entry.run, entry.charged) == (found.run, (1, 2, 3))
 
 
-def test_a_charged_round_that_nobody_saw_is_not_charged_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_charged_round_that_nobody_saw_is_not_charged_again(tmp_path, monkeypatch):
     """The server dies after the charge: with a disk that is full, say."""
     file = tmp_path / "ledger.db"
     job = job_of(ledger=str(file), cap=1.0)
@@ -401,9 +393,7 @@ def test_a_charged_round_that_nobody_saw_is_not_charged_again(
         assert ledger.entries()[0].charged == (1, 2, 3)
 
 
-def test_a_release_is_on_the_disk_before_anybody_hears_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_release_is_on_the_disk_before_anybody_hears_of_it(tmp_path, monkeypatch):
     """As the charge is: a power failure would take back the release alone, and it is made anew."""
     out, synced = tmp_path / "out", list[tuple[int, bool]]()
     fsync = os.fsync
@@ -420,7 +410,7 @@ def test_a_release_is_on_the_disk_before_anybody_hears_of_it(
     assert synced == [(done, folder) for done in (0, 0, 1) for folder in (False, True)]
 
 
-def test_what_does_not_belong_together_does_not_go_on(tmp_path: Path) -> None:
+def test_what_does_not_belong_together_does_not_go_on(tmp_path):
     file, out = tmp_path / "ledger.db", tmp_path / "out"
     job = job_of(ledger=str(file), cap=2.0)
     fields = fields_of(job, out)
@@ -454,7 +444,7 @@ def test_what_does_not_belong_together_does_not_go_on(tmp_path: Path) -> None:
     refused("does not belong to this run")
 
 
-def test_two_servers_never_have_one_folder(tmp_path: Path) -> None:
+def test_two_servers_never_have_one_folder(tmp_path):
     """Flower ends a stopped run's server late: it must not release a round beside another."""
     fields = fields_of(job_of(), tmp_path / "out")
     stopped_in_round(2, tmp_path, fields)
@@ -477,7 +467,7 @@ def booked(folder: Path, site: int) -> tuple[Booked, ...]:
 
 
 @pytest.mark.parametrize("method", ["fedsgd", "dp-fedavg"])
-def test_a_trained_model_of_the_same_bits_reaches_each_site(method: str, tmp_path: Path) -> None:
+def test_a_trained_model_of_the_same_bits_reaches_each_site(method, tmp_path):
     job, shards = training(method), features()
     found, _ = run(tmp_path, job, {"deliver": True}, shards=shards)
     want = inline(job, shards=shards)
@@ -496,9 +486,7 @@ def test_a_trained_model_of_the_same_bits_reaches_each_site(method: str, tmp_pat
 
 
 @pytest.mark.parametrize(("number", "method"), [(1, "fedsgd"), (3, "dp-fedavg")])
-def test_a_stopped_training_goes_on_and_counts_every_round_once(
-    number: int, method: str, tmp_path: Path
-) -> None:
+def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, tmp_path):
     """And a site without rows is one that is away."""
     file, shards = tmp_path / "ledger.db", features(3)
     job = training(method, ledger=str(file), cap=8.0)
@@ -514,7 +502,7 @@ def test_a_stopped_training_goes_on_and_counts_every_round_once(
     assert entry.charged == (1, 2, 3, 4)
 
 
-def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(tmp_path: Path) -> None:
+def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(tmp_path):
     own = {"rows_per_client": 80.0}
     table: list[tuple[str, dict[str, Any], str]] = [
         (
@@ -539,7 +527,7 @@ def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(tmp_path: Pa
         assert not any(booked(folder, k) for k in range(CLIENTS))
 
 
-def test_a_model_is_judged_on_what_it_reads() -> None:
+def test_a_model_is_judged_on_what_it_reads():
     """Its own probabilities, never those of the scores that lie beside the rows."""
     model = TrainedModel("linear", (WIDTH,), CLASSES, np.zeros(CLASSES * (WIDTH + 1)))
     sure = Holdout(9.0 * np.eye(CLASSES), np.eye(CLASSES), np.arange(CLASSES))

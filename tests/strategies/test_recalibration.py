@@ -1,7 +1,5 @@
 """Recalibration by DP-SGD (Zhang et al.), and what ours does for the same budget."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -55,9 +53,7 @@ def probs(calibrator: Calibrator) -> Floats:
         ("fednewton-top", TopLabelLogistic, 1e-4, 0.05),
     ],
 )
-def test_the_pooled_fit_is_reached_or_with_privacy_nearly(
-    name: str, kind: Any, near: float, noisy: float
-) -> None:
+def test_the_pooled_fit_is_reached_or_with_privacy_nearly(name, kind, near, noisy):
     """Gradient descent of 100 steps comes near; Newton's method arrives."""
     shards = some_rows()
     pooled = probs(kind().fit(shards.logits, shards.labels))
@@ -68,7 +64,7 @@ def test_the_pooled_fit_is_reached_or_with_privacy_nearly(
         assert np.abs(probs(learnt(name, {**PRIVATE, "trust": trust})) - pooled).max() < noisy
 
 
-def test_a_gradient_is_that_of_the_loss() -> None:
+def test_a_gradient_is_that_of_the_loss():
     shards = some_rows()
 
     def loss(form: str, w: Floats) -> float:
@@ -89,7 +85,7 @@ def test_a_gradient_is_that_of_the_loss() -> None:
             assert slope == pytest.approx(total[j], rel=1e-4, abs=1e-3)
 
 
-def test_the_noise_is_what_the_budget_asks_for() -> None:
+def test_the_noise_is_what_the_budget_asks_for():
     """Of released sums over nobody: two thirds of it would spend more, half more of it less."""
     for name, settings in (("dp-platt", {"rows_per_client": 9.0}), ("fednewton-top", {})):
         make: Any = STRATEGIES[name]
@@ -103,7 +99,7 @@ def test_the_noise_is_what_the_budget_asks_for() -> None:
             assert (enough, wasted) == (off >= 1, off > 1), name
 
 
-def test_public_numbers_are_asked_for_and_what_does_nothing_is_refused() -> None:
+def test_public_numbers_are_asked_for_and_what_does_nothing_is_refused():
     make: Any = STRATEGIES["dp-ts"]
     with pytest.raises(InputError, match="dp-ts needs rows_per_client"):
         make(Federation(**PRIVATE))

@@ -1,7 +1,5 @@
 """Where a noisy falling curve crosses zero: what is believed, with much noise and with little."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -19,7 +17,7 @@ every_law = pytest.mark.parametrize("laplace", [False, True])
 
 
 @every_law
-def test_little_noise_leaves_little_doubt(laplace: bool) -> None:
+def test_little_noise_leaves_little_doubt(laplace):
     for name, curve in CURVES.items():
         for root in (-0.6, 0.9, 1.5):
             belief = root_posterior(ASKED, 100 * curve(root - ASKED), 0.1, ROOTS, laplace)
@@ -29,7 +27,7 @@ def test_little_noise_leaves_little_doubt(laplace: bool) -> None:
 
 
 @every_law
-def test_more_noise_is_more_doubt_and_units_do_not_matter(laplace: bool) -> None:
+def test_more_noise_is_more_doubt_and_units_do_not_matter(laplace):
     values = 100 * np.tanh(0.9 - ASKED)
     spreads = []
     for std in (1.0, 10.0, 40.0, 200.0):
@@ -45,7 +43,7 @@ def test_more_noise_is_more_doubt_and_units_do_not_matter(laplace: bool) -> None
 
 
 @every_law
-def test_a_mirrored_curve_has_a_mirrored_root(laplace: bool) -> None:
+def test_a_mirrored_curve_has_a_mirrored_root(laplace):
     u, roots = np.linspace(-2, 2, 8), np.linspace(-2, 2, 101)
     values = 30 * np.tanh(0.7 - u) + np.array([3.0, -5, 2, 0, 4, -1, 2, -2])
     belief = root_posterior(u, values, 4.0, roots, laplace)
@@ -53,7 +51,7 @@ def test_a_mirrored_curve_has_a_mirrored_root(laplace: bool) -> None:
     np.testing.assert_allclose(mirrored, belief[::-1], rtol=1e-9)
 
 
-def test_what_is_believed_is_right_as_often_as_it_says() -> None:
+def test_what_is_believed_is_right_as_often_as_it_says():
     """Noise of the std that is told: the truth lies within the central 80 % about as often."""
     rng = np.random.default_rng(0)
     inside = []

@@ -1,7 +1,5 @@
 """The ServerApp over an in-process grid: outcome, progress and errors, as a parent finds them."""
 
-from __future__ import annotations
-
 import json
 import logging
 import re
@@ -79,9 +77,7 @@ def inline(job: Job, shards: Shards) -> Outcome:
 @pytest.mark.parametrize(
     ("masks", "epsilon", "dropout"), [("none", 1.0, 0.4), ("masks", np.inf, 0.4), ("masks", 1.0, 0)]
 )
-def test_same_bits_as_inline(
-    masks: str, epsilon: float, dropout: float, shards: Shards, tmp_path: Path
-) -> None:
+def test_same_bits_as_inline(masks, epsilon, dropout, shards, tmp_path):
     job = job_of(epsilon, secure_aggregation=masks, dropout=dropout)
     wire, want = Wire(shards), inline(job, shards)
     server.serve(wire, fields_of(job, tmp_path))
@@ -98,9 +94,7 @@ def test_same_bits_as_inline(
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.5])
-def test_nothing_tells_how_many_were_sampled(
-    rate: float, shards: Shards, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_nothing_tells_how_many_were_sampled(rate, shards, tmp_path, caplog):
     """Neither times, nor bytes, nor a log; where everybody is asked all of them are there."""
     caplog.set_level(logging.WARNING, "flwr")
     federation = Federation(CLIENTS, CLASSES, 3, epsilon=1.0, sampling_rate=rate, seed=6)
@@ -114,15 +108,12 @@ def test_nothing_tells_how_many_were_sampled(
     assert (got.message_bytes is not None) == known
     assert (kept.seconds > 0) == known
     assert any("clients answered" in line for line in caplog.messages) == known
-    assert got.sites is not None
     assert (got.sites["answered"] is not None) == known
     assert bool(kept.took_part.asked or kept.took_part.answered) == known
 
 
 @pytest.mark.parametrize(("method", "epsilon"), [("fednewton", 1.0), ("fedbbq", np.inf)])
-def test_without_a_folder_a_short_result_is_logged_and_no_sum(
-    method: str, epsilon: float, shards: Shards, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_folder_a_short_result_is_logged_and_no_sum(method, epsilon, shards, caplog):
     federation = Federation(CLIENTS, CLASSES, 1, epsilon=epsilon, seed=4)
     job = Job(method, federation, NEWTON if method == "fednewton" else {})
     with caplog.at_level(logging.INFO, "flwr"):
@@ -145,13 +136,12 @@ def stopped(fields: dict[str, Any], shards: Shards, out: Path) -> FedcalError:
     with pytest.raises(FedcalError) as caught:
         server.serve(Wire(shards), fields)
     error = read_error(out)
-    assert error is not None
     assert (type(error), str(error)) == (type(caught.value), str(caught.value))
     assert not (out / "outcome.json").exists()
     return error
 
 
-def test_what_stops_a_run_is_told(shards: Shards, tmp_path: Path) -> None:
+def test_what_stops_a_run_is_told(shards, tmp_path):
     for key in ("method", "trust"):
         error = stopped({**fields_of(job_of(), tmp_path), key: "x"}, shards, tmp_path)
         assert (type(error), error.exit_code) == (InputError, 2)
@@ -168,7 +158,7 @@ def test_what_stops_a_run_is_told(shards: Shards, tmp_path: Path) -> None:
         assert ("site" in str(error)) == (epsilon > 1)
 
 
-def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path) -> None:
+def test_what_an_earlier_run_left_is_not_believed(shards, tmp_path):
     stopped({**fields_of(job_of(), tmp_path), "seed": -1}, shards, tmp_path)
     server.serve(Wire(shards), fields_of(job_of(rounds=1), tmp_path))
     assert read_error(tmp_path) is None
@@ -185,9 +175,7 @@ def test_what_an_earlier_run_left_is_not_believed(shards: Shards, tmp_path: Path
     assert read_progress(tmp_path) == [(1, 12)]
 
 
-def test_the_server_waits_for_all_nodes_before_it_reserves(
-    shards: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_waits_for_all_nodes_before_it_reserves(shards, tmp_path, monkeypatch):
     """And takes the fields of its context, where Flower calls it."""
     looks, all_of = [0], Wire.get_node_ids
 
@@ -207,7 +195,7 @@ def test_the_server_waits_for_all_nodes_before_it_reserves(
 
 
 @pytest.mark.parametrize("there", [CLIENTS - 1, CLIENTS + 1])
-def test_another_number_of_nodes_is_refused(there: int, shards: Shards, tmp_path: Path) -> None:
+def test_another_number_of_nodes_is_refused(there, shards, tmp_path):
     file = tmp_path / "ledger.db"
     job = job_of(ledger=str(file), cap=1.0, grace=0.1)
     with pytest.raises(RoundFailed, match=f"there are {there} nodes for {CLIENTS} clients"):
@@ -237,9 +225,7 @@ def by_itself(epsilon: float, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("nodes", "epsilon"), [(1, np.inf), (4, 1.0)])
-def test_no_clients_are_as_many_as_there_are_nodes(
-    nodes: int, epsilon: float, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_no_clients_are_as_many_as_there_are_nodes(nodes, epsilon, caplog):
     fields = by_itself(epsilon)
     with caplog.at_level(logging.INFO, "flwr"):
         outcome = server.serve(simulation(nodes, fields), fields)
@@ -252,7 +238,7 @@ def test_no_clients_are_as_many_as_there_are_nodes(
     assert told == ("rows_per_client" in want.config.set) == (epsilon == 1.0)
 
 
-def test_nodes_or_data_that_do_not_fit_stop_the_run() -> None:
+def test_nodes_or_data_that_do_not_fit_stop_the_run():
     for nodes, tell, why in (
         (3, 4, "site 2 deals the data to 4 clients, not 3"),
         (1, 4, "there are 1 nodes for 4 clients"),
@@ -272,7 +258,7 @@ def test_nodes_or_data_that_do_not_fit_stop_the_run() -> None:
     assert_refused(table, serve)
 
 
-def test_a_deployment_must_say_how_many_there_are(shards: Shards, tmp_path: Path) -> None:
+def test_a_deployment_must_say_how_many_there_are(shards, tmp_path):
     file = tmp_path / "ledger.db"
     fields = fields_of(job_of(ledger=str(file), cap=1.0))
     table = [
@@ -288,7 +274,7 @@ def test_a_deployment_must_say_how_many_there_are(shards: Shards, tmp_path: Path
     assert not file.exists()
 
 
-def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards: Shards, tmp_path: Path) -> None:
+def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards, tmp_path):
     class Lost(Wire):
         def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
             replies = list(super().pull_messages(message_ids))
@@ -334,7 +320,7 @@ def asking() -> list[Message]:
     return [message({"x": ConfigRecord({"a": 1})}, node, "query.who", 0, 5.0) for node in ASKED]
 
 
-def test_each_message_has_one_reply_and_its_bytes_are_counted() -> None:
+def test_each_message_has_one_reply_and_its_bytes_are_counted():
     grid = PromptGrid(Slow())
     first = grid.send_and_receive(asking(), timeout=5.0)
     assert sorted(m.metadata.src_node_id for m in first) == ASKED
@@ -348,14 +334,14 @@ def test_each_message_has_one_reply_and_its_bytes_are_counted() -> None:
     assert {m.metadata.ttl for m in asking()} == {5.0}  # it lives as long as the server waits
 
 
-def test_what_has_not_come_in_time_is_missing() -> None:
+def test_what_has_not_come_in_time_is_missing():
     start = time.monotonic()
     replies = PromptGrid(Slow(lost=frozenset({12}))).send_and_receive(asking(), timeout=0.3)
     assert sorted(m.metadata.src_node_id for m in replies) == [11, 13]
     assert time.monotonic() - start >= 0.3
 
 
-def test_messages_that_flower_does_not_take_fail_the_round_and_nobody_is_waited_for() -> None:
+def test_messages_that_flower_does_not_take_fail_the_round_and_nobody_is_waited_for():
     grid = PromptGrid(Slow(takes=False))
     with pytest.raises(RoundFailed, match="took none of the messages"):
         grid.send_and_receive(asking(), timeout=1.0)

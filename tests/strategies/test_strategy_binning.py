@@ -1,7 +1,5 @@
 """FedBin and FedBBQ on histograms small enough to weigh by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -60,11 +58,8 @@ def some_shards(clients: int = 20, rows: int = 300, classes: int = CLASSES) -> S
         (FedBBQ(federation(), bins_exponent=2, weighting="none"), BBQ),
     ],
 )
-def test_the_result_is_the_calibrator_of_the_histograms(
-    method: CalibrationStrategy, calibrator: Any
-) -> None:
+def test_the_result_is_the_calibrator_of_the_histograms(method, calibrator):
     ask = method.query(1)
-    assert ask is not None
     assert (ask.kind, ask.params(), ask.everyone) == ("class_histograms", {"bins": BINS}, False)
     assert ask.lengths() == (BINS,) * (2 * CLASSES)
     method.update(histograms(POSITIVE, NEGATIVE))
@@ -79,14 +74,10 @@ def test_the_result_is_the_calibrator_of_the_histograms(
 
 
 @pytest.mark.parametrize("weighting", ["all", "changed"])
-def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(
-    weighting: Any,
-) -> None:
+def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(weighting):
     method = FedBBQ(federation(sampling_rate=0.5), bins_exponent=2, weighting=weighting)
     assert (method.plan.rounds, method.plan.counting_rounds) == (2, 1)
     first, second = method.query(1), method.query(2)
-    assert first is not None
-    assert second is not None
     assert (first.kind, first.lengths(), first.everyone) == ("class_counts", (CLASSES,), True)
     assert (second.kind, second.everyone) == ("class_histograms", False)
     method.update(counts(16.0, 4.0, 80.0))
@@ -97,7 +88,7 @@ def test_without_privacy_a_weight_is_the_share_of_the_class_that_was_counted(
     assert result.rows == weighting
 
 
-def test_of_two_classes_the_weight_is_that_of_the_second_and_nobodys_class_has_one() -> None:
+def test_of_two_classes_the_weight_is_that_of_the_second_and_nobodys_class_has_one():
     for classes, there, positive, want in (
         (2, (999.0, 32.0), POSITIVE[:1], [8 / 32]),
         (3, (8.0, 8.0, 0.0), POSITIVE * [[1], [1], [0]], [1.0, 0.5, 1.0]),
@@ -108,7 +99,7 @@ def test_of_two_classes_the_weight_is_that_of_the_second_and_nobodys_class_has_o
         assert weights(method).tolist() == want
 
 
-def test_the_share_counts_the_rows_of_who_answered_the_histogram_round() -> None:
+def test_the_share_counts_the_rows_of_who_answered_the_histogram_round():
     shards, gone = some_shards(), np.array([0, 7, 8, 19])
     method = FedBBQ(federation(), bins_exponent=2)
     run_inline(method, shards, unavailable=lambda r: gone if r == 2 else np.zeros(0, np.int64))
@@ -119,7 +110,7 @@ def test_the_share_counts_the_rows_of_who_answered_the_histogram_round() -> None
     assert weights(method) == pytest.approx([*(counted[:2] / there[:2]), 1.0], rel=1e-15)
 
 
-def test_with_privacy_the_signal_is_the_uncut_sum() -> None:
+def test_with_privacy_the_signal_is_the_uncut_sum():
     """Noise of both signs adds up to little; cut at 0 first it would look like rows."""
     method = FedBBQ(federation(**PRIVATE), **PER_CLASS)
     std = 6.0
@@ -129,7 +120,7 @@ def test_with_privacy_the_signal_is_the_uncut_sum() -> None:
     assert weights(method) == pytest.approx([2 / expected, 0.0, 4 / expected], rel=1e-13)
 
 
-def test_rounds_add_up_counts_and_noise_variance() -> None:
+def test_rounds_add_up_counts_and_noise_variance():
     method = FedBBQ(federation(rounds=3, **PRIVATE), **PER_CLASS)
     assert method.plan.rounds == 3
     std, pieces = 3.0, [0.5 * POSITIVE, 0.25 * POSITIVE, 0.25 * POSITIVE]
@@ -143,7 +134,7 @@ def test_rounds_add_up_counts_and_noise_variance() -> None:
     assert result.base.table == pytest.approx(want, rel=1e-12)
 
 
-def test_rounds_of_exact_histograms_count_again_but_weigh_at_most_one() -> None:
+def test_rounds_of_exact_histograms_count_again_but_weigh_at_most_one():
     shards = some_shards()
     method = FedBBQ(federation(rounds=2), bins_exponent=2)
     assert (method.plan.rounds, method.plan.counting_rounds) == (3, 1)
@@ -159,7 +150,7 @@ def test_rounds_of_exact_histograms_count_again_but_weigh_at_most_one() -> None:
     assert np.array_equal(result.base.table, BBQ.from_histograms(positive, negative, CLASSES).table)
 
 
-def test_pooled_tables_are_the_sum_over_classes_used_by_each() -> None:
+def test_pooled_tables_are_the_sum_over_classes_used_by_each():
     shards = some_shards()
     options: Any = {"bins_exponent": 4, "weighting": "none"}
     each, pooled = FedBBQ(federation(), **options), FedBBQ(federation(), tables="pooled", **options)
@@ -172,10 +163,9 @@ def test_pooled_tables_are_the_sum_over_classes_used_by_each() -> None:
     assert (each.bytes_up, pooled.bytes_up) == (8 * 2 * CLASSES * 16, 8 * 2 * 16)
 
 
-def test_without_privacy_one_pooled_weight_is_the_share_of_all_rows() -> None:
+def test_without_privacy_one_pooled_weight_is_the_share_of_all_rows():
     method = FedBBQ(federation(sampling_rate=0.5), bins_exponent=2, tables="pooled")
     ask = method.query(2)
-    assert ask is not None
     assert (ask.kind, ask.lengths()) == ("pooled_histograms", (4, 1, 3))
     method.update(counts(10.0, 20.0, 34.0))
     values = np.array([1.0, 2, 5, 8, 20, 2, 1, 9])
@@ -183,7 +173,7 @@ def test_without_privacy_one_pooled_weight_is_the_share_of_all_rows() -> None:
     assert weights(method).tolist() == [16 / 64] * CLASSES
 
 
-def test_with_privacy_one_pooled_weight_comes_from_the_noise_of_p() -> None:
+def test_with_privacy_one_pooled_weight_comes_from_the_noise_of_p():
     method = FedBBQ(federation(**PRIVATE), bins_exponent=2)
     values, std = np.array([1.0, 2, -5, 8, 20, 2, 1, 9]), np.repeat([2.0, 8.0, 1.0], [4, 1, 3])
     method.update(Release(1, "pooled_histograms", values, std))
@@ -192,7 +182,7 @@ def test_with_privacy_one_pooled_weight_comes_from_the_noise_of_p() -> None:
 
 
 @pytest.mark.parametrize("strategy", [FedBin, FedBBQ])
-def test_negative_counts_are_treated_as_asked(strategy: Any) -> None:
+def test_negative_counts_are_treated_as_asked(strategy):
     """And without negative ones there is nothing to treat."""
     rng = np.random.default_rng(8)
     noisy, plain = rng.normal(1, 4, (2, CLASSES, BINS)), rng.uniform(0, 9, (2, CLASSES, BINS))
@@ -217,11 +207,11 @@ BAD: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_bad_parameters_are_refused_in_one_line() -> None:
+def test_bad_parameters_are_refused_in_one_line():
     assert_refused(BAD, lambda options: FedBBQ(federation(), **options))
 
 
-def test_defaults() -> None:
+def test_defaults():
     """Of FedBin the paper's but for the norms, of FedBBQ what measured best."""
     naive = FedBin(federation(**PRIVATE))
     assert (naive.weighting, naive.pooled, naive.negatives) == ("none", False, "cut")
@@ -244,7 +234,7 @@ def test_defaults() -> None:
 
 
 @pytest.mark.parametrize(("c", "rounds"), [(2, 5), (3, 1), (10, 5)])
-def test_noise_is_that_of_lemma_b7(c: int, rounds: int) -> None:
+def test_noise_is_that_of_lemma_b7(c, rounds):
     """P: C+ sqrt(2 c R / (2 rho)), N: C- the same, at the paper's rho; less at the tight one.
 
     With one clip for all blocks it is C sigma; pooled tables are three blocks of any classes.
@@ -252,7 +242,6 @@ def test_noise_is_that_of_lemma_b7(c: int, rounds: int) -> None:
     own = federation(classes=c, rounds=rounds, epsilon=0.7)
     options: Any = {"clip_positive": 3.0, "clip_negative": 7.0}
     plan, joint = (FedBin(own, clipping=k, **options).plan for k in ("per_class", "joint"))
-    assert plan.bound is not None
     assert plan.zcdp_multiplier is not None
     assert plan.multiplier == joint.multiplier > 0
     m = 1 if c == 2 else c  # of two classes one is sent

@@ -1,7 +1,5 @@
 """Acc-T, NLL-T and ECE-T: the paper's algorithm without noise, and bounds and noise with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -95,7 +93,7 @@ def algorithm_1(f: Callable[[float], float], low: float, high: float, k: int) ->
 
 
 @methods
-def test_without_privacy_it_is_algorithm_1_on_the_pooled_rows(name: str) -> None:
+def test_without_privacy_it_is_algorithm_1_on_the_pooled_rows(name):
     for c, scale in ((2, 0.4), (20, 1.0), (4, 2.0)):
         shards = some_shards(c, rows=300, seed=c, scale=scale)
 
@@ -109,7 +107,7 @@ def test_without_privacy_it_is_algorithm_1_on_the_pooled_rows(name: str) -> None
             assert run(name, shards, federation(classes=c, rounds=k + 1), **around) == want
 
 
-def test_acct_makes_mean_confidence_equal_accuracy() -> None:
+def test_acct_makes_mean_confidence_equal_accuracy():
     shards = some_shards(rows=4000)
     z, y = shards.logits, shards.labels
     for options in ({"iterations": 25}, {"search": "bisection"}, {"search": "posterior"}):
@@ -122,7 +120,7 @@ def test_acct_makes_mean_confidence_equal_accuracy() -> None:
 
 
 @methods
-def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name: str) -> None:
+def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name):
     grid = np.exp(log_grid(0.5, 3.0, 31))
     for c in (2, 4):
         shards = some_shards(c)
@@ -132,7 +130,7 @@ def test_the_exponential_search_without_privacy_is_the_best_of_the_grid(name: st
 
 
 @methods
-def test_the_laplace_scale_is_evaluations_times_sensitivity_over_epsilon(name: str) -> None:
+def test_the_laplace_scale_is_evaluations_times_sensitivity_over_epsilon(name):
     epsilon, k = (0.3, 5) if name == "acct" else (4.0, 1)
     row, nll = ROWS[name], name == "nllt"
     many = math.sqrt(CLIENTS)
@@ -151,7 +149,7 @@ def test_the_laplace_scale_is_evaluations_times_sensitivity_over_epsilon(name: s
         assert plan.noise_std == pytest.approx([std], rel=1e-9)
 
 
-def test_a_search_asks_as_often_as_it_plans() -> None:
+def test_a_search_asks_as_often_as_it_plans():
     for search, rounds in (("golden", 6), ("bisection", 6), ("posterior", 3), ("exponential", 1)):
         plan = method("acct", private(), search=search, rows_per_client=50.0).plan
         assert plan.rounds == rounds
@@ -161,10 +159,10 @@ def test_a_search_asks_as_often_as_it_plans() -> None:
             assert method("acct", own, search=search, rows_per_client=50.0).plan.rounds == 4
 
 
-def test_auto_takes_what_measured_best() -> None:
+def test_auto_takes_what_measured_best():
     def taken(name: str, own: Federation) -> str:
         strategy = method(name, own, search="auto", rows_per_client=50.0)
-        return strategy.search  # type: ignore[attr-defined,no-any-return]
+        return strategy.search
 
     for trust in ("central", "distributed", "local"):
         assert taken("acct", private(trust=trust)) == "posterior"
@@ -178,14 +176,14 @@ def test_auto_takes_what_measured_best() -> None:
 
 
 @methods
-def test_nobody_with_rows_leaves_the_model_as_it_is(name: str) -> None:
+def test_nobody_with_rows_leaves_the_model_as_it_is(name):
     for search in ("golden", "exponential"):
         assert temperature(method(name, search=search)) == 1.0
         assert run(name, nobody(CLIENTS, CLASSES), search=search) == 1.0
 
 
 @pytest.mark.parametrize("search", ["golden", "bisection", "posterior"])
-def test_a_round_in_which_nobody_is_asked_tells_the_search_nothing(search: str) -> None:
+def test_a_round_in_which_nobody_is_asked_tells_the_search_nothing(search):
     own = private(trust="local", unit="example", sampling_rate=1e-9)
     strategy = method("acct", own, search=search, rows_per_client=50.0)
     run_inline(strategy, some_shards())
@@ -217,11 +215,11 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def test_bad_settings_are_refused() -> None:
+def test_bad_settings_are_refused():
     assert_refused(BAD, lambda name, own, options: method(name, federation(**own), **options))
 
 
-def test_the_exponential_search_needs_a_trusted_server() -> None:
+def test_the_exponential_search_needs_a_trusted_server():
     options, why = {"search": "exponential", "clip": 1.0}, "'exponential' needs trust 'central'"
     table = [(name, trust, why) for name in METHODS for trust in ("distributed", "local")]
     assert_refused(table, lambda name, trust: method(name, private(trust=trust), **options))

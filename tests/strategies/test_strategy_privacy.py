@@ -1,7 +1,5 @@
 """What holds for every method under every trust model and unit: bound, noise, limits."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +56,6 @@ def method(name: str, own: Federation, **options: Any) -> CalibrationStrategy:
 def averages(name: str) -> bool:
     """Whether an answer is no sum over rows: one row may turn it around."""
     asked = method(name, federation()).query(1)
-    assert asked is not None
     return not asked.row_sums
 
 
@@ -139,7 +136,6 @@ def query(strategy: CalibrationStrategy) -> Request:
 def moved(strategy: CalibrationStrategy, seed: int) -> CalibrationStrategy:
     """After a round of some noisy release: at other parameters than the identity."""
     ask = strategy.query(1)
-    assert ask is not None
     if strategy.plan.rounds > 1:
         std = strategy.plan.std_of_sum(CLIENTS)
         noise = np.random.default_rng(seed).normal(0, std)
@@ -168,7 +164,7 @@ def change(strategy: CalibrationStrategy, one: Shards, other: Shards) -> float:
 
 @every_method
 @every_unit
-def test_neighbours_differ_by_no_more_than_the_plan_says(name: str, unit: str) -> None:
+def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
     """A client's rows removed (local: replaced), a subject's, or a row; also extreme logits."""
     trust, noise = trust_of(name, unit), summed(name, unit, trust_of(name, unit))
     if (BUDGETED.index(name) // len(NOISY) + list(UNITS).index(unit)) % 2:
@@ -177,7 +173,6 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name: str, unit: str) -
     slow = name in FITS
     strategy = method(name, own) if slow else moved(method(name, own), 3)
     plan = strategy.plan
-    assert plan.bound is not None
     part = UNITS[unit].per
     assert plan.bound.per == ("client" if name in AVERAGED else part)
     if plan.law.order == 1:
@@ -213,7 +208,7 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name: str, unit: str) -
         assert max(found) > (0.0 if slow else 0.02)
 
 
-def test_one_row_may_move_an_averaged_update_by_twice_the_bound() -> None:
+def test_one_row_may_move_an_averaged_update_by_twice_the_bound():
     """A right row alone wants T = 0; with a wrong one of the same logits the client wants T > 1."""
     strategy = method("fedtemp", federation(unit="example"))
     logits = np.array([[9.0, 0.0, 0.0], [9.0, 0.0, 0.0]])
@@ -222,7 +217,7 @@ def test_one_row_may_move_an_averaged_update_by_twice_the_bound() -> None:
 
 
 @pytest.mark.parametrize("name", [n for n in BUDGETED if n not in AVERAGED])
-def test_extreme_rows_reach_the_bound_but_do_not_pass_it(name: str) -> None:
+def test_extreme_rows_reach_the_bound_but_do_not_pass_it(name):
     """One client, one subject's many rows, or one row that says all that can be said."""
     for unit in UNITS:
         extreme_rows(name, unit)
@@ -253,7 +248,6 @@ def ones(name: str, classes: int, mechanism: str) -> tuple[float, float]:
     own = federation(unit="example", classes=classes, mechanism=mechanism)
     strategy = method(name, own, tables="per_class")
     bound = strategy.plan.bound
-    assert bound is not None
     assert (bound.rule, bound.per) == ("joint", "row")
     rng = np.random.default_rng(0)
     shards = Shards.from_owner(
@@ -265,7 +259,7 @@ def ones(name: str, classes: int, mechanism: str) -> tuple[float, float]:
 
 @pytest.mark.parametrize("name", ["fedbin", "fedbbq"])
 @pytest.mark.parametrize("classes", [2, 10])
-def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name: str, classes: int) -> None:
+def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name, classes):
     c = 1 if classes == 2 else classes  # of two classes one table says it all
     for mechanism, want in (("auto", math.sqrt(c)), ("laplace", c)):
         norm, found = ones(name, classes, mechanism)
@@ -280,7 +274,7 @@ def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name: str, cla
     ("name", "unit", "trust"),
     list(zip(("fedvector", "fednewton-entropy", "fedbbq"), UNITS, NOISY, strict=True)),
 )
-def test_noise_is_what_the_trust_model_needs(name: str, unit: str, trust: str) -> None:
+def test_noise_is_what_the_trust_model_needs(name, unit, trust):
     """Nobody has rows: what is released is noise, of the std that is said. Two clients drop out."""
     clients, delta, gone = 20, 1e-5, np.array([3, 11])
     draws: list[Floats] = []
@@ -289,7 +283,6 @@ def test_noise_is_what_the_trust_model_needs(name: str, unit: str, trust: str) -
         strategy = method(name, own)
         run_inline(strategy, nobody(clients), unavailable=lambda r: gone)
         bound = strategy.plan.bound
-        assert bound is not None
         assert bound.rule == "joint"
         std = bound.scale * gaussian_multiplier(1.0, delta, 4) * strategy.plan.diameter
         std *= {"central": 1.0, "distributed": math.sqrt(18 / 18), "local": math.sqrt(18)}[trust]
@@ -302,10 +295,9 @@ def test_noise_is_what_the_trust_model_needs(name: str, unit: str, trust: str) -
     assert abs(noise.mean()) < 5 / math.sqrt(len(noise))
 
 
-def test_all_of_a_distributed_rounds_answers_make_a_little_more_noise() -> None:
+def test_all_of_a_distributed_rounds_answers_make_a_little_more_noise():
     own = federation(clients=20, trust="distributed")
     plan = method("fednewton", own).plan
-    assert plan.bound is not None
     whole = plan.bound.scale * gaussian_multiplier(1.0, 1e-5, 4) * plan.diameter
     for repliers in (18, 19, 20):
         std = whole * math.sqrt(repliers / 18)
@@ -313,7 +305,7 @@ def test_all_of_a_distributed_rounds_answers_make_a_little_more_noise() -> None:
 
 
 @pytest.mark.parametrize(("trust", "times"), [("distributed", 1.0), ("local", 2.0)])
-def test_one_shot_vector_takes_the_lesser_noise(trust: str, times: float) -> None:
+def test_one_shot_vector_takes_the_lesser_noise(trust, times):
     """Of 8 scores Gaussian noise at (1, 1e-5); Laplace with a smaller delta, or none."""
     for epsilon, delta, mechanism in (
         (1.0, 1e-5, "gaussian"),
@@ -344,7 +336,7 @@ GENEROUS: dict[str, Any] = {
 
 
 @every_method
-def test_with_a_huge_budget_the_exact_result_is_reached(name: str) -> None:
+def test_with_a_huge_budget_the_exact_result_is_reached(name):
     """Mild rows, everybody has some, nothing is cut: only the privacy machinery is between."""
     # without privacy FedSGD samples rows, of which a whole client's all take part
     sampled = STRATEGIES[name] is FedSGD
@@ -395,7 +387,7 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name: str) -> None:
 
 @every_method
 @pytest.mark.parametrize("clients", [1, CLIENTS])
-def test_one_client_empty_clients_and_two_classes(name: str, clients: int) -> None:
+def test_one_client_empty_clients_and_two_classes(name, clients):
     unit = list(UNITS)[(BUDGETED.index(name) + clients) % len(UNITS)]
     trust = trust_of(name, unit)
     rng = np.random.default_rng(4)
@@ -415,7 +407,7 @@ def test_one_client_empty_clients_and_two_classes(name: str, clients: int) -> No
 
 
 @every_method
-def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name: str) -> None:
+def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
     """No client, no noise: there is nothing in the sum, and nothing is learned."""
     unit = list(UNITS)[BUDGETED.index(name) % len(UNITS)]
     own = federation(
@@ -452,11 +444,11 @@ BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def test_what_does_not_go_together_is_refused_in_one_line() -> None:
+def test_what_does_not_go_together_is_refused_in_one_line():
     assert_refused(BAD, lambda name, own, options: method(name, federation(**own), **options))
 
 
-def test_a_rows_bound_needs_no_nominal_number_of_rows() -> None:
+def test_a_rows_bound_needs_no_nominal_number_of_rows():
     own = federation(unit="example")
     for name in BUDGETED:
         if "rows_per_client" in settings_of(name) and not STRATEGIES[name].needs_rows(own, {}):

@@ -1,7 +1,5 @@
 """Histogram binning by one query of counts: exact, noisy, and one cell a client."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -55,7 +53,7 @@ def run(shards: Shards, own: Federation | None = None, **options: Any) -> TopLab
 
 
 @pytest.mark.parametrize("counts", COUNTS)
-def test_without_privacy_it_is_the_calibrator_of_the_pooled_rows(counts: str) -> None:
+def test_without_privacy_it_is_the_calibrator_of_the_pooled_rows(counts):
     for c, bins in ((2, 15), (4, 7), (20, 15)):
         shards = some_shards(c)
         p = softmax(shards.logits)
@@ -72,7 +70,7 @@ def test_without_privacy_it_is_the_calibrator_of_the_pooled_rows(counts: str) ->
             np.testing.assert_array_equal(found.values, pooled.values)
 
 
-def test_the_laplace_scale_is_sensitivity_over_epsilon() -> None:
+def test_the_laplace_scale_is_sensitivity_over_epsilon():
     for epsilon, unit, counts, sensitivity in (
         (0.5, "example", "correct_wrong", 1.0),
         (2.0, "example", "correct_total", 2.0),
@@ -82,7 +80,6 @@ def test_the_laplace_scale_is_sensitivity_over_epsilon() -> None:
         more = {"rows_per_client": 50.0} if unit == "user" else {}
         plan = method(private(epsilon=epsilon, unit=unit), counts=counts, **more).plan
         assert (plan.mechanism, plan.rounds, plan.delta) == ("laplace", 1, 0.0)
-        assert plan.noise_std is not None
         assert plan.noise_std == pytest.approx(
             [math.sqrt(2) * sensitivity / epsilon] * len(plan.noise_std), rel=1e-9
         )
@@ -90,7 +87,7 @@ def test_the_laplace_scale_is_sensitivity_over_epsilon() -> None:
 
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), c=st.integers(2, 12), counts=st.sampled_from(COUNTS))
-def test_neighbours_differ_by_at_most_the_bound(seed: int, c: int, counts: str) -> None:
+def test_neighbours_differ_by_at_most_the_bound(seed, c, counts):
     shards = some_shards(c, rows=90, seed=seed)
     client = 1 + seed % (CLIENTS - 2)
     for unit, most, gone in (
@@ -100,7 +97,6 @@ def test_neighbours_differ_by_at_most_the_bound(seed: int, c: int, counts: str) 
         options: dict[str, Any] = {"clip": 2.5} if unit == "user" else {}
         strategy = method(private(classes=c, unit=unit), counts=counts, **options)
         asked = strategy.open_round(1)
-        assert asked is not None
         less = shards.keep(np.flatnonzero(~gone))
         sums = [answer(s, asked.request).sum(axis=0, dtype=np.uint64) for s in (shards, less)]
         change = (sums[0] - sums[1]).view(np.int64) * asked.request.ring.grid
@@ -108,7 +104,7 @@ def test_neighbours_differ_by_at_most_the_bound(seed: int, c: int, counts: str) 
         assert change.any() or not gone.any()
 
 
-def test_where_nothing_is_known_the_model_stays_as_it_is() -> None:
+def test_where_nothing_is_known_the_model_stays_as_it_is():
     strategy = method()
     assert isinstance(strategy.result(), Identity)  # before the release
     run_inline(strategy, nobody(CLIENTS, CLASSES))
@@ -121,7 +117,7 @@ def test_where_nothing_is_known_the_model_stays_as_it_is() -> None:
         assert isinstance(strategy.result(), Identity)
 
 
-def test_unary_estimates_how_many_clients_are_in_each_cell() -> None:
+def test_unary_estimates_how_many_clients_are_in_each_cell():
     clients = 4000
     shards = some_shards(rows=12_000, clients=clients)
     own = private(clients=clients, trust="local", mechanism="unary", epsilon=2.0)
@@ -160,5 +156,5 @@ BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def test_bad_settings_are_refused() -> None:
+def test_bad_settings_are_refused():
     assert_refused(BAD, lambda own, options: method(federation(**own), **options))

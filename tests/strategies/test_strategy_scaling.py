@@ -1,7 +1,5 @@
 """FedVector, FedMatrix, FedOPVector and FedCal: the step, the bound, the start, both paths."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -27,7 +25,7 @@ def tell(strategy: CalibrationStrategy, values: np.ndarray) -> None:
 
 
 @every_method
-def test_without_privacy_the_mean_is_over_clients_with_rows(method: Any) -> None:
+def test_without_privacy_the_mean_is_over_clients_with_rows(method):
     strategy = method(federation(sampling_rate=0.5), server_lr=0.5)
     start, size = strategy.w.copy(), len(strategy.w)
     ask = strategy.query(1)
@@ -43,14 +41,13 @@ def test_without_privacy_the_mean_is_over_clients_with_rows(method: Any) -> None
 
 
 @every_method
-def test_with_privacy_the_divisor_is_public(method: Any) -> None:
+def test_with_privacy_the_divisor_is_public(method):
     rate = 0.25
     strategy = method(federation(epsilon=1.0, sampling_rate=rate, rounds=1), clip=0.25)
     start, size = strategy.w.copy(), len(strategy.w)
     ask = strategy.query(1)
     assert (ask.lengths(), ask.params()["count"]) == ((size,), False)
     bound = strategy.plan.bound
-    assert bound is not None
     assert (bound.norms, bound.rule) == ((0.25,), "joint")
     assert strategy.plan.noise_std == pytest.approx((0.25 * strategy.plan.multiplier,))
     tell(strategy, np.full(size, 2.0))
@@ -58,7 +55,7 @@ def test_with_privacy_the_divisor_is_public(method: Any) -> None:
 
 
 @every_method
-def test_no_parameter_leaves_its_box(method: Any) -> None:
+def test_no_parameter_leaves_its_box(method):
     strategy = method(federation(epsilon=1.0))
     start = strategy.w.copy()
     tell(strategy, np.full(len(start), 1e9))
@@ -79,5 +76,5 @@ BAD: list[tuple[Any, dict[str, Any], str]] = [
 ]
 
 
-def test_bad_parameters_are_refused_in_one_line() -> None:
+def test_bad_parameters_are_refused_in_one_line():
     assert_refused(BAD, lambda method, options: method(federation(), **options))

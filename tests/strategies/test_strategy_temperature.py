@@ -1,7 +1,5 @@
 """FedTemp, FedNewton and FedOneShot on releases whose outcome is known by hand."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -41,7 +39,7 @@ def shards_of(clients: int, rows: int) -> Shards:
     return Shards.from_owner(logits, labels, rng.integers(0, clients, rows), clients)
 
 
-def test_newton_step() -> None:
+def test_newton_step():
     """Never out of the temperatures that a fit may have."""
     for values, std, log_t in (
         ([1.0, 4.0], [0.0, 0.0], 0.25),
@@ -62,15 +60,14 @@ def test_newton_step() -> None:
     assert strategy.query(9).params() == {"log_a": -math.log(20)}
 
 
-def test_newton_bound_comes_from_the_public_nominal_rows() -> None:
+def test_newton_bound_comes_from_the_public_nominal_rows():
     for m, norm in ((50.0, 10.0), (100, 20.0), (5.0, 3.0), (0.5, 3.0)):
         plan = FedNewton(federation(epsilon=1.0), rows_per_client=m).plan
-        assert plan.bound is not None
         assert (plan.bound.norms, plan.bound.rule) == (pytest.approx((norm, 3 * norm)), "joint")
         assert plan.noise_std == pytest.approx((norm * plan.multiplier, 3 * norm * plan.multiplier))
 
 
-def test_fedtemp_divides_by_the_repliers_with_rows() -> None:
+def test_fedtemp_divides_by_the_repliers_with_rows():
     averages: tuple[tuple[Any, list[float], float], ...] = (
         ("inverse", [2.0, 4.0], 0.5),
         ("temperature", [-3.0, 2.0], 2.5),
@@ -89,7 +86,7 @@ def test_fedtemp_divides_by_the_repliers_with_rows() -> None:
 @pytest.mark.parametrize(
     ("average", "clients", "rate"), [("inverse", 1000, 0.02), ("temperature", 40, 0.5)]
 )
-def test_fedtemp_with_privacy_divides_by_q_k(average: Any, clients: int, rate: float) -> None:
+def test_fedtemp_with_privacy_divides_by_q_k(average, clients, rate):
     public = federation(clients=clients, sampling_rate=rate, epsilon=1.0, rounds=1)
     strategy = FedTemp(public, average=average, clip=0.25, server_lr=0.5)
     ask = strategy.query(1)
@@ -97,12 +94,11 @@ def test_fedtemp_with_privacy_divides_by_q_k(average: Any, clients: int, rate: f
     temperature = learn(strategy, [4.0], [1.0])
     w = 1 - 0.5 * 4.0 / (rate * clients)
     assert temperature == pytest.approx(1 / w if average == "inverse" else w, rel=1e-13)
-    assert strategy.plan.bound is not None
     assert strategy.plan.bound.norms == (0.25,)
 
 
 @pytest.mark.parametrize("missing", [0, 19])
-def test_dropouts_do_not_change_the_private_divisor(missing: int) -> None:
+def test_dropouts_do_not_change_the_private_divisor(missing):
     strategy = FedTemp(federation(clients=20, epsilon=1.0, rounds=1))
     gone = np.arange(missing)
     run_inline(strategy, shards_of(20, 200), unavailable=lambda r: gone)
@@ -111,7 +107,7 @@ def test_dropouts_do_not_change_the_private_divisor(missing: int) -> None:
     assert strategy.w == pytest.approx(w, rel=1e-14)
 
 
-def test_fedtemp_asks_for_its_own_bound_and_steps_only_and_never_leaves_it() -> None:
+def test_fedtemp_asks_for_its_own_bound_and_steps_only_and_never_leaves_it():
     plain = FedTemp(federation()).query(1).params()
     assert set(plain) == {"w", "average", "count"}
     asked = FedTemp(federation(), limit=3.0, steps=50).query(1).params()
@@ -121,7 +117,7 @@ def test_fedtemp_asks_for_its_own_bound_and_steps_only_and_never_leaves_it() -> 
         assert learn(strategy, [sign * 9.0, 1.0]) == pytest.approx(temperature)
 
 
-def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean() -> None:
+def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean():
     shards, gone = shards_of(20, 200), np.array([3, 4, 5])
     padded = Shards(shards.logits, shards.labels, np.append(shards.offsets, [200] * 30))
     strategy = FedTemp(federation(clients=50, rounds=1))
@@ -133,7 +129,7 @@ def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean() -> None
 GRID: Any = {"low": 0.5, "high": 4.0, "points": 4}
 
 
-def test_one_shot_interpolates_the_root_without_privacy() -> None:
+def test_one_shot_interpolates_the_root_without_privacy():
     for values, temperature in (
         # T = 1/2, 1, 2, 4; the score crosses zero three quarters of the way from 1 to 2
         ([9.0, 3.0, -1.0, -2.0], 2**0.75),
@@ -148,17 +144,16 @@ def test_one_shot_interpolates_the_root_without_privacy() -> None:
         assert learn(strategy, values) == pytest.approx(temperature, rel=1e-14)
 
 
-def test_one_shot_takes_the_drawn_point_with_privacy() -> None:
+def test_one_shot_takes_the_drawn_point_with_privacy():
     for index, temperature in ((0, 0.5), (1, 1.0), (3, 4.0)):
         strategy = FedOneShot(federation(epsilon=1.0), rows_per_client=50, **GRID)
         assert learn(strategy, [float(index)], []) == pytest.approx(temperature, rel=1e-14)
     plan = strategy.plan
-    assert plan.bound is not None
     assert (plan.bound.norms, plan.bound.rule) == ((10.0,), "per_value")
     assert (plan.mechanism, plan.delta, plan.epsilon_per_release) == ("exponential", 0.0, 1.0)
 
 
-def test_one_shot_asks_few_temperatures_where_scores_are_released() -> None:
+def test_one_shot_asks_few_temperatures_where_scores_are_released():
     few: tuple[dict[str, Any], ...] = (
         {"trust": "distributed"},
         {"trust": "local"},
@@ -172,13 +167,12 @@ def test_one_shot_asks_few_temperatures_where_scores_are_released() -> None:
         assert (ask.lengths(), ask.params()) == ((asked,), {**ends, "points": asked})
         assert (strategy.plan.mechanism == "exponential") == (asked == 257)
         bound = strategy.plan.bound
-        assert bound is not None
         norm = 4.0 if "unit" in fields else 10.0
         assert (bound.rule, bound.norms) == ("per_value", (norm,))
 
 
 @pytest.mark.parametrize("classes", [2, 1000])
-def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
+def test_no_rows_curvature_passes_half_of_its_bound(classes):
     """Variance of log-probabilities: largest with one class ahead of equal others."""
     ahead = np.linspace(0, 40, 401)[:, None]
     logits = np.concatenate([ahead, np.zeros((401, classes - 1))], axis=1)
@@ -186,7 +180,6 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes: int) -> None:
     largest = STATISTICS["temperature_newton"](shards, TemperatureNewton(0.0, classes))[:, 1].max()
     own = federation(epsilon=1.0, unit="example", classes=classes)
     bound = FedNewton(own).plan.bound
-    assert bound is not None
     assert bound.per == "row"
     assert 0.35 * bound.norms[1] / 2 < largest < bound.norms[1] / 2
     assert bound.norms[0] == 4.0
@@ -211,5 +204,5 @@ BAD: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
 ]
 
 
-def test_bad_parameters_are_refused_in_one_line() -> None:
+def test_bad_parameters_are_refused_in_one_line():
     assert_refused(BAD, lambda method, options, own: method(federation(**own), **options))

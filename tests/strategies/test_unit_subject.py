@@ -1,7 +1,5 @@
 """Unit "subject": a subject's part of a client's answer is clipped as a whole, for every method."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +38,6 @@ def sums_over_rows() -> list[str]:
 
 
 def per(strategy: CalibrationStrategy) -> str:
-    assert strategy.plan.bound is not None
     return strategy.plan.bound.per
 
 
@@ -61,7 +58,6 @@ def but(shards: Shards, keep: Any) -> Shards:
 def query(strategy: CalibrationStrategy) -> Request:
     """The first round's question, without the clients' own noise."""
     asked = strategy.open_round(1)
-    assert asked is not None
     return replace(asked.request, noise=None)
 
 
@@ -76,7 +72,7 @@ def moved(one: Shards, other: Shards, asked: Request) -> float:
 
 
 @every_method
-def test_a_subject_more_or_less_moves_a_sum_by_the_bound_at_most(name: str) -> None:
+def test_a_subject_more_or_less_moves_a_sum_by_the_bound_at_most(name):
     """Trust models by turns; also extreme logits."""
     trust = ("central", "distributed", "local")[BUDGETED.index(name) % 3]
     strategy, found = method(name, trust=trust), []
@@ -86,14 +82,13 @@ def test_a_subject_more_or_less_moves_a_sum_by_the_bound_at_most(name: str) -> N
     for scale in (300.0, 1.0):
         shards = rows(scale=scale)
         about, owner = shards.subjects, shards.owner
-        assert about is not None
         for row in (3, 40):
             gone = (about == about[row]) & (owner == owner[row])
             found.append(moved(shards, but(shards, ~gone), asked))
     assert 0 < max(found) <= most
 
 
-def test_rows_of_a_subject_count_as_so_many_at_most() -> None:
+def test_rows_of_a_subject_count_as_so_many_at_most():
     """Each question of an evaluation moves by that many rows' bound, and noise is for it."""
     for settings in (
         {"encoding": "flat"},
@@ -132,7 +127,7 @@ def counts_as_so_many(settings: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("name", sums_over_rows())
-def test_a_client_sends_the_sum_of_its_subjects_parts(name: str) -> None:
+def test_a_client_sends_the_sum_of_its_subjects_parts(name):
     """And where each row is a subject's own, the same bits as for unit example."""
     asked, shards = query(method(name)), rows()
     assert shards.subjects is not None
@@ -145,15 +140,13 @@ def test_a_client_sends_the_sum_of_its_subjects_parts(name: str) -> None:
     by_row = replace(asked, bound=replace(asked.bound, per="row"))
     np.testing.assert_array_equal(answer(own, asked), answer(own, by_row))
     plans = [method(name, unit=unit).plan for unit in ("subject", "example")]
-    assert plans[0].bound == replace(plans[1].bound, per="subject")  # type: ignore[type-var]
+    assert plans[0].bound == replace(plans[1].bound, per="subject")
     assert (plans[0].grid, plans[0].noise_std) == (plans[1].grid, plans[1].noise_std)
     assert plans[0].key != plans[1].key
 
 
 @every_method
-def test_blocks_order_and_numbering_change_no_bit(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_order_and_numbering_change_no_bit(name, monkeypatch):
     asked, shards = query(method(name)), rows()
     want = answer(shards, asked)
     order = np.array([3, 0, 4, 2, 1])
@@ -167,7 +160,7 @@ def test_blocks_order_and_numbering_change_no_bit(
     np.testing.assert_array_equal(answer(renamed, asked), want)
 
 
-def test_rows_that_name_nobody_are_refused() -> None:
+def test_rows_that_name_nobody_are_refused():
     nameless = replace(rows(), subjects=None)
     table = [(name, "unit 'subject' needs a column subject") for name in sums_over_rows()]
     assert_refused(table, lambda name: answer(nameless, query(method(name))))

@@ -1,7 +1,5 @@
 """A question that is any question: its bound is what a test says."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

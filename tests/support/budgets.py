@@ -1,7 +1,5 @@
 """Which methods a test of private runs is for."""
 
-from __future__ import annotations
-
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import exact_only
 

@@ -1,7 +1,5 @@
 """A cell of a comparison's table, as its report reads it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

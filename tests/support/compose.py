@@ -4,8 +4,6 @@ There is no Docker here: the tests run the file's own commands as processes. Wha
 has and a process has not (mounts, host names, ports) is put in by `Place.local`.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import sys

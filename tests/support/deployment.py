@@ -1,7 +1,5 @@
 """Three real sites, a SuperLink with a database and its executor, as processes on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -79,7 +77,7 @@ class Deployment:
             labels = rng.integers(0, 3, 400)
             arrays = {"logits": 4 * (rng.normal(size=(400, 3)) + np.eye(3)[labels])}
             arrays["labels"] = labels
-        np.savez(self.folder / f"{name}.npz", **arrays)  # type: ignore[arg-type]
+        np.savez(self.folder / f"{name}.npz", **arrays)
         words = [
             *("fedcal", "site", "--data", f"{name}.npz"),
             *(() if "--state" in extra else ("--state", f"site-{name}")),

@@ -1,7 +1,5 @@
 """`docs/guide/extend.md`, followed to the letter in a copy of the repository."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Three real sites with a federation, keys and policies of their own, over a `Deployment`."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 from pathlib import Path

@@ -3,8 +3,6 @@
 It is installed where the SuperLink runs; nothing of it is in the bundle that sites get.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Iterable, Mapping
@@ -29,7 +27,6 @@ app = ServerApp()
 def asked_by(job: Job, run: str) -> Request:
     """The first question of an honest server's run of that name."""
     opened = job.strategy().open_round(1)
-    assert opened is not None
     assert opened.request.context is not None
     return replace(opened.request, context=replace(opened.request.context, run=run))
 
@@ -94,7 +91,7 @@ def main(grid: Grid, context: Context) -> None:
     while not (nodes := list(grid.get_node_ids())):
         time.sleep(0.1)
     honest = asked_by(JOB, run)
-    second = replace(honest, query=replace(honest.query, low=0.3))  # type: ignore[type-var]
+    second = replace(honest, query=replace(honest.query, low=0.3))
     masking = ConfigRecord({"seed": 9, "cohort": [0, 1, 2]})
     if play == "all":
         wrong = {name: content_of(request) for name, request in hostile(run).items()}

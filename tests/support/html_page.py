@@ -1,7 +1,5 @@
 """A page as its reader sees it: text, tags and addresses."""
 
-from __future__ import annotations
-
 from html.parser import HTMLParser
 from pathlib import Path
 

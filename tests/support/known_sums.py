@@ -6,8 +6,6 @@ contributors that a member opened (the set's indicator). A combination of contri
 its coefficients are in the span of these for *every* piece.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 Vector = tuple[int, ...]

@@ -1,7 +1,5 @@
 """Mechanisms as tests name them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedcal.bounding import Bound
@@ -20,7 +18,7 @@ def prefer(name: str) -> tuple[type[Mechanism], ...]:
 
 
 def noise(name: str, *fields: object) -> Noise:
-    return Noise(MECHANISMS[name], *fields)  # type: ignore[arg-type]
+    return Noise(MECHANISMS[name], *fields)
 
 
 def gaussian_std(bound: Bound, multiplier: float) -> np.ndarray:

@@ -3,8 +3,6 @@
 `make test-all` runs this first: a line for each thing that is missing, and exit code 1.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import socket

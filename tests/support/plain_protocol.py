@@ -3,8 +3,6 @@
 Primitives are the library's: tests/fedcal/test_secure_aggregation_vectors.py has the RFCs' vectors.
 """
 
-from __future__ import annotations
-
 import hashlib
 from itertools import combinations
 

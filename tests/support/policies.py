@@ -1,7 +1,5 @@
 """A site's policy as text, for a run of one method."""
 
-from __future__ import annotations
-
 import datetime
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What can be seen of processes on Linux: who started whom, and where they listen."""
 
-from __future__ import annotations
-
 import ipaddress
 import os
 import time

@@ -1,7 +1,5 @@
 """Every number that a person may read in what a run or a comparison leaves."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of bad input: every line of one is refused, in one line that says why."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from typing import Any

@@ -1,7 +1,5 @@
 """What tests of many strategies check: tables of bad input, noise of a known size, no rows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A row of a study as its runs leave it."""
 
-from __future__ import annotations
-
 from fedcal.experiments.studies.spec import Record
 
 CELL: Record = {

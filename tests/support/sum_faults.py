@@ -1,7 +1,5 @@
 """Secure sums with faults at random steps: of the network and the sites, or of a hostile server."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterable, Sequence
 from contextlib import closing

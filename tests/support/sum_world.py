@@ -202,7 +202,7 @@ class World:
         """A site's enrolment; that of a crooked one has a key that the server knows."""
         if site in self.crooked:
             return self.told_key(site, self.keys[site], job)
-        return self._asked(site, lambda one: one.enrol(job, ABOUT))  # type: ignore[no-any-return]
+        return self._asked(site, lambda one: one.enrol(job, ABOUT))
 
     def told_key(self, member: int, signer: SigningKey, job: str) -> bytes:
         """An enrolment under a member's number with an X25519 key of the server's."""
@@ -244,7 +244,7 @@ class World:
             known.append(text)
         if drawn:
             self._note(Clear(site, job, number, Contribution.from_bytes(text), drawn[0], seeds[0]))
-        return text  # type: ignore[no-any-return]
+        return text
 
     def _note(self, clear: Clear) -> None:
         self.clear[signed_part(clear.sent.header)] = clear
@@ -291,7 +291,7 @@ class World:
         said = self._asked(member, lambda one: one.confirm(job, number, self.least, given))
         if said is not None:
             self.signed[of].add(member)
-        return said  # type: ignore[no-any-return]
+        return said
 
     def open(
         self, member: int, job: str, number: int, of: str, confirmations: Sequence[bytes]
@@ -301,7 +301,7 @@ class World:
         if said is not None:
             signers = self.signed[of] | (self.crooked & set(self.committee.members))
             self.openings.append(Seen(member, job, number, of, said, len(signers)))
-        return said  # type: ignore[no-any-return]
+        return said
 
     # --- what the server has got -----------------------------------------------------------
 
@@ -323,7 +323,7 @@ class World:
     def _contributors(self, of: str) -> list[Clear] | None:
         _, _, headers = self.sums[of]
         found = [self.clear.get(signed_part(header)) for header in headers]
-        return None if None in found else found  # type: ignore[return-value]
+        return None if None in found else found
 
     def _check_opening(self, one: Seen) -> None:
         if one.of not in self.sums:

@@ -1,7 +1,5 @@
 """A real SuperLink for slow tests: TLS and node authentication, on the loopback interface."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

@@ -1,7 +1,5 @@
 """docker-compose.yml: valid, and as closed as our rules say."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess
@@ -28,20 +26,20 @@ def wrong_of(file: dict[str, Any]) -> list[str]:
     return [f"{e.json_path}: {e.message}" for e in validator.iter_errors(file)]
 
 
-def test_the_files_are_compose_files() -> None:
+def test_the_files_are_compose_files():
     assert wrong_of(FILE) == wrong_of(MORE) == []
     assert wrong_of({**FILE, "services": {"a": {"image": "x", "read-only": True}}})
     assert SERVICES.keys() == {"superlink", "executor", *SITES, "tools"}
 
 
-def test_compose_itself_reads_the_file() -> None:
+def test_compose_itself_reads_the_file():
     asked = ["docker", "compose", "version"]
     if not shutil.which("docker") or subprocess.run(asked, capture_output=True).returncode:
         pytest.skip("docker compose is not installed")
     subprocess.run(["docker", "compose", "config", "--quiet"], cwd=compose.ROOT, check=True)
 
 
-def test_a_service_can_do_no_more_than_it_must() -> None:
+def test_a_service_can_do_no_more_than_it_must():
     for name, service in SERVICES.items():
         assert service["init"] is service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
@@ -61,7 +59,7 @@ def test_a_service_can_do_no_more_than_it_must() -> None:
         assert "--insecure" not in service["command"]
 
 
-def test_only_the_fleet_port_is_open_and_where_the_operator_says() -> None:
+def test_only_the_fleet_port_is_open_and_where_the_operator_says():
     superlink = SERVICES["superlink"]
     control, *_ = ports = superlink["ports"]
     assert ports == ["127.0.0.1:8000:8000", "127.0.0.1:9092:9092"]
@@ -84,7 +82,7 @@ def test_only_the_fleet_port_is_open_and_where_the_operator_says() -> None:
     assert "depends_on" not in alone["services"]["site-a"]
 
 
-def test_a_site_has_its_own_key_data_and_state_and_no_other() -> None:
+def test_a_site_has_its_own_key_data_and_state_and_no_other():
     for name in SITES:
         site = name.removeprefix("site-")
         assert SERVICES[name]["secrets"] == [{"source": f"{site}.key", "target": "site.key"}]
@@ -99,7 +97,7 @@ def test_a_site_has_its_own_key_data_and_state_and_no_other() -> None:
     assert others == {"server.key", "executor.key"}
 
 
-def test_every_mount_is_declared_and_every_variable_explained() -> None:
+def test_every_mount_is_declared_and_every_variable_explained():
     for kind in ("configs", "secrets"):
         used = {
             entry if isinstance(entry, str) else entry["source"]
@@ -118,7 +116,7 @@ STAGES = IMAGE.read_text("utf-8").replace("\\\n", "").split("\nFROM ")[1:]
 """Of the Dockerfile; each begins with its base."""
 
 
-def test_the_image_is_built_on_a_base_of_a_known_digest_without_keys_or_an_installer() -> None:
+def test_the_image_is_built_on_a_base_of_a_known_digest_without_keys_or_an_installer():
     args = {"BASE": "", "UID": "1000"}
     assert {"context": ".", "dockerfile": "docker/Dockerfile", "args": args} == BUILD
     based = compose.read({"FEDCAL_BASE": "python@sha256:0"})["services"]["superlink"]["build"]
@@ -140,7 +138,7 @@ def test_the_image_is_built_on_a_base_of_a_known_digest_without_keys_or_an_insta
     assert "! command -v pip && ! command -v uv" in runs
 
 
-def test_the_build_refuses_a_base_without_a_digest() -> None:
+def test_the_build_refuses_a_base_without_a_digest():
     first = STAGES[0].split("\nRUN ")[1].split("\n")[0]  # before anything is installed
     wrong, right = "python@sha256:" + "a" * 63, "python:3.11-slim@sha256:" + "0a" * 32
     for base in ("python:3.11-slim", "", wrong, right):
@@ -149,7 +147,7 @@ def test_the_build_refuses_a_base_without_a_digest() -> None:
         assert base == right or b"is not pinned by a digest" in done.stderr
 
 
-def test_sites_that_protect_themselves_have_more_of_the_same() -> None:
+def test_sites_that_protect_themselves_have_more_of_the_same():
     """The second file adds keys, federation and policy to each site, and changes nothing else."""
     assert MORE["services"].keys() == {*SITES, "tools"}
     federation = {"source": "federation.toml", "target": "/federation.toml"}
@@ -170,7 +168,7 @@ def test_sites_that_protect_themselves_have_more_of_the_same() -> None:
     assert files == {"./federation.toml", *own_files}
 
 
-def test_the_commands_that_were_tried_with_podman_are_those_of_the_files() -> None:
+def test_the_commands_that_were_tried_with_podman_are_those_of_the_files():
     """docker/README.md gives the services' options by hand; they must not stay behind."""
     text = (compose.ROOT / "docker" / "README.md").read_text("utf-8").replace("\\\n", " ")
     words = set(text.split())

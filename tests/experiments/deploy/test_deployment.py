@@ -1,7 +1,5 @@
 """What docker-compose.yml runs and what the guide tells one to type, as processes on loopback."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -37,7 +35,7 @@ def blocks_of(section: str) -> list[tuple[str, str]]:
     return re.findall(r"```(console|python)\n(.*?)```", text, re.DOTALL)
 
 
-def test_in_containers_as_the_guide_says(tmp_path: Path) -> None:
+def test_in_containers_as_the_guide_says(tmp_path):
     """Compose's part is played by this function: mounts, names and ports; no more."""
     file = compose.read()
     (data,) = [text for language, text in blocks_of("One machine") if language == "python"]
@@ -81,7 +79,7 @@ def test_in_containers_as_the_guide_says(tmp_path: Path) -> None:
     assert not machine.listens()
 
 
-def test_one_machine_as_the_guide_says(tmp_path: Path) -> None:
+def test_one_machine_as_the_guide_says(tmp_path):
     env = {
         **os.environ,
         "PATH": os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])),

@@ -1,7 +1,5 @@
 """What goes wrong between real sites and a real SuperLink, and what becomes of the run."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -37,7 +35,7 @@ def done(run: subprocess.Popen[str]) -> tuple[int, str, list[str]]:
     return run.returncode, out, lines
 
 
-def test_a_site_that_is_killed_in_mid_round_comes_back(there: Deployment) -> None:
+def test_a_site_that_is_killed_in_mid_round_comes_back(there):
     run = there.run("killed")
     there.after_round(1, "killed", run)
     guard = there.machine.trees["site-c"]
@@ -51,7 +49,7 @@ def test_a_site_that_is_killed_in_mid_round_comes_back(there: Deployment) -> Non
     there.machine.until(lambda: log.read_text().count("waiting for questions") == 2)
 
 
-def test_a_superlink_that_restarts_within_ten_seconds_is_not_noticed(there: Deployment) -> None:
+def test_a_superlink_that_restarts_within_ten_seconds_is_not_noticed(there):
     run = there.run("short")
     there.after_round(1, "short", run)
     there.machine.trees.pop("superlink").end()
@@ -63,7 +61,7 @@ def test_a_superlink_that_restarts_within_ten_seconds_is_not_noticed(there: Depl
     assert there.result("short")["privacy"]["noise_source"] == "system"
 
 
-def test_after_longer_the_run_is_gone_on_with_and_charged_once(there: Deployment) -> None:
+def test_after_longer_the_run_is_gone_on_with_and_charged_once(there):
     run = there.run("long")
     there.after_round(2, "long", run)
     kept = json.loads((there.folder / "long" / "server" / "checkpoint.json").read_text())
@@ -96,7 +94,7 @@ def test_after_longer_the_run_is_gone_on_with_and_charged_once(there: Deployment
     assert [site["status"] for site in told["sites"]] == ["online"] * 3
 
 
-def test_a_run_that_is_stopped_can_be_gone_on_with(there: Deployment) -> None:
+def test_a_run_that_is_stopped_can_be_gone_on_with(there):
     run = there.run("stopped")
     there.after_round(1, "stopped", run)
     run.send_signal(signal.SIGINT)  # the command alone
@@ -111,7 +109,7 @@ def test_a_run_that_is_stopped_can_be_gone_on_with(there: Deployment) -> None:
     assert (code, there.charged("stopped")) == (0, (1, 2, 3, 4)), lines
 
 
-def test_what_is_wrong_is_one_line_and_the_right_code(there: Deployment, tmp_path: Path) -> None:
+def test_what_is_wrong_is_one_line_and_the_right_code(there, tmp_path):
     other = tmp_path / "other"
     make_certificates(other, names=["127.0.0.1"], sites=[])
     control, *_ = there.reach[1:]

@@ -1,7 +1,5 @@
 """Certificates that TLS clients trust; what is wrong between a site and a SuperLink, in a line."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket
@@ -66,7 +64,7 @@ def listening(folder: Path | None, protocols: Sequence[str] = ("h2",)) -> Iterat
         thread.join()
 
 
-def test_the_right_one_passes_and_each_of_the_others_is_one_line(made: Path) -> None:
+def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
     ours, named = made / "ours", made / "named"
 
     def refusal(address: Address, root: Path = ours) -> str:
@@ -90,9 +88,7 @@ def test_the_right_one_passes_and_each_of_the_others_is_one_line(made: Path) -> 
     assert refusal(address) == "nobody listens at FLEET (Connection refused)"
 
 
-def test_a_superlink_that_is_not_up_yet_is_waited_for(
-    made: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_superlink_that_is_not_up_yet_is_waited_for(made, monkeypatch):
     tries = []
     real = socket.create_connection
 
@@ -109,7 +105,7 @@ def test_a_superlink_that_is_not_up_yet_is_waited_for(
     assert len(tries) == 3
 
 
-def test_an_address_is_read_and_written_or_refused() -> None:
+def test_an_address_is_read_and_written_or_refused():
     for text, address in (
         ("hub.example:9092", Address("hub.example", 9092)),
         ("10.0.0.1:1", Address("10.0.0.1", 1)),
@@ -135,7 +131,7 @@ def test_an_address_is_read_and_written_or_refused() -> None:
     )
 
 
-def test_files_that_are_not_what_they_should_be_are_refused(made: Path, tmp_path: Path) -> None:
+def test_files_that_are_not_what_they_should_be_are_refused(made, tmp_path):
     own = made / "ours/sites/a.key"
     public = own.with_suffix(".pub")
     assert public.read_text().startswith(public_key(own))
@@ -158,7 +154,7 @@ def test_files_that_are_not_what_they_should_be_are_refused(made: Path, tmp_path
         trusted(public)
 
 
-def test_what_flower_says_of_an_error_is_found_in_its_json() -> None:
+def test_what_flower_says_of_an_error_is_found_in_its_json():
     said = json.dumps({"success": False, "error-message": "Stopping.\n\n[code: 18] It is over."})
     assert complaint(f"INFO : Starting\n{said}\n") == "[code: 18] It is over."
     assert complaint("INFO : Starting\nERROR : no such run\n") == "no such run"
@@ -176,9 +172,7 @@ def handshake(folder: Path, name: str, authority: Path | None = None) -> str:
         return str(secure.getpeercert())
 
 
-def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(
-    made: Path, tmp_path: Path
-) -> None:
+def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(made, tmp_path):
     for name in NAMES:
         assert "fedcal SuperLink" in handshake(made / "ours", name), name
     make_certificates(tmp_path, names=["localhost"], sites=[])
@@ -187,7 +181,7 @@ def test_the_server_is_trusted_by_its_names_and_authority_and_by_no_other(
             handshake(made / "ours", name, authority)
 
 
-def test_flower_reads_the_keys_and_of_people_only_the_owner(made: Path) -> None:
+def test_flower_reads_the_keys_and_of_people_only_the_owner(made):
     ours = made / "ours"
     flower_supernode = import_module("flwr.supernode.cli.flower_supernode")
     parser = flower_supernode._parse_args_run_supernode()
@@ -195,7 +189,6 @@ def test_flower_reads_the_keys_and_of_people_only_the_owner(made: Path) -> None:
         key = str(ours / "sites" / f"{site}.key")
         given = parser.parse_args(["--auth-supernode-private-key", key])
         pair = flower_supernode._try_setup_client_authentication(given)
-        assert pair is not None
         assert isinstance(pair[0].curve, ec.SECP384R1)
         public = ours / "sites" / f"{site}.pub"
         assert try_load_public_key(public) == public_key_to_bytes(pair[1])
@@ -206,9 +199,7 @@ def test_flower_reads_the_keys_and_of_people_only_the_owner(made: Path) -> None:
     assert {name for name, mode in modes.items() if mode == 0o600} == secret
 
 
-def test_nothing_is_overwritten_and_nothing_half_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nothing_is_overwritten_and_nothing_half_written(tmp_path, capsys):
     words = ["--out", str(tmp_path), "--site", "b"]
     module = "fedcal.experiments.deploy.certificates"
     done = subprocess.run([sys.executable, "-m", module, *words], capture_output=True, text=True)
@@ -224,7 +215,7 @@ def test_nothing_is_overwritten_and_nothing_half_written(
     assert (tmp_path / "sites/b.key").read_bytes() == before
 
 
-def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path: Path) -> None:
+def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path):
     make_certificates(tmp_path, names=["old.example.org"], sites=["a"], days=10)
     authority = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())
     life = authority.not_valid_after_utc - authority.not_valid_before_utc
@@ -242,7 +233,7 @@ def test_the_server_s_certificate_is_renewed_under_the_same_authority(tmp_path: 
         make_certificates(tmp_path, names=["new.example.org"], sites=[])
 
 
-def test_what_cannot_be_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_is_refused(tmp_path):
     table = [
         ((["*.example.org"], [], 1), "neither a DNS name nor an IP address"),
         ((["host:9092"], [], 1), "neither a DNS name nor an IP address"),

@@ -1,7 +1,5 @@
 """A real site under a real SuperLink whose server keeps to nothing: it answers what was agreed."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -62,7 +60,7 @@ def played(
     return heard
 
 
-def test_each_thing_that_was_not_agreed_is_refused(link: SuperLink, tmp_path: Path) -> None:
+def test_each_thing_that_was_not_agreed_is_refused(link, tmp_path):
     site, mark = tmp_path / "site", tmp_path / "mark"
     rng = np.random.Generator(np.random.Philox(key=1))
     logits, labels = rng.normal(size=(877, 2)), rng.integers(2, size=877)

@@ -1,7 +1,5 @@
 """How often a site looks for messages, and how large those are that it takes."""
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import io
@@ -9,7 +7,6 @@ import re
 import sys
 import zipfile
 from collections.abc import Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,9 +24,7 @@ from fedcal.clients import flower_guard, limits
 from fedcal.experiments.deploy import node
 
 
-def test_looks_come_soon_after_an_answer_and_then_as_seldom_as_flowers(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_looks_come_soon_after_an_answer_and_then_as_seldom_as_flowers(monkeypatch):
     slept: list[float] = []
     monkeypatch.setattr("time.sleep", slept.append)
     clock = node.Clock()
@@ -98,9 +93,7 @@ def packed(files: Mapping[str, str | bytes]) -> bytes:
 RUN_CONFIG = {"pyproject.toml": flower_guard._APP, ".info/CONTENT": ""}
 
 
-def test_a_giant_message_is_refused_before_it_is_whole(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_giant_message_is_refused_before_it_is_whole(monkeypatch, caplog):
     monkeypatch.setattr(limits, "MESSAGE_BYTES", 1 << 20)  # its real size: test_limits.py
     for kind, size, whole in (
         ("query.who", 1 << 10, True),
@@ -116,7 +109,7 @@ def test_a_giant_message_is_refused_before_it_is_whole(
     )
 
 
-def test_parts_that_are_too_large_or_too_many_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_that_are_too_large_or_too_many_are_refused(monkeypatch):
     class Full(Exception):
         def code(self) -> Any:
             return SimpleNamespace(name="RESOURCE_EXHAUSTED")
@@ -133,7 +126,7 @@ def test_parts_that_are_too_large_or_too_many_are_refused(monkeypatch: pytest.Mo
     assert link.pulled == []
 
 
-def test_a_bundle_is_not_unpacked_into_memory(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bundle_is_not_unpacked_into_memory(caplog):
     link = SuperLink(
         "query.who", ConfigRecord(), {**RUN_CONFIG, "pyproject.toml": b" " * (1 << 24)}
     )
@@ -144,9 +137,7 @@ def test_a_bundle_is_not_unpacked_into_memory(caplog: pytest.LogCaptureFixture) 
     assert "InputError" in link.ask()
 
 
-def test_what_flower_calls_is_what_is_replaced(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_flower_calls_is_what_is_replaced(monkeypatch, tmp_path):
     seen = []
     monkeypatch.setattr(
         "flwr.supernode.cli.flower_supernode",

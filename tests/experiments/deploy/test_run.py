@@ -1,7 +1,5 @@
 """`fedcal deploy run` and `resume` over a SuperLink that is played by this process."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging
@@ -114,7 +112,7 @@ def values(out: Path) -> list[Any]:
     return [json.loads(line)["values"] for line in (out / "rounds.jsonl").read_text().splitlines()]
 
 
-def test_another_run_takes_the_place_of_one_that_has_ended(link: SuperLink, tmp_path: Path) -> None:
+def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
     out = tmp_path / "out"
     with pytest.raises(InputError, match="holds no run"):
         deploy.deployed(config(tmp_path), out=out, resume=True)
@@ -133,9 +131,7 @@ def test_another_run_takes_the_place_of_one_that_has_ended(link: SuperLink, tmp_
     assert values(out) == [one["values"] for one in second.rounds]
 
 
-def test_an_outcome_that_nobody_waited_for_is_fetched_not_made_again(
-    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_outcome_that_nobody_waited_for_is_fetched_not_made_again(link, tmp_path, monkeypatch):
     out = tmp_path / "out"
 
     def interrupted(*_: object) -> None:
@@ -155,12 +151,8 @@ NAMES = ("Aachen", "Basel", "Celle")
 
 @pytest.mark.parametrize("method", ["conformal", "evaluate"])
 def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
-    method: str,
-    link: SuperLink,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    method, link, tmp_path, monkeypatch, capsys
+):
     def without_the_last(sites: Sites) -> None:
         deliver = sites._deliver
 
@@ -170,7 +162,7 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
                 return Message(RecordDict(), reply_to=message)  # nobody can read it
             return deliver(message)
 
-        sites._deliver = fails  # type: ignore[method-assign]
+        sites._deliver = fails
 
     for module in (server, deploy):
         monkeypatch.setattr(module, "names_of", lambda roster, clients: NAMES)
@@ -194,9 +186,7 @@ def test_a_site_that_took_no_part_is_named_wherever_a_result_is(
     assert stands.names == {str(70 + k): name for k, name in enumerate(NAMES)}
 
 
-def test_a_run_that_goes_on_is_followed_and_not_started_twice(
-    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_goes_on_is_followed_and_not_started_twice(link, tmp_path, monkeypatch):
     """Two servers of one run would release the same round twice, charged once."""
     out, followed = tmp_path / "out", list[int]()
 
@@ -224,7 +214,7 @@ def test_a_run_that_goes_on_is_followed_and_not_started_twice(
                 again(sites)
             return original(ids)
 
-        sites.pull_messages = pull  # type: ignore[method-assign]
+        sites.pull_messages = pull
 
     link.before = in_mid_run
     found = deploy.deployed(config(tmp_path), out=out)
@@ -233,8 +223,8 @@ def test_a_run_that_goes_on_is_followed_and_not_started_twice(
 
 
 def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
-    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    link, tmp_path, monkeypatch
+):
     out = tmp_path / "out"
     deploy.deployed(config(tmp_path), out=out)
     (out / "server" / "outcome.json").unlink()
@@ -246,9 +236,7 @@ def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
     assert link.runs == 2
 
 
-def test_the_config_of_a_run_is_found_again_from_another_folder(
-    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_config_of_a_run_is_found_again_from_another_folder(link, tmp_path, monkeypatch):
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
     elsewhere.mkdir()
     monkeypatch.chdir(tmp_path)
@@ -266,9 +254,7 @@ def test_the_config_of_a_run_is_found_again_from_another_folder(
     assert not any(elsewhere.iterdir())
 
 
-def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(
-    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, monkeypatch):
     """It is killed in mid-run: the server's process dies with it, and writes no last word."""
     monkeypatch.setattr(deploy, "_GONE_S", 0.3)
     for rounds, next_ in ((0, "start the run again"), (1, "fedcal deploy resume --out {} goes on")):
@@ -296,7 +282,7 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(
         flower.submit()
 
 
-def test_a_federation_file_says_how_many_there_are(link: SuperLink, tmp_path: Path) -> None:
+def test_a_federation_file_says_how_many_there_are(link, tmp_path):
     """And what its sums cannot hide is said before anything is started."""
     keys = [SigningKey(bytes([n]) * 32) for n in range(1, 4)]
     sites = tuple(Member(f"site {n}", key.public) for n, key in enumerate(keys))
@@ -309,7 +295,7 @@ def test_a_federation_file_says_how_many_there_are(link: SuperLink, tmp_path: Pa
     ):
         file.write_text(Roster("hearts", sites, Committee((0, 1, 2), threshold)).to_toml())
         with pytest.raises(InputError, match=said):
-            deploy.deployed(replace(given, **changed), out=tmp_path / "out")  # type: ignore[arg-type]
+            deploy.deployed(replace(given, **changed), out=tmp_path / "out")
     assert link.runs == 0
     assert not (tmp_path / "out").exists()
     job = deploy.job_for_sites(replace(given, clients=3))

@@ -1,7 +1,5 @@
 """Sites with keys, a federation and policies of their own, by the commands that a user types."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -43,7 +41,7 @@ def restarted(there: Federated, digest: str, state: str, **changed: str | float)
     """The last site, with other rules and a folder of its own; what it logs."""
     there.machine.trees.pop("site-c").end()
     there.machine.until(lambda: there.machine.online(there.env) == 2)
-    folder = there.member("c", digest, state=state, **changed)  # type: ignore[arg-type]
+    folder = there.member("c", digest, state=state, **changed)
     there.machine.until(lambda: there.machine.online(there.env) == 3)
     return folder / "site.log"
 
@@ -78,7 +76,7 @@ def until(condition: Callable[[], bool], run: subprocess.Popen[str]) -> None:
 @pytest.mark.parametrize(
     ("trust", "vouches"), [("distributed", "own noise"), ("central", "claimed")]
 )
-def test_a_site_books_each_run_once(there: Federated, trust: str, vouches: str) -> None:
+def test_a_site_books_each_run_once(there, trust, vouches):
     code, lines = done(there.start(trust, *ONCE[:-1], trust, *ALL))
     assert code == 0, lines
     for name in SITES:
@@ -110,9 +108,7 @@ def assert_as_simulated(there: Federated, out: str) -> None:
     ("out", "given", "step"),
     [("cut-exact", EXACT, "answered: "), ("cut-noisy", NOISY, "confirmed: ")],
 )
-def test_a_server_that_dies_in_mid_round_charges_nobody_twice(
-    there: Federated, out: str, given: tuple[str, ...], step: str
-) -> None:
+def test_a_server_that_dies_in_mid_round_charges_nobody_twice(there, out, given, step):
     """It dies between the contributions and the opening of their sum, in the second round."""
     private = given is NOISY
     ledger = ("--ledger", f"{out}.db", "--cap", "1") if private else ()
@@ -162,9 +158,7 @@ def does_not_start(names: str) -> str:
         ("epsilon", (*ONCE, "--epsilon", "2"), "the epsilon: asked is 2.0, allowed at most 1.0"),
     ],
 )
-def test_what_no_policy_allows_is_no_run(
-    there: Federated, out: str, asked: tuple[str, ...], said: str
-) -> None:
+def test_what_no_policy_allows_is_no_run(there, out, asked, said):
     booked = [there.books(f"site-{name}") for name in SITES]
     code, lines = done(there.start(out, *asked, *ALL))
     refusal = f"this site's policy refuses {said}"
@@ -175,7 +169,7 @@ def test_what_no_policy_allows_is_no_run(
     assert [there.books(f"site-{name}") for name in SITES] == booked
 
 
-def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated) -> None:
+def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there):
     log = restarted(there, there.agree(), "spent", total=1.0)
     spent = "fedcal: warning: c: what is left of its budget does not suffice for this run"
     for out, said in (
@@ -203,7 +197,7 @@ def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there: Federated
     assert len(there.books("spent")) == 1
 
 
-def test_a_run_stops_where_too_few_take_part(there: Federated) -> None:
+def test_a_run_stops_where_too_few_take_part(there):
     """One policy is out of date; the next site was given another federation."""
     booked = [there.books(f"site-{name}") for name in SITES]
     log = restarted(there, there.agree(), "late", expires="2026-01-01")

@@ -1,7 +1,5 @@
 """What a site keeps and shows: its ledger, its key and its federation."""
 
-from __future__ import annotations
-
 import json
 import math
 import re
@@ -57,7 +55,7 @@ def state(tmp_path: Path) -> Path:
     return folder
 
 
-def test_what_a_server_or_a_file_says_controls_no_terminal(state: Path, says: Says) -> None:
+def test_what_a_server_or_a_file_says_controls_no_terminal(state, says):
     bad = replace(FACTS, method="fed\x1b[2Jtemp\n[red]", server="hub\u202e.example", epsilon=0.1)
     with SiteRecords(state / RECORDS) as records:
         records.answer("0" * 64, bad, 1, "q", lambda: b"words")
@@ -70,7 +68,7 @@ def test_what_a_server_or_a_file_says_controls_no_terminal(state: Path, says: Sa
     assert len(err.splitlines()) == 1
 
 
-def test_the_ledger_says_what_was_spent_and_what_is_left(state: Path, says: Says) -> None:
+def test_the_ledger_says_what_was_spent_and_what_is_left(state, says):
     code, out, err = says("site", "ledger", "--state", state)
     assert (code, err) == (0, "")
     lines = [line.replace("\u2502", " ").split() for line in out.splitlines()]
@@ -88,7 +86,7 @@ def test_the_ledger_says_what_was_spent_and_what_is_left(state: Path, says: Says
     assert " ".join(last) == "all, for each example 2.5 4 4.71828e-06 1e-05"
 
 
-def test_the_ledger_is_told_to_programs_too(state: Path, says: Says) -> None:
+def test_the_ledger_is_told_to_programs_too(state, says):
     code, out, _ = says("site", "ledger", "--state", state, "--json")
     told = json.loads(out)
     assert code == 0
@@ -100,9 +98,7 @@ def test_the_ledger_is_told_to_programs_too(state: Path, says: Says) -> None:
     assert (told["limits"], told["restored"]) == ({"epsilon": 4.0, "delta": 1e-5}, False)
 
 
-def test_a_restored_site_says_so_until_its_jobs_are_closed(
-    tmp_path: Path, state: Path, says: Says
-) -> None:
+def test_a_restored_site_says_so_until_its_jobs_are_closed(tmp_path, state, says):
     shutil.copytree(state, tmp_path / "backup")
     shutil.rmtree(state)
     shutil.copytree(tmp_path / "backup", state)
@@ -115,9 +111,7 @@ def test_a_restored_site_says_so_until_its_jobs_are_closed(
     assert out.count("closed by the operator") == 2
 
 
-def test_what_was_spent_elsewhere_is_said_and_booked(
-    state: Path, says: Says, tmp_path: Path
-) -> None:
+def test_what_was_spent_elsewhere_is_said_and_booked(state, says, tmp_path):
     code, _, err = says("site", "restored", "--state", state, "--spent", "1.5,1e-6,rows")
     assert (code, "unit of --spent" in err) == (2, True)
     assert says("site", "restored", "--state", state, "--spent", "0.25,1e-6,example")[0] == 0
@@ -133,7 +127,7 @@ def test_what_was_spent_elsewhere_is_said_and_booked(
         assert list(none.iterdir()) == []
 
 
-def test_a_key_is_made_once_and_for_this_user_alone(tmp_path: Path, says: Says) -> None:
+def test_a_key_is_made_once_and_for_this_user_alone(tmp_path, says):
     file = tmp_path / "signing.pem"
     code, out, err = says("site", "key", file)
     assert (code, err) == (0, "")
@@ -150,7 +144,7 @@ def test_a_key_is_made_once_and_for_this_user_alone(tmp_path: Path, says: Says) 
     assert (code, len(err.splitlines())) == (2, 1)
 
 
-def test_a_federation_is_shown_and_signed(tmp_path: Path, says: Says) -> None:
+def test_a_federation_is_shown_and_signed(tmp_path, says):
     file, key = tmp_path / "federation.toml", tmp_path / "0.pem"
     for sites, threshold, absent, colluding in ((3, 2, 1, 0), (3, 3, 0, 2), (7, 5, 2, 2)):
         text = f'# our hospitals\nthreshold = {threshold}\nname = "hearts"\nclasses = ["a", "b"]\n'
@@ -162,7 +156,6 @@ def test_a_federation_is_shown_and_signed(tmp_path: Path, says: Says) -> None:
         assert (code, err) == (0, "")
         digest = Roster.read(file).digest
         groups = re.search(r"^(?:[0-9a-f]{4} ){15}[0-9a-f]{4}$", out, re.MULTILINE)
-        assert groups is not None
         assert groups[0].replace(" ", "") == digest
         assert f"may be absent: {absent}\n" in out
         assert f"work with the server: {colluding}\n" in out

@@ -1,7 +1,5 @@
 """`fedcal site` before anything is started: the rows, the options, the dry run."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any, cast
@@ -45,7 +43,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "own_rows"
 
 
-def test_rows_come_from_a_function(module: str, tmp_path: Path) -> None:
+def test_rows_come_from_a_function(module, tmp_path):
     rows = read_rows(f"{module}:pair", None)
     assert np.array_equal(rows.logits, LOGITS)
     described = of_scores(rows, ["well", "sick"]).described()
@@ -69,7 +67,7 @@ def test_rows_come_from_a_function(module: str, tmp_path: Path) -> None:
     each_is_refused(table, lambda source: read_rows(source, None))
 
 
-def test_class_names_say_which_column_a_label_means(tmp_path: Path) -> None:
+def test_class_names_say_which_column_a_label_means(tmp_path):
     """The digest tells the other sites of this order: it must be that of the labels."""
     names = ["sick" if y else "well" for y in LABELS]
     rows = "".join(f"{a},{b},{name}\n" for (a, b), name in zip(LOGITS, names, strict=True))
@@ -87,7 +85,7 @@ def test_class_names_say_which_column_a_label_means(tmp_path: Path) -> None:
         read_rows(str(plain), None)
 
 
-def test_wrong_options_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_options_are_one_line(tmp_path, capsys):
     np.savez(tmp_path / "rows.npz", logits=LOGITS, labels=LABELS)
     state = tmp_path / "state"
     for options, said in (
@@ -105,9 +103,7 @@ def test_wrong_options_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert not state.exists()
 
 
-def test_a_dry_run_shows_what_each_method_would_send(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_shows_what_each_method_would_send(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     np.savez("rows.npz", logits=LOGITS, labels=LABELS)
     assert _run(["site", "--data", "rows.npz", "--dry-run", "--class-names", "well,sick"]) == 0
@@ -123,9 +119,7 @@ def test_a_dry_run_shows_what_each_method_would_send(
     assert [path.name for path in tmp_path.iterdir()] == ["rows.npz"]
 
 
-def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     labels = np.arange(60) % 2
     inverted = np.stack([labels, 1 - labels], axis=1) + np.arange(120).reshape(60, 2) / 100
@@ -142,9 +136,7 @@ def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(
 # --- a SuperNode that has ended -----------------------------------------------------------------
 
 
-def test_what_is_said_of_a_supernode_that_has_ended(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_said_of_a_supernode_that_has_ended(tmp_path, monkeypatch):
     lease = tmp_path / "lease"
 
     def what_now(ended: Ended, quick: int = 0) -> str:
@@ -168,9 +160,7 @@ def test_what_is_said_of_a_supernode_that_has_ended(
         what_now(gone, 3)
 
 
-def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(tmp_path, monkeypatch):
     monkeypatch.setattr(supernode, "MOST_BYTES", 100)
     log = tmp_path / supernode.FLOWER_LOG
     with log.open("ab", buffering=0) as file:  # as the processes hold it
@@ -198,23 +188,20 @@ def features(**change: object) -> dict[str, object]:
     return {k: v for k, v in (known | change).items() if v is not None}
 
 
-def test_a_site_of_features_has_rows_to_train_on(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_site_of_features_has_rows_to_train_on(tmp_path, capsys):
     file = tmp_path / "rows.npz"
-    np.savez(file, **features(class_names=["well", "sick"], norm=2.0))  # type: ignore[arg-type]
+    np.savez(file, **features(class_names=["well", "sick"], norm=2.0))
     rows = site_rows(str(file), None)
     assert rows.shards.inputs is not None
     assert np.linalg.norm(rows.shards.inputs, axis=1).max() <= 2.0 + 1e-6
     assert rows.described(counts=False) == (
         "rows.npz: 2 classes (well, sick), 4 features to train on"
     )
-    np.savez(tmp_path / "sick.npz", **features(labels=[1] * 6))  # type: ignore[arg-type]
+    np.savez(tmp_path / "sick.npz", **features(labels=[1] * 6))
     assert site_rows(str(tmp_path / "sick.npz"), ["well", "sick", "dead"]).shards.classes == 3
     prepare(tmp_path / "site", rows.shards, test=rows.test, test_inputs=rows.test_inputs)
     site = prepared(tmp_path / "site")
     assert site.shards.input_shape == (4,)
-    assert site.test_inputs is not None
     assert site.test_inputs.shape == (2, 4)
     assert _run(["site", "--data", str(file), "--dry-run"]) == 0
     shown = capsys.readouterr().out
@@ -225,10 +212,10 @@ def test_a_site_of_features_has_rows_to_train_on(
         assert (f" {name} " in shown) == (method.family == "train")
 
 
-def test_features_that_do_not_do_are_one_line(tmp_path: Path) -> None:
+def test_features_that_do_not_do_are_one_line(tmp_path):
     def read(change: dict[str, object]) -> None:
         names = change.pop("names", ["well", "sick"])
-        np.savez(tmp_path / "rows.npz", **features(**change))  # type: ignore[arg-type]
+        np.savez(tmp_path / "rows.npz", **features(**change))
         site_rows(str(tmp_path / "rows.npz"), cast(Any, names))
 
     turned = {"class_names": ["well", "sick"], "names": ["sick", "well"]}

@@ -1,7 +1,5 @@
 """`fedcal site --policy`: what is wrong with it is said before anything starts."""
 
-from __future__ import annotations
-
 import logging
 import time
 from dataclasses import replace
@@ -35,7 +33,7 @@ secure-aggregation = "any"
 """
 
 
-def test_methods_and_settings_are_those_of_this_fedcal(tmp_path: Path) -> None:
+def test_methods_and_settings_are_those_of_this_fedcal(tmp_path):
     file = tmp_path / "site.toml"
     file.write_text(TEXT + "[settings.fedtemp]\nserver_lr = [0.1, 1]\n")
     check_policy(file)
@@ -47,7 +45,7 @@ def test_methods_and_settings_are_those_of_this_fedcal(tmp_path: Path) -> None:
         check_policy(file)
 
 
-def test_a_site_with_unfinished_jobs_stays_in_its_federation(tmp_path: Path) -> None:
+def test_a_site_with_unfinished_jobs_stays_in_its_federation(tmp_path):
     keys = [SigningKey(bytes([n]) * 32) for n in range(3)]
     sites = tuple(Member(f"site {n}", key.public) for n, key in enumerate(keys))
     first = Roster("hearts", sites, Committee((0, 1, 2), 2))
@@ -78,9 +76,7 @@ def _line(capfd: pytest.CaptureFixture[str]) -> str:
     return " ".join(capfd.readouterr().err.split())
 
 
-def test_a_site_says_at_its_start_what_it_takes_part_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_site_says_at_its_start_what_it_takes_part_in(tmp_path, monkeypatch, capfd):
     def no_fleet(*_: object) -> None:
         raise FedcalError("that far")
 

@@ -1,7 +1,5 @@
 """Real sites under a real SuperLink: TLS, node authentication, processes of their own."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -135,12 +133,10 @@ def start_site(
         *("--key-records", "key.records"),  # a test's own: a key has one folder for ever
     ]
     said = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    return subprocess.Popen(words, cwd=folder, text=True, **said)  # type: ignore[call-overload]
+    return subprocess.Popen(words, cwd=folder, text=True, **said)
 
 
-def test_two_sites_answer_and_run_nothing_that_the_server_names(
-    link: SuperLink, tmp_path: Path
-) -> None:
+def test_two_sites_answer_and_run_nothing_that_the_server_names(link, tmp_path):
     app, out = tmp_path / "app", tmp_path / "heard.json"
     app.mkdir()
     (app / "pyproject.toml").write_text(APP.format(out=out), "utf-8")
@@ -187,9 +183,7 @@ def test_two_sites_answer_and_run_nothing_that_the_server_names(
     assert left_of(tmp_path / "state") == []
 
 
-def test_why_a_site_cannot_connect_is_one_line(
-    link: SuperLink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_a_site_cannot_connect_is_one_line(link, tmp_path, monkeypatch):
     def ended(key: str, root: Path | None = None) -> str:
         site = start_site(link, tmp_path, key, root)
         said, _ = site.communicate(timeout=60)
@@ -209,7 +203,7 @@ def test_why_a_site_cannot_connect_is_one_line(
     assert "the clocks of the two machines differ" in ended("a")
 
 
-def test_sigterm_ends_all_and_a_kill_leaves_nothing(link: SuperLink, tmp_path: Path) -> None:
+def test_sigterm_ends_all_and_a_kill_leaves_nothing(link, tmp_path):
     state = tmp_path / "state"
     for number, code in ((signal.SIGTERM, 0), (signal.SIGKILL, -9)):
         site = start_site(link, tmp_path, "a")

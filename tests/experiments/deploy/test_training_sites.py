@@ -1,7 +1,5 @@
 """A model trained over three real sites, from their commands to its files."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator
@@ -53,7 +51,7 @@ def asked(there: Deployment, out: str, *more: str) -> tuple[int, str]:
     return run.returncode, (err.splitlines() or [""])[-1]
 
 
-def test_a_model_comes_of_it_and_each_site_judges_it(there: Deployment) -> None:
+def test_a_model_comes_of_it_and_each_site_judges_it(there):
     shape = ("--set", f"shape={WIDTH}", "--rounds", str(ROUNDS), "--ledger", "l.db", "--cap", "8")
     assert asked(there, "trained", *shape)[0] == 0
     model = load_model(there.folder / "trained" / "model.npz")
@@ -93,7 +91,7 @@ def applied(there: Deployment) -> Path:
         (("--set", "shape=16", "--trust", "distributed"), "--trust central or local"),
     ],
 )
-def test_what_cannot_be_is_one_line(there: Deployment, more: tuple[str, ...], said: str) -> None:
+def test_what_cannot_be_is_one_line(there, more, said):
     code, line = asked(there, "refused", *more, "--rounds", "2")
     assert code == 2
     assert said in line

@@ -1,7 +1,5 @@
 """`fedcal pipeline`: one budget, one ledger, one report; what is finished is not run again."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -65,7 +63,7 @@ def numbers(record: dict[str, Any]) -> list[Any]:
     return [(one["name"], one["results"]) for one in record["stages"]]
 
 
-def test_stages_share_a_budget_and_a_ledger(logits: str, tmp_path: Path) -> None:
+def test_stages_share_a_budget_and_a_ledger(logits, tmp_path):
     out = tmp_path / "out"
     record = run(settled(of_logits(logits)), out)
     assert record == json.loads((out / "pipeline.json").read_text())
@@ -87,9 +85,7 @@ def test_stages_share_a_budget_and_a_ledger(logits: str, tmp_path: Path) -> None
     assert 'href="recalibrate/report.html"' in page
 
 
-def test_finished_stages_are_not_run_again(
-    logits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_stages_are_not_run_again(logits, tmp_path, monkeypatch):
     whole = run(settled(of_logits(logits)), tmp_path / "whole")
     ran: list[str] = []
     simulate = running.simulate
@@ -121,18 +117,17 @@ def test_finished_stages_are_not_run_again(
     assert not (tmp_path / "more" / "recalibrate").exists()
 
 
-def test_units_in_all_parts_compose(logits: str) -> None:
+def test_units_in_all_parts_compose(logits):
     set_of_rows = {"rows_per_client": 200.0}
     told = of_logits(logits, unit="user", recalibrate={"epsilon": 0.5, "set": set_of_rows})
     told |= {"sets": {"epsilon": 0.5, "set": set_of_rows}, "evaluate": {"set": set_of_rows}}
     budget = settled(told).budget
-    assert budget is not None
     assert budget.by_part.keys() == {"all"}
     assert budget.epsilons["evaluate"] < 1.9
 
 
 @pytest.mark.slow
-def test_training_tuning_and_what_follows(features: str, tmp_path: Path) -> None:
+def test_training_tuning_and_what_follows(features, tmp_path):
     tables = {
         "data": features,
         "epsilon": 10.0,
@@ -171,9 +166,7 @@ def test_training_tuning_and_what_follows(features: str, tmp_path: Path) -> None
     assert before == {p: p.read_bytes() for p in out.rglob("*.json")}
 
 
-def test_a_stage_whose_result_breaks_is_not_paid_again(
-    logits: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stage_whose_result_breaks_is_not_paid_again(logits, tmp_path, monkeypatch):
     def broken(*_: Any, **__: Any) -> Any:
         raise KeyError("broken")
 
@@ -208,7 +201,7 @@ def test_a_stage_whose_result_breaks_is_not_paid_again(
     assert not (out / ".replaced").exists()
 
 
-def test_what_is_not_allowed_is_one_line(logits: str) -> None:
+def test_what_is_not_allowed_is_one_line(logits):
     table: list[tuple[dict[str, Any], str]] = [
         ({}, r"no stage is asked for; allowed: \[train\], \[recalibrate\], \[sets\]"),
         ({"train": 3}, r"train must be a table"),
@@ -238,9 +231,7 @@ def test_what_is_not_allowed_is_one_line(logits: str) -> None:
     )
 
 
-def test_the_command(
-    logits: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any
-) -> None:
+def test_the_command(logits, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("mine.toml").write_text(f'data = "{logits}"\nclients = 3\nepsilon = 1\n[sets]\n')
     Path("bad.toml").write_text("epsilon = 1\n")

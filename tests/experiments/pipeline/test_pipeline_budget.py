@@ -1,7 +1,5 @@
 """Stages of a pipeline keep to one budget: what is fixed, what is left, what is refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -41,7 +39,7 @@ def spent(budget: Budget) -> float:
     return composed_epsilon([account_of(plan) for plan in budget.plans.values()], DELTA)
 
 
-def test_trainings_share_what_is_left_and_nothing_is_left() -> None:
+def test_trainings_share_what_is_left_and_nothing_is_left():
     stages = [Spender(name, "rows", None, GAUSSIAN) for name in "ab"]
     budget = budget_of([*stages, Spender("c", "rows", 1.0, GAUSSIAN)], 2.0, DELTA)
     assert budget.epsilons["a"] == budget.epsilons["b"]
@@ -53,7 +51,7 @@ def test_trainings_share_what_is_left_and_nothing_is_left() -> None:
     assert account_of(LAPLACE(2.0)) == Guarantee(2.0)
 
 
-def test_disjoint_rows_cost_the_largest() -> None:
+def test_disjoint_rows_cost_the_largest():
     stages = [Spender("a", "train", None, GAUSSIAN), Spender("b", "held", 0.5, LAPLACE)]
     budget = budget_of(stages, 2.0, DELTA)
     assert budget.epsilons == {"a": 2.0, "b": 0.5}
@@ -64,9 +62,7 @@ def test_disjoint_rows_cost_the_largest() -> None:
 
 @pytest.mark.parametrize("open_stage", [GAUSSIAN, LAPLACE], ids=["gaussian", "laplace"])
 @pytest.mark.parametrize("fixed", [GAUSSIAN, LAPLACE], ids=["gaussian", "laplace"])
-def test_the_open_stage_takes_what_is_left(
-    fixed: Callable[[float], Plan], open_stage: Callable[[float], Plan]
-) -> None:
+def test_the_open_stage_takes_what_is_left(fixed, open_stage):
     stages = [Spender("a", "rows", 1.0, fixed), Spender("b", "rows", None, open_stage)]
     budget = budget_of(stages, 2.0, DELTA)
     assert 1.99 < spent(budget) <= 2.0

@@ -1,12 +1,9 @@
 """`fedcal plan` as a command, and `--method auto` in its places."""
 
-from __future__ import annotations
-
 import json
 import math
 import tomllib
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -38,9 +35,7 @@ def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
     auto.advice_on.cache_clear()
 
 
-def test_json_is_the_result_files_hold_it_and_the_recommended_command_runs(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json_is_the_result_files_hold_it_and_the_recommended_command_runs(tmp_path, capsys):
     assert _run(["plan", *FACTS, "--json", "--out", str(tmp_path / "plan")]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == json.loads((tmp_path / "plan" / "plan.json").read_text("utf-8"))
@@ -54,7 +49,7 @@ def test_json_is_the_result_files_hold_it_and_the_recommended_command_runs(
     assert _run([*words, "--data", "imdb-binary", "--quiet"]) == 0
 
 
-def test_people_see_a_table_and_a_recommendation(capsys: pytest.CaptureFixture[str]) -> None:
+def test_people_see_a_table_and_a_recommendation(capsys):
     def shown(*more: str) -> str:
         assert _run(["plan", *FACTS, *more]) == 0
         return capsys.readouterr().out
@@ -75,7 +70,7 @@ def test_people_see_a_table_and_a_recommendation(capsys: pytest.CaptureFixture[s
     assert "--engine grpc" in grpc
 
 
-def test_auto_over_grpc_takes_few_rounds() -> None:
+def test_auto_over_grpc_takes_few_rounds():
     shards = deal(datasets.load("imdb-binary").split(0), "iid", 20, 0)
     config = Config(method="auto", engine="grpc", set={"rows_per_client": 20.0})
     rounds = {e: auto.resolved(replace(config, engine=e), shards)[0].rounds for e in ENGINES}
@@ -84,7 +79,7 @@ def test_auto_over_grpc_takes_few_rounds() -> None:
     assert rounds["grpc"] <= (rounds["inline"] or 0)
 
 
-def test_bad_input_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_line_and_exit_code_2(capsys):
     for arguments, words in (
         (["plan"], ("needs clients",)),
         (
@@ -114,7 +109,7 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys: pytest.CaptureFixture[str
         plan(rows_per_client=5, data="imdb-binary")
 
 
-def test_auto_resolves_to_a_method_and_says_so() -> None:
+def test_auto_resolves_to_a_method_and_says_so():
     found = simulate("imdb-binary", method="auto", epsilon=1.0)
     assert found.config.method in ("fednewton", "acct")
     assert found.to_json()["method"] == found.config.method
@@ -126,7 +121,7 @@ def test_auto_resolves_to_a_method_and_says_so() -> None:
     assert (again.test_probs == found.test_probs).all()
 
 
-def test_auto_reads_no_row() -> None:
+def test_auto_reads_no_row():
     """Other rows, the same public facts: the same choice."""
     data = datasets.load("imdb-binary").split(0)
     shards = deal(data, "iid", 60, 0)
@@ -145,7 +140,7 @@ def test_auto_reads_no_row() -> None:
 
 
 @pytest.mark.slow
-def test_where_nothing_helps_auto_leaves_the_model_alone(tmp_path: Path) -> None:
+def test_where_nothing_helps_auto_leaves_the_model_alone(tmp_path):
     arguments: dict[str, Any] = {"method": "auto", "epsilon": 0.02, "clients": 5}
     arguments |= {"trust": "distributed", "quorum": 0.8}
     arguments |= {"ledger": str(tmp_path / "l.db"), "cap": 1.0, "cap_delta": 1e-4}
@@ -160,7 +155,7 @@ def test_where_nothing_helps_auto_leaves_the_model_alone(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_estimator_takes_auto_too() -> None:
+def test_the_estimator_takes_auto_too():
     pytest.importorskip("sklearn")
     from fedcal.experiments.estimator import FederatedCalibrator
 

@@ -1,7 +1,5 @@
 """Made-up worlds are what they say; errors against known truth are the usual metrics."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ from fedcal.experiments.planner.worlds import KINDS, errors, made_up, of_public
 from fedcal.numerics import softmax
 
 
-def test_errors_against_a_known_truth() -> None:
+def test_errors_against_a_known_truth():
     rng = np.random.default_rng(0)
     for classes in (2, 7):
         probs = softmax(2.0 * rng.standard_normal((500, classes)))
@@ -26,7 +24,7 @@ def test_errors_against_a_known_truth() -> None:
 
 
 @pytest.mark.parametrize("classes", [2, 10, 60])
-def test_labels_of_fresh_rows_agree_with_the_truth(classes: int) -> None:
+def test_labels_of_fresh_rows_agree_with_the_truth(classes):
     """What is measured on many fresh labelled rows is what the known truth says."""
     for world in made_up(classes):
         logits, labels = world.draw(20_000, np.random.default_rng(1))
@@ -36,7 +34,7 @@ def test_labels_of_fresh_rows_agree_with_the_truth(classes: int) -> None:
         assert metrics.ece(probs, labels) == pytest.approx(known.ece, abs=0.02)
 
 
-def test_worlds_differ_as_they_say() -> None:
+def test_worlds_differ_as_they_say():
     worlds = {world.name: world for world in made_up(10)}
     fitted = {}
     for name, world in worlds.items():
@@ -53,7 +51,7 @@ def test_worlds_differ_as_they_say() -> None:
     assert after.ece > 0.5 * before.ece  # one temperature is not enough there
 
 
-def test_public_data_are_drawn_from_the_fit_rows_and_judged_on_test_rows() -> None:
+def test_public_data_are_drawn_from_the_fit_rows_and_judged_on_test_rows():
     data = datasets.load("resnet110-cifar10")
     world = of_public(data)
     logits, labels = world.draw(300, np.random.default_rng(0))

@@ -1,7 +1,5 @@
 """The shipped set of four hospitals: who trains, what is missing, what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_no_patient_who_trained_the_model_is_shipped(folder: Path) -> None:
+def test_no_patient_who_trained_the_model_is_shipped(folder):
     patients = hospitals.read_patients(folder)
     train, fit, test = hospitals.halves(patients.hospital)
     everybody = np.sort(np.concatenate([train, fit, test]))
@@ -41,7 +39,7 @@ def test_no_patient_who_trained_the_model_is_shipped(folder: Path) -> None:
     assert right.mean() > 0.7
 
 
-def test_what_is_missing_becomes_what_is_usual_where_the_model_learns(folder: Path) -> None:
+def test_what_is_missing_becomes_what_is_usual_where_the_model_learns(folder):
     file = folder / HOSPITALS["hungary"]
     file.write_text("?,1,?,145,0,1,2,150,0,2.3,3,9,6,2\n" + LINE)
     patients = hospitals.read_patients(folder)
@@ -55,9 +53,7 @@ def test_what_is_missing_becomes_what_is_usual_where_the_model_learns(folder: Pa
     assert columns[odd, 1] == 0.0  # the median age, in standard units
 
 
-def test_the_command_writes_a_data_file_and_refuses_in_one_line(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_a_data_file_and_refuses_in_one_line(folder, capsys):
     out = folder / "out.npz"
     hospitals.main(["--folder", str(folder), "--out", str(out)])
     with np.load(out) as arrays:

@@ -1,7 +1,5 @@
 """The other makers of shipped sets: what they keep of their sources, and what they refuse."""
 
-from __future__ import annotations
-
 import gzip
 from pathlib import Path
 from typing import Any
@@ -34,9 +32,7 @@ def census(path: Path, rows: int, seed: int, stop: str) -> Path:
     return path
 
 
-def test_adult_keeps_the_test_rows_and_features_follow_from_public_ranges(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_adult_keeps_the_test_rows_and_features_follow_from_public_ranges(tmp_path, capsys):
     train = census(tmp_path / "adult.data.gz", 300, 0, "")
     test = census(tmp_path / "adult.test", 120, 1, ".")
     out, table = tmp_path / "out.npz", adult.read(test)
@@ -72,7 +68,7 @@ def test_adult_keeps_the_test_rows_and_features_follow_from_public_ranges(
         assert not out.exists()
 
 
-def test_features_of_mnist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_features_of_mnist(tmp_path, capsys):
     rng = np.random.default_rng(0)
     for name, rows in (("train", 60), ("test", 50)):
         x = rng.integers(0, 256, (rows, 10, 10), dtype=np.uint8)
@@ -89,7 +85,7 @@ def test_features_of_mnist(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert (np.linalg.norm(kept, axis=1) <= 1).all()
 
 
-def test_the_probe_is_where_its_loss_is_least() -> None:
+def test_the_probe_is_where_its_loss_is_least():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 4))
     y = (x[:, 0] + rng.normal(size=300) > 0).astype(np.int64)
@@ -98,7 +94,7 @@ def test_the_probe_is_where_its_loss_is_least() -> None:
     np.testing.assert_allclose(two[:, 1] - two[:, 0], w[0] + x @ w[1:], atol=1e-3)
 
 
-def test_mmlu_keeps_the_first_prompt(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_mmlu_keeps_the_first_prompt(tmp_path, capsys):
     probs = np.random.default_rng(0).dirichlet(np.ones(4), (2, 30)).astype(np.float32)
     given = {"probs": probs, "labels": np.arange(30) % 4, "subject": np.arange(30) % 3}
     source, out = tmp_path / "scores.npz", tmp_path / "out.npz"

@@ -1,7 +1,5 @@
 """A small experiment of two parts, and what it runs on."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,7 +66,7 @@ def data_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
         arrays |= {"test_logits": logits[test], "test_labels": labels[test]}
         if own_clients:
             arrays["client"] = np.arange(n // 2) % 7
-        np.savez(folder / name, **arrays)  # type: ignore[arg-type]
+        np.savez(folder / name, **arrays)
         return str(folder / name)
 
     return write

@@ -1,7 +1,5 @@
 """The paper's noise against its lemmas written out anew, and the order of the four accounts."""
 
-from __future__ import annotations
-
 import json
 import math
 
@@ -33,7 +31,7 @@ def lemma_b3_rho(epsilon: float, delta: float) -> float:
     return brentq(lambda rho: lemma_b3_log_delta(rho, epsilon) - math.log(delta), 1e-7, 10.0)
 
 
-def test_noise_is_that_of_the_lemmas() -> None:
+def test_noise_is_that_of_the_lemmas():
     for epsilon in (0.1, 1.0, 8.0):
         rho, more = zcdp_rho(epsilon, 1e-5), zcdp_rho_simple(epsilon, 1e-5)
         assert rho == pytest.approx(lemma_b3_rho(epsilon, 1e-5), rel=1e-4)
@@ -47,7 +45,7 @@ def test_noise_is_that_of_the_lemmas() -> None:
     assert binning == pytest.approx(0.5 * math.sqrt(2 * 10 * 12 / (2 * rho)), rel=1e-4)
 
 
-def test_renyi_is_the_papers_zcdp_and_with_sampling_above_the_tight_one() -> None:
+def test_renyi_is_the_papers_zcdp_and_with_sampling_above_the_tight_one():
     for epsilon, rounds in ((0.1, 1), (1.0, 12), (8.0, 4)):
         found = rdp_multiplier(epsilon, 1e-5, rounds, 1.0)
         paper = zcdp_multiplier(epsilon, 1e-5, rounds)
@@ -64,13 +62,13 @@ def test_renyi_is_the_papers_zcdp_and_with_sampling_above_the_tight_one() -> Non
         rdp_epsilon(1e-5, -1.0)
 
 
-def test_sampling_never_lowers_the_noise_of_the_mean() -> None:
+def test_sampling_never_lowers_the_noise_of_the_mean():
     """The same rounds with everybody: at least as good, at the price of more answers."""
     stds = [gaussian_multiplier(1.0, 1e-5, 4, q) / q for q in (0.05, 0.25, 1.0)]
     assert stds == sorted(stds, reverse=True)
 
 
-def test_rows_are_plain_and_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_are_plain_and_complete(monkeypatch):
     monkeypatch.setattr(amplification, "EPSILONS", (1.0,))
     monkeypatch.setattr(amplification, "ROUNDS", (4,))
     few = {"clients": 100, "rounds": 2, "sampling_rate": [0.5]}

@@ -1,7 +1,5 @@
 """Audits as experiments: what attacks and real runs see, and what is claimed of them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +13,7 @@ from fedcal.experiments.studies.training_audit import CASES, HALF, RIGHT, Audite
 from fedcal.privacy.canaries import canary_runs
 
 
-def test_a_row_says_what_the_attack_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_row_says_what_the_attack_found(monkeypatch):
     few = [Attacked("laplace", "central", "user"), Attacked("gaussian", "local", "example")]
     monkeypatch.setattr(noise_audit, "attacks", lambda: few)
     done: list[tuple[int, int]] = []
@@ -28,7 +26,7 @@ def test_a_row_says_what_the_attack_found(monkeypatch: pytest.MonkeyPatch) -> No
     assert done == [(1, 2), (2, 2)]
 
 
-def test_what_ships_attacks_all_that_was_there() -> None:
+def test_what_ships_attacks_all_that_was_there():
     """Whole mechanisms and units: what is new comes in when the expected file is written again."""
     kept = [(r["mechanism"], r["trust"], r["unit"], r["note"]) for r in shipped("audit").rows]
     laws, units = {row[0] for row in kept}, {row[2] for row in kept}
@@ -44,7 +42,7 @@ def row(mechanism: str, share: float, **more: Any) -> dict[str, Any]:
     return known | {"mechanism": mechanism, "of_it": share} | more
 
 
-def test_one_refuted_row_is_named() -> None:
+def test_one_refuted_row_is_named():
     good = [row("laplace", 0.9), row("gaussian", 0.4)]
     assert [holds for _, holds, _ in noise_audit.claims(good)] == [True, True]
     bad = [*good, row("discrete-laplace", 1.2, refuted=True, note="4 rounds")]
@@ -56,7 +54,7 @@ def test_one_refuted_row_is_named() -> None:
 REAL = Audited(8.0, 20, 0.1, 400, RIGHT, real=True)
 
 
-def test_a_run_of_fedsgd_follows_the_law_of_its_sums() -> None:
+def test_a_run_of_fedsgd_follows_the_law_of_its_sums():
     for of in (REAL, replace(REAL, fault=HALF)):
         present, seen = fedsgd_run(of, seed=3)
         assert seen.shape == (20, 400)
@@ -69,12 +67,12 @@ def test_a_run_of_fedsgd_follows_the_law_of_its_sums() -> None:
         assert apart == pytest.approx(0.1, abs=6 * noise * of.stage.multiplier / np.sqrt(2000))
 
 
-def test_real_runs_pass_as_promised_and_not_with_half_of_the_noise() -> None:
+def test_real_runs_pass_as_promised_and_not_with_half_of_the_noise():
     assert not any(found.refuted for found in REAL.audits(3))
     assert all(found.refuted for found in replace(REAL, fault=HALF).audits(3))
 
 
-def test_rows_say_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_say_what_was_found(monkeypatch):
     few = [Audited(8.0, 20, 0.1, 400, fault) for fault in (RIGHT, HALF)]
     monkeypatch.setattr(training_audit, "CASES", few)
     done: list[tuple[int, int]] = []
@@ -85,7 +83,7 @@ def test_rows_say_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert done == [(1, 2), (2, 2)]
 
 
-def test_what_ships_is_what_is_audited_and_one_wrong_verdict_fails_its_claim() -> None:
+def test_what_ships_is_what_is_audited_and_one_wrong_verdict_fails_its_claim():
     rows: list[dict[str, Any]] = [dict(r) for r in shipped("training-audit").rows]
     assert [(r["audited"], r["epsilon"], r["fault"]) for r in rows] == [
         ("runs of FedSGD" if c.real else "law of the sums", c.epsilon, c.fault) for c in CASES

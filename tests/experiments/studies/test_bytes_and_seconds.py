@@ -1,7 +1,5 @@
 """What is counted is what is sent, to the byte; what is timed computes the same."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from typing import Any
@@ -22,7 +20,7 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import exact_only
 
 
-def test_a_method_registered_later_changes_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_method_registered_later_changes_no_table(monkeypatch):
     """Tables 6 and 7 run the methods of their expected results, whatever is registered."""
     monkeypatch.setitem(STRATEGIES, "later", STRATEGIES["fedtemp"])
     timed: list[str] = []
@@ -36,7 +34,7 @@ def test_a_method_registered_later_changes_no_table(monkeypatch: pytest.MonkeyPa
         assert sorted(set(found)) == sorted({row["method"] for row in shipped(name).rows})
 
 
-def test_sizes_are_the_same_each_time_and_are_what_a_result_reports() -> None:
+def test_sizes_are_the_same_each_time_and_are_what_a_result_reports():
     shards = bytes_sent._shards(10, 3)
     (row,) = bytes_sent.sizes_of(bytes_sent.job_for("acct", {}, shards, epsilon=1.0), shards)
     assert (row["query"], row["rounds"], row["numbers_up"]) == ("accuracy_gap", 6, 8)
@@ -63,7 +61,7 @@ def made_up(up: dict[str, int], epsilon: str, more: int = 0) -> list[dict[str, A
     ]
 
 
-def test_claims_are_held_against_the_bytes() -> None:
+def test_claims_are_held_against_the_bytes():
     exact = bytes_sent.PAPER_UP
     other = {"method": "acct", "epsilon": "1", "numbers_up": 8, "paper_up": None}
     told = bytes_sent.claims([*made_up(exact, "1"), *made_up(exact, "inf", 8), other])
@@ -76,7 +74,7 @@ def test_claims_are_held_against_the_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_each_size_holds_the_one_within_and_the_numbers_are_those_of_the_papers_table() -> None:
+def test_each_size_holds_the_one_within_and_the_numbers_are_those_of_the_papers_table():
     """Up, where the paper has the same calibrator and privacy asks for no count besides."""
     table = bytes_sent.rows(quick=True)
     assert len({frozenset(r) for r in table}) == 1
@@ -104,7 +102,7 @@ def test_each_size_holds_the_one_within_and_the_numbers_are_those_of_the_papers_
 PRIVATE = [name for name in METHODS if name not in exact_only()]
 
 
-def test_every_method_with_a_private_form_is_timed() -> None:
+def test_every_method_with_a_private_form_is_timed():
     table = client_seconds.rows(quick=True)
     assert [r["method"] for r in table] == PRIVATE
     assert len({frozenset(r) for r in table}) == 1
@@ -122,7 +120,7 @@ def test_every_method_with_a_private_form_is_timed() -> None:
         assert all(method in names for method in slow)
 
 
-def test_what_the_paper_says_of_seconds() -> None:
+def test_what_the_paper_says_of_seconds():
     loop = {"fedcal": 0.008, "fedtemp": 0.111, "fedopvector": 0.017}
     ratios = {"ratio": 60.0, "ratio_flower": 60.0}
     paper = [
@@ -135,7 +133,7 @@ def test_what_the_paper_says_of_seconds() -> None:
     assert told[0][2] == "the slowest, fedcal, needs 0.05"
 
 
-def test_what_is_expected_has_no_clock() -> None:
+def test_what_is_expected_has_no_clock():
     """The same methods on every population, and numbers that no machine changes."""
     kept = shipped("maddock-table7")
     sizes = list(dict.fromkeys((r["clients"], r["rows"]) for r in kept.rows))
@@ -150,7 +148,7 @@ def test_what_is_expected_has_no_clock() -> None:
     assert len(deviations(replace(kept, rows=other), kept)) == 1
 
 
-def test_scipy_finds_the_optima_that_the_client_finds() -> None:
+def test_scipy_finds_the_optima_that_the_client_finds():
     shards = client_seconds.population(20, 50)
     ours = local_log_a(shards, 0.0)
     inside = (np.abs(ours) < 2.9) & (shards.rows > 0)
@@ -159,10 +157,9 @@ def test_scipy_finds_the_optima_that_the_client_finds() -> None:
     np.testing.assert_allclose(theirs, ours[inside], atol=1e-3)
 
 
-def test_what_is_timed_is_the_same_statistic(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_timed_is_the_same_statistic(monkeypatch):
     shards = client_seconds.population(30, 5)
     query = job_for("fednewton", {}, shards, epsilon=1.0).strategy().open_round(1)
-    assert query is not None
     parts = list(client_seconds._blocks(shards, 7))
     assert [p.clients for p in parts] == [7, 7, 7, 7, 2]
     whole = np.concatenate([answer(p, query.request) for p in parts])

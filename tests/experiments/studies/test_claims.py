@@ -1,7 +1,5 @@
 """Claims are computed: from the paper's own numbers, worked out by hand, and from made-up cells."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -43,9 +41,7 @@ def cell(title: str, ece: float, accuracy: float = 0.9, **more: Any) -> Record:
         ("table3", "order-preserving-keep", None),
     ],
 )
-def test_where_the_paper_s_own_numbers_bear_it_out(
-    table: str, claim: str, said: str | None
-) -> None:
+def test_where_the_paper_s_own_numbers_bear_it_out(table, claim, said):
     paper = experiment(f"maddock-{table}").paper
     assert paper is not None
     found = judge(claim, [], printed_rows(paper))
@@ -58,7 +54,7 @@ def test_where_the_paper_s_own_numbers_bear_it_out(
 # --- ours ---------------------------------------------------------------------------------------
 
 
-def test_each_some_and_all() -> None:
+def test_each_some_and_all():
     good, bad = cell("FedBBQ", 0.02, 0.9), cell("FedBBQ", 0.02, 0.88, network="other")
     some = judge("unweighted-loses", [good, bad])
     assert (some.holds, some.said) == (True, "on 1 of 2; not on net")
@@ -71,12 +67,12 @@ def test_each_some_and_all() -> None:
     assert judge("weighted-keeps", [failed]).holds is None
 
 
-def test_a_loss_of_exactly_one_percent_is_no_loss() -> None:
+def test_a_loss_of_exactly_one_percent_is_no_loss():
     assert not cell("x", 0.02, 0.5, accuracy_before=0.505)["loses_accuracy"]
     assert cell("x", 0.02, 0.5, accuracy_before=0.5101)["loses_accuracy"]
 
 
-def test_the_mean_ratio_is_over_networks() -> None:
+def test_the_mean_ratio_is_over_networks():
     cells = [
         cell("pooled temperature", 0.01, baseline=True),
         cell("pooled temperature", 0.02, baseline=True, network="b"),
@@ -136,7 +132,7 @@ JUDGED: list[tuple[str, Rows, bool | None]] = [
 ]
 
 
-def test_a_claim_holds_or_does_not() -> None:
+def test_a_claim_holds_or_does_not():
     for claim, cells, holds in JUDGED:
         assert judge(claim, cells).holds is holds, (claim, cells)
     for key, title in (("newton-beats-paper", "FedNewton"), ("oneshot-beats-paper", "FedOneShot")):
@@ -146,12 +142,12 @@ def test_a_claim_holds_or_does_not() -> None:
             assert not judge(key, [*ours, cell(paper, 0.01)]).holds, (key, paper)
 
 
-def test_spread_is_that_of_a_sample() -> None:
+def test_spread_is_that_of_a_sample():
     assert spread((0.01, 0.03)) == pytest.approx(math.sqrt(2) / 100)
     assert spread((0.5,)) == 0.0
 
 
-def test_all_of_several_is_decided_by_the_one_that_fails() -> None:
+def test_all_of_several_is_decided_by_the_one_that_fails():
     same = claims.larger(1.0, 1.1, margin=0.2)
     assert same == "no difference"
     assert (claims.larger(1.0, 0.5, 0.2), claims.larger(0.5, 1.0, 0.2)) == (True, False)

@@ -1,9 +1,6 @@
 """`fedcal reproduce`: the list, one clear line for what is not allowed, the check's exit code."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
 
 import pytest
 
@@ -22,7 +19,7 @@ def fedcal(*words: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_the_list_has_a_line_for_each(capsys: Captured) -> None:
+def test_the_list_has_a_line_for_each(capsys):
     for words in ((), ("--list",)):
         assert fedcal(*words) == 0
         lines = capsys.readouterr().out.splitlines()
@@ -32,7 +29,7 @@ def test_the_list_has_a_line_for_each(capsys: Captured) -> None:
     assert [e["name"] for e in json.loads(capsys.readouterr().out)] == list(EXPERIMENTS)
 
 
-def test_what_is_not_allowed_is_one_line(tmp_path: Path, capsys: Captured) -> None:
+def test_what_is_not_allowed_is_one_line(tmp_path, capsys):
     (tmp_path / "f").touch()
     for words, said in (
         (("maddock-tabel2",), "did you mean 'maddock-table2'? nearest of 39: maddock-table2, "),
@@ -52,9 +49,7 @@ def test_what_is_not_allowed_is_one_line(tmp_path: Path, capsys: Captured) -> No
         assert said in err
 
 
-def test_check_says_what_deviates(
-    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
+def test_check_says_what_deviates(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
     given = (small, "--seeds", "1", "--jobs", "1")
     assert fedcal(*given, "--check") == 2
@@ -81,9 +76,7 @@ def test_check_says_what_deviates(
     assert last == "fedcal: error: small: 1 deviations from what is expected"
 
 
-def test_check_says_which_verdicts_differ(
-    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
+def test_check_says_which_verdicts_differ(small, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
     write(small, content(reproduce(small, jobs=1)), "abc1234")
     study = registry.FOLDER / "small.toml"

@@ -1,7 +1,5 @@
 """Comparisons that pages quote: their command lines, and what of them ships."""
 
-from __future__ import annotations
-
 import json
 import shlex
 
@@ -13,7 +11,7 @@ from fedcal.experiments.studies.comparisons import COMPARISONS, command, measure
 from fedcal.experiments.studies.registry import EXPERIMENTS
 
 
-def test_a_comparison_s_command_line_says_its_options_and_what_ships_is_of_it() -> None:
+def test_a_comparison_s_command_line_says_its_options_and_what_ships_is_of_it():
     assert not set(COMPARISONS) & set(EXPERIMENTS)
     for name, options in COMPARISONS.items():
         words = shlex.split(command(name))
@@ -33,11 +31,11 @@ def test_a_comparison_s_command_line_says_its_options_and_what_ships_is_of_it() 
         assert labels == {method.partition("[")[0] for method in options["method"]}
 
 
-def test_a_line_is_what_compare_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_is_what_compare_gives(monkeypatch):
     small = {"data": "imdb-binary", "method": "fednewton", "epsilon": [1.0], "seeds": 2}
     monkeypatch.setattr(comparisons, "COMPARISONS", {"small": small})
     _, line = measure("small", jobs=1)
-    _, want = compare(jobs=1, **small).cells  # type: ignore[arg-type]
+    _, want = compare(jobs=1, **small).cells
     assert json.loads(json.dumps(line)) == line
     for metric in ("ece", "classwise_ece", "nll", "accuracy"):
         assert line["after"][metric]["mean"] == pytest.approx(

@@ -1,9 +1,6 @@
 """README and docs say what the shipped results say."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -25,12 +22,12 @@ from fedcal.experiments.studies.spec import EVERYWHERE, Experiment
         for p in pages()
     ],
 )
-def test_a_page_is_what_its_results_make_of_it(page: Path) -> None:
+def test_a_page_is_what_its_results_make_of_it(page):
     text = page.read_text("utf-8")
     assert filled(text) == text, "run `python -m fedcal.experiments.studies.documents`"
 
 
-def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch):
     with pytest.raises(InputError, match="made-up"):
         filled("<!-- generated: made-up -->\n<!-- /generated -->\n")
     with pytest.raises(ValueError, match="no end"):
@@ -44,7 +41,7 @@ def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch: pytest.MonkeyPat
     assert filled(new) == new
 
 
-def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
+def test_a_verdict_that_hangs_on_seeds_says_so_and_where():
     verdict = Verdict("key", "It is so.", "", True, "on 2 of 2", places={"a": True, "b": True})
     some = Experiment(name="n", title="t", about="a", module="none", tables=())
     for expected in ({"a": SEEDS, "b": "holds"}, {EVERYWHERE: SEEDS, "b": "holds"}):
@@ -56,7 +53,7 @@ def test_a_verdict_that_hangs_on_seeds_says_so_and_where() -> None:
     assert texts.filled("doubt", [], 2) == ""
 
 
-def test_numbers_of_several_commits_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_numbers_of_several_commits_are_told_apart(monkeypatch):
     commits = {"x": "abc", "y": "abc", "z": "def"}
     monkeypatch.setattr(texts, "read", lambda name: {"commit": commits[name]})
     assert texts.filled("made_by", ("x", "y")).endswith("made by commit abc.")
@@ -67,7 +64,7 @@ def estimate(value: float, low: float, high: float, drowned: bool = False) -> Es
     return Estimate(value, low, high, 0.01, 0.01, 0.0, drowned)
 
 
-def test_a_cell_says_what_noise_has_left() -> None:
+def test_a_cell_says_what_noise_has_left():
     found = estimate(0.155, 0.068, 0.242)
     assert subgroups.cell(found, "+") == "**+15.5** (+6.8 to +24.2)"
     assert subgroups.cell(found) == "15.5 (6.8 to 24.2)"
@@ -77,7 +74,7 @@ def test_a_cell_says_what_noise_has_left() -> None:
 
 
 @pytest.mark.slow
-def test_figures_show_every_group_light_and_dark(tmp_path: Path) -> None:
+def test_figures_show_every_group_light_and_dark(tmp_path):
     subgroups.main([str(tmp_path)])
     assert len(list(tmp_path.glob("*-dark.png"))) == len(subgroups.FIGURES) == 2
     for path in tmp_path.iterdir():

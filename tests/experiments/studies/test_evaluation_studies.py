@@ -1,7 +1,5 @@
 """Studies of evaluation: what is simulated is what the engine releases, and small runs of both."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -35,7 +33,7 @@ def strategy(trust: str, unit: str = "example", clients: int = 20, seed: int = 3
     return FedEvaluate(facts, bins=12, edges="equal-width", secure_aggregation="none")
 
 
-def test_dealing_rows_otherwise_changes_no_bit() -> None:
+def test_dealing_rows_otherwise_changes_no_bit():
     rng = rng_of("test", 0)
     drawn = world("beta").draw(500, rng)
     counts = []
@@ -52,7 +50,7 @@ def test_dealing_rows_otherwise_changes_no_bit() -> None:
 @pytest.mark.parametrize(
     ("trust", "unit"), [("distributed", "example"), ("local", "example"), ("local", "user")]
 )
-def test_noise_of_all_clients_has_the_std_that_is_stated(trust: str, unit: str) -> None:
+def test_noise_of_all_clients_has_the_std_that_is_stated(trust, unit):
     rng = rng_of("test", 1, trust, unit)
     asked = strategy(trust, unit, clients=1000)
     off, stated = [], 0.0
@@ -70,7 +68,7 @@ def test_noise_of_all_clients_has_the_std_that_is_stated(trust: str, unit: str) 
     assert abs(np.mean(off)) < 4 * stated / math.sqrt(200)
 
 
-def test_metrics_of_a_population_are_those_of_its_cells() -> None:
+def test_metrics_of_a_population_are_those_of_its_cells():
     calibrated = world("calibrated")
     assert calibrated.truth("ece") == pytest.approx(0, abs=1e-12)
     assert calibrated.truth("ks") == pytest.approx(0, abs=1e-12)
@@ -82,7 +80,7 @@ def test_metrics_of_a_population_are_those_of_its_cells() -> None:
     assert slope([1, 10, 100], [1, 0.1, 0.01]) == pytest.approx(-1)
 
 
-def test_a_few_federations() -> None:
+def test_a_few_federations():
     cells = [
         Cell("beta", "central", ("accuracy", "roc_auc")),
         Cell("calibrated", "central", ("ece",)),
@@ -102,7 +100,7 @@ def test_a_few_federations() -> None:
     assert "accuracy (beta, central) 50.0 %" in bad[2]
 
 
-def test_intervals_that_fail_without_a_warning_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_intervals_that_fail_without_a_warning_are_told(monkeypatch):
     cells = [
         evaluation_coverage.Cell("example", "shifted", "secagg", 30, metrics=("roc_auc", "mce")),
         evaluation_coverage.Cell(
@@ -121,7 +119,7 @@ def test_intervals_that_fail_without_a_warning_are_told(monkeypatch: pytest.Monk
     assert "accuracy (shifted, central, 100 clients)" in said[1][2]
 
 
-def test_a_few_errors() -> None:
+def test_a_few_errors():
     found = evaluation_errors.rows(trials=2, most_clients=1000)
     errors = [r for r in found if r["what"] == "error"]
     assert {r["clients"] for r in errors} == {1000}
@@ -135,7 +133,7 @@ def test_a_few_errors() -> None:
     assert axes == {"clients", "buckets", "epsilon", "height"}
 
 
-def test_a_slope_holds_by_its_limit_and_not_by_its_noise() -> None:
+def test_a_slope_holds_by_its_limit_and_not_by_its_noise():
     exact = {"what": "error", "trust": "secagg", "quantity": "P/R/A given", "error": 0.0}
     one = {"what": "slope", "trust": "local", "label": "l", "quantity": "q", "axis": "clients"}
     for slope_, error, holds in (

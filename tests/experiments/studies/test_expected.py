@@ -1,9 +1,6 @@
 """`--check`: what counts as a deviation, and that the shipped files describe this code."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,9 +30,7 @@ def with_first(result: Reproduction, **changed: object) -> Reproduction:
     return replace(result, rows=rows)
 
 
-def test_a_result_is_as_itself_whatever_the_number_of_seeds(
-    small: str, network: str, data_file: Callable[..., str], result: Reproduction
-) -> None:
+def test_a_result_is_as_itself_whatever_the_number_of_seeds(small, network, data_file, result):
     for seeds in (1, 2, 3):
         again = reproduce(small, networks=[network], seeds=seeds, jobs=1)
         assert deviations(again, result) == []
@@ -45,9 +40,7 @@ def test_a_result_is_as_itself_whatever_the_number_of_seeds(
     assert deviations(reproduce(small, networks=[other], seeds=1, jobs=1), result) == []
 
 
-def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(
-    result: Reproduction,
-) -> None:
+def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(result):
     row = next(row for row in result.rows if not row["baseline"])
     allowed = tolerance("classwise_ece", row["classwise_ece"])
     for by, count in ((0.9, 0), (1.1, 1)):
@@ -70,9 +63,7 @@ def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(
         content(with_first(result, failures=["nobody answered"]))
 
 
-def test_what_ships_is_read_as_it_was(
-    small: str, result: Reproduction, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_ships_is_read_as_it_was(small, result, tmp_path, monkeypatch):
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
     with pytest.raises(InputError, match="no expected results of small"):
         shipped("small")
@@ -83,7 +74,7 @@ def test_what_ships_is_read_as_it_was(
     assert read("small")["commit"] == "abc1234"
 
 
-def test_rows_that_nothing_tells_apart_are_refused() -> None:
+def test_rows_that_nothing_tells_apart_are_refused():
     fields = (Field("method", "method"), Field("bytes", "bytes", 0, tolerance=0.0))
     tables = (RowsTable("t", fields),)
     table = Experiment(name="sizes", title="t", about="a", module="none", tables=tables)
@@ -92,7 +83,7 @@ def test_rows_that_nothing_tells_apart_are_refused() -> None:
         content(Reproduction(table, [row, row]))
 
 
-def test_what_is_expected_must_be_claimed_and_told() -> None:
+def test_what_is_expected_must_be_claimed_and_told():
     expected = {"made-up": {EVERYWHERE: "holds"}}
     some = Experiment(
         name="n", title="t", about="a", module="noise_audit", tables=(), expected=expected
@@ -105,7 +96,7 @@ def test_what_is_expected_must_be_claimed_and_told() -> None:
     assert all(": not told here, expected: " in line for line in lines)
 
 
-def test_rows_are_packed_and_unpacked() -> None:
+def test_rows_are_packed_and_unpacked():
     """Keys of all, values of all, nothing of either; mappings; 1 is not 1.0."""
     rows = [
         {"a": 1, "b": None, "after": {"ece": {"mean": 0.5}}, "settings": {}},
@@ -126,7 +117,7 @@ FILES = sorted({path.stem for path in expected.FOLDER.glob("*.json")} - {*COMPAR
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_of_an_experiment_and_has_the_verdicts_that_are_kept_by_hand(name: str) -> None:
+def test_a_file_is_of_an_experiment_and_has_the_verdicts_that_are_kept_by_hand(name):
     assert name.partition("@")[0] in EXPERIMENTS
     found = read(name)
     assert (found["schema"], found["name"]) == (3, name)
@@ -136,12 +127,12 @@ def test_a_file_is_of_an_experiment_and_has_the_verdicts_that_are_kept_by_hand(n
     assert "@" in name or wrong_verdicts(kept) == []
 
 
-def test_every_experiment_has_results_to_check_against() -> None:
+def test_every_experiment_has_results_to_check_against():
     assert {*FILES} >= {*EXPERIMENTS} - {"fedtemp-bound"}  # not made yet
 
 
 @pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
-def test_a_seed_on_a_small_network_is_as_expected(name: str) -> None:
+def test_a_seed_on_a_small_network_is_as_expected(name):
     found = reproduce(name, networks=["imdb-binary"], seeds=1, jobs=1)
     assert deviations(found, shipped(name)) == []
     assert len(found.rows) > 8
@@ -149,7 +140,7 @@ def test_a_seed_on_a_small_network_is_as_expected(name: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["maddock-table2", "maddock-table3"])
-def test_the_paper_s_tables_are_as_expected(name: str) -> None:
+def test_the_paper_s_tables_are_as_expected(name):
     found = reproduce(name)
     assert found.failures == []
     assert deviations(found, shipped(name)) == []

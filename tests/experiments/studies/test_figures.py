@@ -1,9 +1,6 @@
 """Figures: every curve of every network, places on the axes, and files that publishers take."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 from typing import Any
 
 import study_row
@@ -28,7 +25,7 @@ def cells(**varied: list[Any]) -> Rows:
     return [CELL | {"title": t, key: v} for t in titles for v in values]
 
 
-def test_each_setting_has_its_place() -> None:
+def test_each_setting_has_its_place():
     dirichlet = ["dirichlet:0.1", "dirichlet:0.8", "iid"]
     for key, values, ticks in (
         ("rounds", [1, 12, 60], ["1", "12", "60"]),
@@ -37,7 +34,6 @@ def test_each_setting_has_its_place() -> None:
     ):
         plot = Plot("T", "p", key, "classwise_ece")
         made = sheet_of(experiment(plot), cells(**{key: values})[::-1])
-        assert made is not None
         (ax,) = draw(made).axes
         labels = [t.get_text() for t in ax.get_xticklabels()]
         shown = sorted(zip(ax.get_xticks(), labels, strict=True))
@@ -52,10 +48,9 @@ def test_each_setting_has_its_place() -> None:
         assert {text for _, text in made.legend} == {"FedTemp", "FedBBQ"}
 
 
-def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis() -> None:
+def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis():
     of, rounds = experiment(Plot("T", "p", "rounds", "accuracy")), cells(rounds=[1, 12])
     made = sheet_of(of, [c | {"epsilon": e} for c in rounds for e in (1.0, 3.0)])
-    assert made is not None
     names = [text for _, text in made.legend]
     assert len(names) == len(set(names)) == 4
     assert "FedTemp, ε = 1" in names
@@ -65,13 +60,12 @@ def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis() -> None:
     assert sheet_of(of, [c | {"failures": ["no"]} for c in rounds]) is None
 
 
-def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
+def test_baselines_are_lines_across_in_every_panel_of_their_network():
     base = CELL | {"title": "Base", "baseline": True, "rounds": None, "partition": None}
     mine = [*cells(rounds=[1, 12]), base]
     other = [c | {"network": "other", "classwise_ece": [0.5]} for c in mine]
     plots = (Plot("a", "p", "rounds", "classwise_ece"), Plot("b", "p", "rounds", "accuracy"))
     made = sheet_of(experiment(*plots), [*mine, *other])
-    assert made is not None
     assert [p.note for p in made.panels] == ["net", "net", "other", "other"]
     axes = draw(made).axes
     levels = [[m.get_ydata()[0] for m in ax.lines if m.get_label() == "b0"] for ax in axes]
@@ -80,7 +74,7 @@ def test_baselines_are_lines_across_in_every_panel_of_their_network() -> None:
     assert all(math.isfinite(v) for ax in axes for v in ax.get_yticks())
 
 
-def test_files_are_whole_and_the_same_each_time(tmp_path: Path) -> None:
+def test_files_are_whole_and_the_same_each_time(tmp_path):
     made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), cells(rounds=[1, 12]))
     assert made is not None
     for folder in (tmp_path / "a", tmp_path / "b"):

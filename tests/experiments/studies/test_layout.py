@@ -1,7 +1,5 @@
 """Tables: marks, the best of a line, ratios, and files for programs."""
 
-from __future__ import annotations
-
 import csv
 import io
 
@@ -46,7 +44,7 @@ CELLS = [
 ]
 
 
-def test_the_best_is_sought_among_those_that_keep_accuracy() -> None:
+def test_the_best_is_sought_among_those_that_keep_accuracy():
     blocks = paper, ours, _ = blocks_of(GRID, CELLS)
     assert paper.columns == ("network", "Base", "A", "B")
     base, lossy = Marked("5.000"), Marked("1.000 (0.000)", mark=MARK)
@@ -65,7 +63,7 @@ def test_the_best_is_sought_among_those_that_keep_accuracy() -> None:
     assert found == [base, lossy, "failed"]  # alone, the model wins nothing
 
 
-def test_ratios_are_to_the_reference_of_the_same_network() -> None:
+def test_ratios_are_to_the_reference_of_the_same_network():
     other = [cell(c["title"], [0.03], network="other") for c in CELLS]
     ratios = blocks_of(GRID, [*CELLS, *other])[-1]
     assert ratios.columns == ("network", "A", "B")
@@ -76,7 +74,7 @@ def test_ratios_are_to_the_reference_of_the_same_network() -> None:
     ]
 
 
-def test_csv_holds_fractions_with_all_digits() -> None:
+def test_csv_holds_fractions_with_all_digits():
     text = Reproduction(GRID, CELLS).to_csv()
     lines = {line["title"]: line for line in csv.DictReader(io.StringIO(text))}
     assert list(lines) == ["Base", "A", "B", "pooled"]
@@ -84,7 +82,7 @@ def test_csv_holds_fractions_with_all_digits() -> None:
     assert lines["A"]["loses_accuracy"] == "True"
 
 
-def test_the_paper_s_table_is_printed_as_it_stands() -> None:
+def test_the_paper_s_table_is_printed_as_it_stands():
     paper = experiment("maddock-table3").paper
     assert paper is not None
     block = printed_block(paper, "network")
@@ -95,7 +93,7 @@ def test_the_paper_s_table_is_printed_as_it_stands() -> None:
     ]
 
 
-def test_rows_are_selected_and_shown() -> None:
+def test_rows_are_selected_and_shown():
     fields = (Field("method", "method"), Field("ece", "ECE, %", digits=2, factor=100))
     table = RowsTable("T", fields, {"what": "run"})
     found = Experiment(name="r", title="R", about="", module="nowhere", tables=(table,))

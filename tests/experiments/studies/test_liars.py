@@ -1,7 +1,5 @@
 """Liars keep to what their lie may be: the study is about what it says."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np
@@ -15,13 +13,11 @@ EVERYBODY = np.arange(CLIENTS)
 
 
 @pytest.mark.parametrize("setting", list(SETTINGS)[1:])
-def test_a_lie_within_the_bound_is_as_large_as_one_clients_answer(setting: str) -> None:
+def test_a_lie_within_the_bound_is_as_large_as_one_clients_answer(setting):
     for method, liars_ in itertools.product(METHODS, (1, 5)):
         of = world(setting, method, 0)
         strategy = of.job.strategy()
         asked, bound = strategy.open_round(1), of.job.plan.bound
-        assert asked is not None
-        assert bound is not None
         lying = Liars(Cell(setting, method, "bound", liars_), of, strategy)
         honest = np.setdiff1d(EVERYBODY, lying._liars)
         rest = contribute(of.shards.take(honest), asked.request, honest)
@@ -33,12 +29,11 @@ def test_a_lie_within_the_bound_is_as_large_as_one_clients_answer(setting: str) 
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_liars_by_label_are_honest_but_for_their_labels(setting: str) -> None:
+def test_liars_by_label_are_honest_but_for_their_labels(setting):
     cell = Cell(setting, "fednewton", "labels", 5)
     of = world(setting, "fednewton", 0)
     method = of.job.strategy()
     asked = method.open_round(1)
-    assert asked is not None
     lying = Liars(cell, of, method)
     changed = lying._shards.labels != of.shards.labels
     assert changed.sum() > 0
@@ -49,9 +44,7 @@ def test_liars_by_label_are_honest_but_for_their_labels(setting: str) -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_the_limit_is_not_refused_and_twice_as_much_and_random_integers_are(
-    setting: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_limit_is_not_refused_and_twice_as_much_and_random_integers_are(setting, monkeypatch):
     for method in METHODS:
         passes = setting == "exact sums" and method in liars.TEMPERATURES
         assert liars.run(Cell(setting, method, "random", 1), 0)["refused"] != passes

@@ -1,11 +1,8 @@
 """Tables and figures of Luo et al.: what is summed up, what is claimed, and what is drawn."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable
-from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
@@ -38,7 +35,7 @@ def cells(**more: float) -> list[Row]:
     return found
 
 
-def test_the_paper_s_tables_are_whole() -> None:
+def test_the_paper_s_tables_are_whole():
     for lines in (*TABLE_1.values(), *TABLE_7.values()):
         assert tuple(lines) == PAPER
         assert min(lines, key=lambda m: lines[m][0]) == "acc-t"
@@ -51,7 +48,7 @@ def test_the_paper_s_tables_are_whole() -> None:
         assert f"mnist-shift:fog:{severity}" in names
 
 
-def test_cells_are_summed_up() -> None:
+def test_cells_are_summed_up():
     found = cells(**{"acc-t-bisection/local": 0.01})
     rows = luo.methods(found, TABLE_1)
     assert len(rows) == len(COLUMNS)
@@ -80,7 +77,7 @@ def verdicts(module: Any, **more: float) -> dict[str, tuple[bool, str]]:
     return {text: (holds, said) for text, holds, said, *_ in told}
 
 
-def test_the_paper_s_own_numbers_are_held_against_its_claims() -> None:
+def test_the_paper_s_own_numbers_are_held_against_its_claims():
     """Histogram binning has the lowest mean of CIFAR-10 in the paper's own table."""
     told = luo_table1.claims(luo.summary(cells(), TABLE_1))
     own = {text: printed[0] for text, _, _, *printed in told if printed}
@@ -94,7 +91,7 @@ def test_the_paper_s_own_numbers_are_held_against_its_claims() -> None:
     assert least[3] == "on 1 of 1"
 
 
-def test_claims_hold_and_fail() -> None:
+def test_claims_hold_and_fail():
     lead = "In the median Acc-T is at least 1.3 times ahead of the next method"
     private, lowest = lead.replace("next", "next private"), "Acc-T has the lowest median ECE"
     told = verdicts(luo_table1)
@@ -129,7 +126,7 @@ def points(**more: float) -> list[Row]:
     return found
 
 
-def test_claims_of_the_figures() -> None:
+def test_claims_of_the_figures():
     told = {text: holds for text, holds, *_ in luo_figures.claims(points())}
     small = "At the smallest epsilon one source alone is better than every private method"
     large = "At the largest epsilon ECE-T is within a factor of 1.5 of Acc-T"
@@ -156,9 +153,7 @@ def quick(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
     monkeypatch.setattr(module, "rows", rows)
 
 
-def test_an_interrupted_table_goes_on(
-    shifts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_table_goes_on(shifts, tmp_path, monkeypatch):
     quick(monkeypatch, luo_table1)
     options: dict[str, Any] = {"data": shifts, "jobs": 1}
     whole = reproduce("luo-table1", **options)
@@ -181,13 +176,10 @@ def test_an_interrupted_table_goes_on(
         reproduce("luo-table7", out=tmp_path, resume=True, **options)
 
 
-def test_the_figure_has_a_row_for_each_perturbation_and_one_for_all(
-    shifts: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_figure_has_a_row_for_each_perturbation_and_one_for_all(shifts, monkeypatch):
     quick(monkeypatch, luo_figures)
     result = reproduce("luo-figures", data=shifts, jobs=1)
     sheet = result.sheet
-    assert sheet is not None
     assert [p.note for p in sheet.panels[::3]] == ["fog.npz", "snow.npz", luo_figures.ALL]
     everything = [r for r in result.rows if r["data"] == luo_figures.ALL]
     first = everything[0]
@@ -201,12 +193,11 @@ def test_the_figure_has_a_row_for_each_perturbation_and_one_for_all(
     # what is too small for a sweep is drawn without it
     found = [{**row, **{f"{c.key} std": 0.01 for c in COLUMNS}} for row in cells()]
     sheet = luo_figures.sheet([*found, *({**row, "data": luo_figures.ALL} for row in found[:3])])
-    assert sheet is not None
     assert (sheet.columns, len(sheet.panels)) == (1, 4)
     assert luo_figures.sheet(found) is None
 
 
-def test_what_cannot_be_chosen_is_refused(tmp_path: Path) -> None:
+def test_what_cannot_be_chosen_is_refused(tmp_path):
     out = tmp_path / "out"
     rain = {"data": ["mnist-shift:rain:5"], "out": out}
     for name in ("luo-table1", "luo-table7", "luo-figures"):

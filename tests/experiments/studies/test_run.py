@@ -1,9 +1,6 @@
 """Running an experiment: settings, networks of the user's, files, interruptions."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,7 @@ def values(found: Reproduction) -> dict[tuple[str, ...], Any]:
     }
 
 
-def test_cells_are_what_compare_gives_and_claims_are_judged(ran: Ran, network: str) -> None:
+def test_cells_are_what_compare_gives_and_claims_are_judged(ran, network):
     found, _ = ran
     options: dict[str, Any] = {"clients": 100, "partition": "dirichlet:0.1", "rounds": 2}
     options |= {"sampling_rate": 0.5, "epsilon": "inf", "seeds": 2, "jobs": 1}
@@ -44,9 +41,7 @@ def test_cells_are_what_compare_gives_and_claims_are_judged(ran: Ran, network: s
     assert words["FedCal"] == "not told here"
 
 
-def test_networks_with_clients_of_their_own_keep_them(
-    small: str, network: str, data_file: Callable[..., str]
-) -> None:
+def test_networks_with_clients_of_their_own_keep_them(small, network, data_file):
     own = data_file("own.npz", own_clients=True)
     found = reproduce(small, networks=[network], data=[own], seeds=1, jobs=1)
     parts = {
@@ -58,7 +53,7 @@ def test_networks_with_clients_of_their_own_keep_them(
     assert [row[0] for row in found.blocks[0].rows] == ["net.npz", "own.npz"]
 
 
-def test_all_files_are_written_and_say_the_same(ran: Ran) -> None:
+def test_all_files_are_written_and_say_the_same(ran):
     found, out = ran
     suffixes = ("json", "md", "csv", "html", "pdf")
     assert {p.name for p in out.iterdir()} == {"runs", *(f"small.{s}" for s in suffixes)}
@@ -79,9 +74,7 @@ def test_all_files_are_written_and_say_the_same(ran: Ran) -> None:
     assert len(lines) == 1 + 2 * 2  # Base once, the rest with two seeds
 
 
-def test_an_interrupted_run_goes_on_where_it_was(
-    ran: Ran, small: str, network: str, tmp_path: Path
-) -> None:
+def test_an_interrupted_run_goes_on_where_it_was(ran, small, network, tmp_path):
     given: dict[str, Any] = {"networks": [network], "jobs": 1, "out": tmp_path}
 
     def stop(done: int, total: int) -> None:
@@ -101,9 +94,7 @@ def test_an_interrupted_run_goes_on_where_it_was(
     assert (tmp_path / "small.json").exists()
 
 
-def test_a_finished_run_is_replaced_if_asked_for_and_grows_by_a_seed(
-    ran: Ran, small: str, network: str, tmp_path: Path
-) -> None:
+def test_a_finished_run_is_replaced_if_asked_for_and_grows_by_a_seed(ran, small, network, tmp_path):
     given: dict[str, Any] = {"networks": [network], "jobs": 1, "out": tmp_path}
     first = reproduce(small, seeds=1, **given)
     (tmp_path / "other.json").write_text("of another experiment")
@@ -120,9 +111,7 @@ def test_a_finished_run_is_replaced_if_asked_for_and_grows_by_a_seed(
         reproduce(small, overwrite=True, **given)
 
 
-def test_nothing_runs_before_all_parts_are_checked(
-    small: str, network: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_runs_before_all_parts_are_checked(small, network, tmp_path, monkeypatch):
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("ran")
 
@@ -169,9 +158,7 @@ class MadeUp:
         return [("There are three.", len(rows) == 3, f"there are {len(rows)}")]
 
 
-def test_a_function_s_rows_are_laid_out(
-    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_s_rows_are_laid_out(small, tmp_path, monkeypatch):
     (registry.FOLDER / "function.toml").write_text(FUNCTION)
     monkeypatch.setattr(registry, "EXPERIMENTS", {"function": "function"})
     monkeypatch.setattr(spec.Experiment, "home", MadeUp)

@@ -1,9 +1,5 @@
 """Studies of prediction sets: splits, laws of scores, and the rules that others have."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -38,14 +34,12 @@ from fedcal.experiments.studies.set_worlds import (
 FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
 
 
-def test_judged_as_the_sets_themselves() -> None:
+def test_judged_as_the_sets_themselves():
     kept = {"resnet110-cifar10": 10_000, "heart-disease": 769, MEDICAL: 1_254}
     assert {name: len(scored(name).own) for name in kept} == kept
     splits = split(scored("resnet110-cifar10"), 100, 300, 2, rng_of("test"))
     found = splits.judged(np.array([0.3, 1.0]))
     shipped = datasets.load("resnet110-cifar10")
-    assert shipped.test_logits is not None
-    assert shipped.test_labels is not None
     sets = PredictionSets(Conformity("lac"), np.array([0.3]), 10, 0.1)
     chosen = sets.of_logits(shipped.test_logits[splits.tests[0]])
     labels = shipped.test_labels[splits.tests[0]]
@@ -58,7 +52,7 @@ def test_judged_as_the_sets_themselves() -> None:
     assert exact_thresholds(scores[:, :8], 0.1) == [1.0]
 
 
-def test_a_quantile_of_quantiles_covers_as_computed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quantile_of_quantiles_covers_as_computed(monkeypatch):
     monkeypatch.setattr(fedcp_qq, "_NODES", 64)  # exact for so few rows
     found = fedcp_qq.mean_coverage(3, 5)
     scores = np.random.default_rng(0).random((40_000, 3, 5))
@@ -74,7 +68,7 @@ def test_a_quantile_of_quantiles_covers_as_computed(monkeypatch: pytest.MonkeyPa
         fedcp_qq.thresholds(scores[:, 0], 4, 0.1)
 
 
-def test_pcoqs_ends_at_the_rank_without_noise_and_covers_too_little_of_few_rows() -> None:
+def test_pcoqs_ends_at_the_rank_without_noise_and_covers_too_little_of_few_rows():
     rng = np.random.default_rng(0)
     scores = rng.random((50, 99))
     found = pcoqs.thresholds(scores, 0.1, 1e12, rng, digits=12)
@@ -85,7 +79,7 @@ def test_pcoqs_ends_at_the_rank_without_noise_and_covers_too_little_of_few_rows(
 
 
 @pytest.mark.parametrize("module", FIGURES)
-def test_a_figure_from_few_splits(module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_from_few_splits(module, monkeypatch):
     monkeypatch.setattr(angelopoulos_figure3, "tasks", lambda data: [])  # heads: test_zhang.py
     monkeypatch.setattr(angelopoulos_figure5, "SEEDS", 2)
     rows = module.rows(splits=2)
@@ -95,14 +89,14 @@ def test_a_figure_from_few_splits(module: Any, monkeypatch: pytest.MonkeyPatch) 
     assert all(0.8 < r["coverage"] <= 1.0 for r in settings)
 
 
-def test_levels_and_what_is_lost_at_one() -> None:
+def test_levels_and_what_is_lost_at_one():
     rows = angelopoulos_figure2.rows(trials=50)
     assert angelopoulos_figure2.sheet(rows) is not None
     verdicts = [holds for _, holds, *_ in angelopoulos_figure2.claims(rows)]
     assert verdicts == [True, True, False, False]
 
 
-def test_peers_on_few_splits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_on_few_splits(monkeypatch):
     # what the best ranks are is tested above, and takes its time with many rows
     monkeypatch.setattr(fedcp_qq, "best_ranks", lambda m, n, alpha: (n - n // 10, m, 1 - alpha))
     rows = prediction_sets_peers.rows(splits=2, made=20)
@@ -117,7 +111,7 @@ def test_peers_on_few_splits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert all(r["set_size"] > 0 for r in sized)
 
 
-def test_our_release_is_the_library_s() -> None:
+def test_our_release_is_the_library_s():
     n, grid, multiplier = 1000, grids.spread(64, arcs=True), 2.0
     rng = np.random.default_rng(0)
     scores = rng.random((300, n))
@@ -136,7 +130,7 @@ def test_our_release_is_the_library_s() -> None:
 GRID = (np.arange(16) + 1) / 16
 
 
-def test_a_law_counts_every_score_once() -> None:
+def test_a_law_counts_every_score_once():
     for name in (*prediction_sets_coverage.LAWS, "imdb-binary margin"):
         law = law_of(name, GRID)
         shares = law.buckets(GRID)
@@ -148,7 +142,7 @@ def test_a_law_counts_every_score_once() -> None:
             assert shares[0] == pytest.approx(0.0 if name == "above edges" else 1 / 16)
 
 
-def test_mean_of_the_non_private_rule_is_that_of_runs() -> None:
+def test_mean_of_the_non_private_rule_is_that_of_runs():
     rng = np.random.default_rng(0)
     law = law_of("ties", GRID)
     found = set_worlds.exact_thresholds(law, 50, 46, 4000, rng)
@@ -156,7 +150,7 @@ def test_mean_of_the_non_private_rule_is_that_of_runs() -> None:
     assert law.covered(found).mean() == pytest.approx(mean, abs=0.004)
 
 
-def test_engine_and_laws_find_the_same_thresholds() -> None:
+def test_engine_and_laws_find_the_same_thresholds():
     setup = Setup("prefix", bins=16, epsilon=8.0, clients=20, mechanism="laplace")
     both = [
         found(setup, "smooth", 60, np.random.default_rng(2))
@@ -168,11 +162,10 @@ def test_engine_and_laws_find_the_same_thresholds() -> None:
 
 def law_grid(setup: Setup) -> list[float]:
     query = setup.strategy().query(1)
-    assert query is not None
     return [float(t) for t in query.thresholds]
 
 
-def test_small_runs_give_rows_and_claims() -> None:
+def test_small_runs_give_rows_and_claims():
     cells = prediction_sets_coverage.CELLS_RUN[::25]
     found = prediction_sets_coverage.rows(runs=3, engine_runs=2, cells=cells)
     assert len(found) == len(cells)

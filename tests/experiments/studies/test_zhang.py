@@ -1,10 +1,7 @@
 """Studies of models trained with DP-SGD: budgets, splits, noise, and what is claimed of them."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -40,7 +37,7 @@ def found(file: str) -> Rows:
     return table1.rows(data=[file], seeds=2)
 
 
-def test_a_table_of_a_file(file: str, found: Rows, tmp_path: Path) -> None:
+def test_a_table_of_a_file(file, found, tmp_path):
     assert [r["method"] for r in found if r["what"] == "method"] == list(METHODS)
     assert {r["data"] for r in found if r["what"] != "paper"} == {"made"}
     said = table1.claims(found)
@@ -57,7 +54,7 @@ def test_a_table_of_a_file(file: str, found: Rows, tmp_path: Path) -> None:
         task(str(alone))
 
 
-def test_split_and_recalibration_share_the_model_and_no_row(file: str) -> None:
+def test_split_and_recalibration_share_the_model_and_no_row(file):
     of = task(file)
     held = models.kept_from(of, 0)
     assert 0 < held.sum() < of.rows / 5
@@ -68,7 +65,7 @@ def test_split_and_recalibration_share_the_model_and_no_row(file: str) -> None:
     assert (split.w == exact.w).all()
 
 
-def test_training_and_recalibration_without_a_split_stay_within_epsilon(file: str) -> None:
+def test_training_and_recalibration_without_a_split_stay_within_epsilon(file):
     of = task(file)
     how = models.unsplit(of, Training(3.0))
     plan = models.method(of, how, 0).plan
@@ -78,7 +75,7 @@ def test_training_and_recalibration_without_a_split_stay_within_epsilon(file: st
     assert made(of, OURS, 3.0, 0)[0].w.any()
 
 
-def test_added_noise_has_the_std_that_it_is_said_to_have() -> None:
+def test_added_noise_has_the_std_that_it_is_said_to_have():
     of = task(MIXTURE)
     one = replace(mixture.without_privacy(), epochs=1e-9, lr=1.0)  # one step
     noisy = [models.trained(of, replace(one, added=400.0), seed).w for seed in range(40)]
@@ -88,14 +85,14 @@ def test_added_noise_has_the_std_that_it_is_said_to_have() -> None:
     assert abs(steps.mean()) < 4 * 400 / math.sqrt(steps.size)
 
 
-def test_label_noise_draws_labels_anew() -> None:
+def test_label_noise_draws_labels_anew():
     y = np.zeros(20_000, np.int64)
     changed = relabelled(y, 4, 0.4, seed=1)
     assert np.bincount(changed) / len(y) == pytest.approx([0.7, 0.1, 0.1, 0.1], abs=0.012)
     assert (relabelled(y, 4, 0.0, seed=1) == y).all()
 
 
-def test_pairs_have_the_limits_of_students_t() -> None:
+def test_pairs_have_the_limits_of_students_t():
     found = paired([1.0, 2.0, 3.0], [0.0, 0.0, 0.0])
     assert found["difference"] == 2.0
     assert found["error"] == pytest.approx(1 / math.sqrt(3))
@@ -103,7 +100,7 @@ def test_pairs_have_the_limits_of_students_t() -> None:
     assert paired([1.0], [0.5])["upper"] is None
 
 
-def test_scores_of_calibrated_rows() -> None:
+def test_scores_of_calibrated_rows():
     rng = np.random.default_rng(0)
     top = rng.uniform(0.5, 1.0, 4_000)
     probs = np.stack([top, 1 - top], axis=1)
@@ -114,12 +111,12 @@ def test_scores_of_calibrated_rows() -> None:
 
 
 @pytest.mark.slow
-def test_clipping_polarises_two_gaussians() -> None:
+def test_clipping_polarises_two_gaussians():
     rows = figure1.rows(seeds=1)
     assert all(holds for _, holds, _ in figure1.claims(rows))
 
 
-def test_all_columns_of_the_paper_stand_beside_ours(found: Rows) -> None:
+def test_all_columns_of_the_paper_stand_beside_ours(found):
     """SUN397 loses more than a point by the split; Adult stands beside four texts, not one."""
     names = ("table1", "table7", "table2")
     held = [name for t in names for name, holds in tables.orders(t).items() if holds]
@@ -136,7 +133,7 @@ def test_all_columns_of_the_paper_stand_beside_ours(found: Rows) -> None:
     assert orders == ["on 1 of 4; not on MNLI, QNLI, QQP"]
 
 
-def test_what_does_not_differ_neither_holds_nor_fails() -> None:
+def test_what_does_not_differ_neither_holds_nor_fails():
     """Of the shipped results: the same accuracy, nothing to take away, no over-confidence."""
     words = {
         v.text: v.word
@@ -152,7 +149,7 @@ def test_what_does_not_differ_neither_holds_nor_fails() -> None:
     assert words[f"adult-features: {sure}"] == "does not hold"
 
 
-def test_a_mean_is_above_another_beyond_the_noise_of_seeds() -> None:
+def test_a_mean_is_above_another_beyond_the_noise_of_seeds():
     a, b = {"ece": 0.03, "ece std": 0.003}, {"ece": 0.026, "ece std": 0.004}
     assert above(a, b, "ece") == "no difference"  # .004 within .005
     assert above(a, b | {"ece std": 0.0}, "ece") is True
@@ -160,7 +157,7 @@ def test_a_mean_is_above_another_beyond_the_noise_of_seeds() -> None:
     assert above({"ece": 0.0309}, {"ece": 0.03}, "ece") == "no difference"  # too small to matter
 
 
-def test_privately_trained_heads_stand_beside_others_in_figure_3(file: str) -> None:
+def test_privately_trained_heads_stand_beside_others_in_figure_3(file):
     rows = angelopoulos_figure3.rows(data=[file], splits=50)
     of = {(r["model"], r["sets"]): r for r in rows if r["what"] == "setting"}
     assert {model for model, _ in of} == {"non-private", "DP-SGD"}
@@ -174,7 +171,7 @@ def test_privately_trained_heads_stand_beside_others_in_figure_3(file: str) -> N
         assert angelopoulos_figure3.claims(rows)[-1][1] == told
 
 
-def test_how_far_m_star_is_luck_is_shown() -> None:
+def test_how_far_m_star_is_luck_is_shown():
     """100 to 13,257 bins over seeds at epsilon = .5, and sets of some or of all labels."""
     spread = {
         r["epsilon"]: r for r in shipped("angelopoulos-figure5").rows if r["what"] == "spread"

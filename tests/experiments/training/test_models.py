@@ -1,9 +1,5 @@
 """The base models: shapes, determinism, and that they learn what they are for."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -13,7 +9,7 @@ from fedcal.experiments.training.run import train
 from fedcal.training.torch_models import as_input, build
 
 
-def test_image_models_take_images_as_they_lie() -> None:
+def test_image_models_take_images_as_they_lie():
     rng = np.random.default_rng(0)
     for model, shape in (("cnn", (12, 12)), ("cnn", (9, 12, 3)), ("resnet18", (8, 9, 3))):
         rows = rng.integers(0, 256, (2, *shape), dtype=np.uint8)
@@ -27,7 +23,7 @@ def test_image_models_take_images_as_they_lie() -> None:
         build("resnet18", (6, 6), 4, 0)
 
 
-def test_the_lstm_reads_in_order() -> None:
+def test_the_lstm_reads_in_order():
     net = build("lstm", (80,), 80, seed=0).eval()
     rows = np.random.default_rng(0).integers(0, 80, (1, 80), dtype=np.uint8)
     with torch.no_grad():
@@ -36,7 +32,7 @@ def test_the_lstm_reads_in_order() -> None:
     assert not torch.allclose(one, other)
 
 
-def test_weights_follow_from_the_seed_and_are_all_that_is_averaged() -> None:
+def test_weights_follow_from_the_seed_and_are_all_that_is_averaged():
     for model, shape, parameters in (
         ("cnn", (28, 28), 215_370),
         ("resnet18", (8, 8, 3), 11_173_962),
@@ -49,7 +45,7 @@ def test_weights_follow_from_the_seed_and_are_all_that_is_averaged() -> None:
         assert any(not torch.equal(v, other.state_dict()[k]) for k, v in a.state_dict().items())
 
 
-def test_a_row_s_logits_do_not_depend_on_the_others() -> None:
+def test_a_row_s_logits_do_not_depend_on_the_others():
     # GroupNorm, not BatchNorm: nothing of a batch leaks into a row
     net = build("resnet18", (8, 8), 3, seed=0).train()
     rows = torch.rand(4, 1, 8, 8)
@@ -58,7 +54,7 @@ def test_a_row_s_logits_do_not_depend_on_the_others() -> None:
 
 
 @pytest.mark.slow
-def test_resnet18_learns_under_label_skew(tmp_path: Path) -> None:
+def test_resnet18_learns_under_label_skew(tmp_path):
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 400)  # 40 of them for testing: one of 3 is below 0.7 by 4.9 std
     x = rng.integers(0, 120, (400, 8, 8, 3))
@@ -72,7 +68,7 @@ def test_resnet18_learns_under_label_skew(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_lstm_learns_what_follows(tmp_path: Path) -> None:
+def test_the_lstm_learns_what_follows(tmp_path):
     lines = ["role\tline", *(f"{role}\t{'abcd' * 60}" for role in ("HAMLET", "GHOST"))]
     data = tmp_path / "play.tsv"
     data.write_text("\n".join(lines))

@@ -1,7 +1,5 @@
 """Training by FedAvg: what is learnt, what is written, what is the same after an interrupt."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from dataclasses import replace
@@ -34,7 +32,7 @@ def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[s
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("images") / "stripes.npz"
-    np.savez(path, **stripes(300))  # type: ignore[arg-type]
+    np.savez(path, **stripes(300))
     return path
 
 
@@ -49,7 +47,7 @@ def same(a: Training, b: Training) -> bool:
     return weights and np.array_equal(a.test_logits, b.test_logits) and a.history == b.history
 
 
-def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images: Path, tmp_path: Path) -> None:
+def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images, tmp_path):
     out, seen = tmp_path / "out", list[tuple[int, int]]()
     training = train(
         small(images, rounds=7), out=out, progress=lambda done, total, _: seen.append((done, total))
@@ -59,7 +57,6 @@ def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images: Path, tmp_pa
     assert sorted(p.name for p in out.iterdir()) == names
     data = load(out / "logits.npz")
     assert (data.classes, data.client_names) == (3, tuple("012345"))
-    assert data.test_scores is not None
     assert len(data.scores) == len(data.test_scores) == 30
     told = json.loads((out / "training.json").read_text())
     assert told["rows"] == {"train": 240, "calibration": 30, "test": 30}
@@ -77,7 +74,7 @@ def test_a_model_is_learnt_and_its_logits_can_be_calibrated(images: Path, tmp_pa
     assert training.history[-1]["test_loss"] == pytest.approx(training.metrics["nll"], rel=1e-5)
 
 
-def test_the_seed_decides_everything_and_global_generators_are_left_alone(images: Path) -> None:
+def test_the_seed_decides_everything_and_global_generators_are_left_alone(images):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -87,7 +84,7 @@ def test_the_seed_decides_everything_and_global_generators_are_left_alone(images
     assert not same(a, other)
 
 
-def test_the_files_give_the_same_model_and_hold_weights_only(images: Path, tmp_path: Path) -> None:
+def test_the_files_give_the_same_model_and_hold_weights_only(images, tmp_path):
     from fedcal.training.torch_models import as_input, build
 
     training = train(small(images), out=tmp_path / "out")
@@ -113,7 +110,7 @@ def interrupted(
     train(config, out=out, progress=stop)
 
 
-def test_an_interrupted_training_goes_on_as_if_nothing_was(images: Path, tmp_path: Path) -> None:
+def test_an_interrupted_training_goes_on_as_if_nothing_was(images, tmp_path):
     config, out = small(images, rounds=4, server_lr=0.5, evaluate_every=1), tmp_path / "out"
     with pytest.raises(Interrupted, match=r"2 rounds are kept; go on: .* --resume"):
         interrupted(replace(config, rounds=3), out, 2, KeyboardInterrupt)
@@ -126,7 +123,7 @@ def test_an_interrupted_training_goes_on_as_if_nothing_was(images: Path, tmp_pat
     assert not isinstance(stopped.value, Interrupted)  # without a folder nothing is kept
 
 
-def test_a_killed_training_goes_on_from_its_last_checkpoint(images: Path, tmp_path: Path) -> None:
+def test_a_killed_training_goes_on_from_its_last_checkpoint(images, tmp_path):
     config, out = small(images, rounds=4, checkpoint_every=2), tmp_path / "out"
     with pytest.raises(SystemExit):  # dies without a word, after round 3
         interrupted(config, out, 3, SystemExit)
@@ -135,9 +132,7 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(images: Path, tmp_pa
     assert same(train(config), train(out=out, resume=True))
 
 
-def test_an_interrupt_while_the_files_are_written_loses_no_round(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupt_while_the_files_are_written_loses_no_round(images, tmp_path, monkeypatch):
     def stop(self: Training, folder: Path) -> None:
         raise KeyboardInterrupt
 
@@ -150,7 +145,7 @@ def test_an_interrupt_while_the_files_are_written_loses_no_round(
     assert not (out / CHECKPOINT).exists()
 
 
-def test_what_cannot_be_resumed(images: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_resumed(images, tmp_path):
     config, out = small(images), tmp_path / "out"
     with pytest.raises(InputError, match=r"nothing to resume in .*: there is no checkpoint"):
         train(out=out, resume=True)
@@ -164,11 +159,11 @@ def test_what_cannot_be_resumed(images: Path, tmp_path: Path) -> None:
         train(out=out, resume=True, lr=0.2)
     with pytest.raises(InputError, match="2 rounds are done already, but rounds = 1"):
         train(out=out, resume=True, rounds=1)
-    np.savez(images.with_name("other.npz"), **stripes(300, seed=1))  # type: ignore[arg-type]
+    np.savez(images.with_name("other.npz"), **stripes(300, seed=1))
     images.with_name("other.npz").replace(images)
     with pytest.raises(InputError, match="other rows than when the training began"):
         train(out=out, resume=True)
-    np.savez(images, **stripes(300))  # type: ignore[arg-type]
+    np.savez(images, **stripes(300))
     train(out=out, resume=True)
     with pytest.raises(InputError, match="the training there is finished"):
         train(out=out, resume=True)
@@ -180,7 +175,7 @@ def test_what_cannot_be_resumed(images: Path, tmp_path: Path) -> None:
 # --- what goes wrong ------------------------------------------------------------------------
 
 
-def test_a_training_that_diverges_says_so_and_writes_nothing(images: Path, tmp_path: Path) -> None:
+def test_a_training_that_diverges_says_so_and_writes_nothing(images, tmp_path):
     # one batch a client: the loss on the way is still that of the weights before
     judged = {"batch_size": 1000, "lr": 1e30, "evaluate_every": 1, "checkpoint_every": 1}
     for options, said in (({"lr": 1e12}, ""), (judged, "round 1: the training ")):
@@ -189,7 +184,7 @@ def test_a_training_that_diverges_says_so_and_writes_nothing(images: Path, tmp_p
         assert not (tmp_path / "out").exists()
 
 
-def test_what_is_not_allowed_is_one_line(images: Path, tmp_path: Path) -> None:
+def test_what_is_not_allowed_is_one_line(images, tmp_path):
     table: list[tuple[dict[str, Any], str]] = [
         ({"model": "vgg"}, "unknown model 'vgg'; allowed: linear, mlp, cnn, resnet18, lstm"),
         ({"model": "lstm"}, "holds images, which the model lstm does not read"),
@@ -230,7 +225,7 @@ def fedcal(*arguments: str) -> int:
     return int(left.value.code or 0)
 
 
-def test_the_command(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(images, tmp_path, capsys):
     out = tmp_path / "out"
     options = ("--clients", "6", "--partition", "iid", "--rounds", "2", "--lr", "0.1")
     assert fedcal("train", "--data", str(images), *options, "--out", str(out)) == 0
@@ -251,12 +246,7 @@ def test_the_command(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err.startswith("fedcal: error: unknown model 'vgg'")
 
 
-def test_ctrl_c_says_how_to_go_on(
-    images: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_ctrl_c_says_how_to_go_on(images, tmp_path, monkeypatch, capsys):
     from fedcal.training import local_sgd
 
     descend, seen = local_sgd.descend, []
@@ -285,7 +275,7 @@ def test_ctrl_c_says_how_to_go_on(
     assert capsys.readouterr().err == "fedcal: interrupted; nothing was written\n"
 
 
-def test_two_trainings_never_share_a_folder(tmp_path: Path) -> None:
+def test_two_trainings_never_share_a_folder(tmp_path):
     """Both would release the round that is open."""
     with (
         locked(tmp_path / "lock", "not reached"),

@@ -1,7 +1,5 @@
 """Files of features: what they hold, what is refused, how their rows are cut."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +8,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.corruptions import CORRUPTIONS
-from fedcal.datasets import FeatureSet, feature_sets
+from fedcal.datasets import feature_sets
 from fedcal.errors import InputError
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
@@ -29,7 +27,7 @@ def npz(folder: Path, name: str = "data.npz", **arrays: Any) -> str:
     return str(path)
 
 
-def test_bytes_are_scaled_and_long_rows_shortened(tmp_path: Path) -> None:
+def test_bytes_are_scaled_and_long_rows_shortened(tmp_path):
     data = npz(tmp_path, features=X, scale=0.01, labels=Y, norm=1.5)
     pool = read_pool(data)
     assert (pool.kind, pool.x.dtype, pool.classes, pool.norm) == ("features", np.float32, 3, 1.5)
@@ -45,7 +43,7 @@ def test_bytes_are_scaled_and_long_rows_shortened(tmp_path: Path) -> None:
     np.testing.assert_allclose(floats.x, given, rtol=1e-6)
 
 
-def test_the_source_s_test_rows_stay_test_rows(tmp_path: Path) -> None:
+def test_the_source_s_test_rows_stay_test_rows(tmp_path):
     group = np.array(["w", "m"])[np.arange(200) % 2]
     path = npz(
         tmp_path,
@@ -74,7 +72,7 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path: Path) -> None:
     assert made.sizes("test").tolist() == np.bincount(Y[:40] % 2).tolist()
 
 
-def test_the_fingerprint_covers_the_inputs(tmp_path: Path) -> None:
+def test_the_fingerprint_covers_the_inputs(tmp_path):
     other = X.copy()
     other[17, 2] += 1
     found = []
@@ -85,7 +83,7 @@ def test_the_fingerprint_covers_the_inputs(tmp_path: Path) -> None:
     assert found[0] == found[1] != found[2]
 
 
-def test_bad_files(tmp_path: Path) -> None:
+def test_bad_files(tmp_path):
     known: dict[str, Any] = {"features": X, "scale": 1, "y": Y}
     flat = {"features": np.full((2, 2), np.inf), "y": [0, 1], "scale": None}
     table: list[tuple[dict[str, Any], str]] = [
@@ -120,9 +118,8 @@ def test_bad_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", feature_sets(), ids=lambda entry: entry.name)
-def test_shipped_features_are_what_the_list_says(entry: FeatureSet) -> None:
+def test_shipped_features_are_what_the_list_says(entry):
     pool = read_pool(entry.name)
-    assert pool.test is not None
     assert pool.x.shape == (entry.rows, entry.features)
     assert pool.test.x.shape == (entry.test_rows, entry.features)
     assert (pool.classes, len(pool.group_names)) == (entry.classes, entry.groups)

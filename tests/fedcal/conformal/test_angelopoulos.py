@@ -10,7 +10,7 @@ from fedcal.conformal import angelopoulos as paper
 from fedcal.errors import InputError
 
 
-def test_level_is_equation_3_by_hand() -> None:
+def test_level_is_equation_3_by_hand():
     level = paper.inflated_level(1000, 200, 1.0, 0.1, 0.02)
     assert level == pytest.approx(1001 * 0.9 / (1000 * 0.998) + 0.002 * math.log(100_000))
     with pytest.raises(InputError, match="gamma in"):
@@ -18,7 +18,7 @@ def test_level_is_equation_3_by_hand() -> None:
 
 
 @pytest.mark.parametrize(("n", "epsilon"), [(20, 0.1), (300, 1.0), (5000, 8.0), (10**6, 10.0)])
-def test_gamma_has_the_lowest_level(n: int, epsilon: float) -> None:
+def test_gamma_has_the_lowest_level(n, epsilon):
     m = 1000
     found = paper.inflated_level(n, m, epsilon, 0.1, paper.best_gamma(n, m, epsilon, 0.1))
     if n == 20:  # both roots lie outside (0, 1)
@@ -29,7 +29,7 @@ def test_gamma_has_the_lowest_level(n: int, epsilon: float) -> None:
 
 
 @pytest.mark.parametrize("m", [1, 2, 3, 10, 100, 176, 1000])
-def test_a_score_on_an_edge_is_in_the_bin_below(m: int) -> None:
+def test_a_score_on_an_edge_is_in_the_bin_below(m):
     edges = paper.thresholds(m)
     scores = np.concatenate([[0.0], edges, np.nextafter(edges, 0), np.nextafter(edges[:-1], 1)])
     assert (paper.binned(scores, m) == np.searchsorted(edges, scores)).all()
@@ -43,7 +43,7 @@ def _neighbours(most: int, m: int) -> list[tuple[np.ndarray, np.ndarray]]:
 
 
 @pytest.mark.parametrize("q", [0.2, 0.5, 0.9, 0.975])
-def test_a_row_raises_every_cost_by_at_most_one(q: float) -> None:
+def test_a_row_raises_every_cost_by_at_most_one(q):
     moves = [
         paper.quantile_costs(more, q) - paper.quantile_costs(less, q)
         for less, more in _neighbours(4, 4)
@@ -52,7 +52,7 @@ def test_a_row_raises_every_cost_by_at_most_one(q: float) -> None:
     assert np.max(moves) == pytest.approx(1.0)
 
 
-def test_costs_are_the_papers() -> None:
+def test_costs_are_the_papers():
     counts, q = np.array([3.0, 0.0, 5.0, 2.0]), 0.9
     w = [max(b / q, a / (1 - q)) for b, a in ((0, 7), (3, 7), (3, 2), (8, 0))]
     assert paper.quantile_costs(counts, q) == pytest.approx(np.array(w) * (1 - q))
@@ -65,7 +65,7 @@ def _log_probabilities(counts: np.ndarray, q: float, epsilon: float) -> np.ndarr
     return logs - np.logaddexp.reduce(logs)
 
 
-def test_what_a_draw_spends() -> None:
+def test_what_a_draw_spends():
     epsilon, q, added, replaced = 1.0, 0.9, 0.0, 0.0
     for less, more in _neighbours(4, 4):
         here = _log_probabilities(more, q, epsilon)
@@ -84,7 +84,7 @@ def test_what_a_draw_spends() -> None:
             assert np.abs(there - here).max() <= epsilon / 2 + 1e-12
 
 
-def test_draws_follow_the_probabilities() -> None:
+def test_draws_follow_the_probabilities():
     counts = np.array([10, 3, 0, 4, 1])
     rng = np.random.default_rng(0)
     drawn = paper.private_quantile(np.tile(counts, (40_000, 1)), 0.8, 1.0, rng)
@@ -116,17 +116,17 @@ def _coverage(law: str, n: int, epsilon: float, printed: bool = False) -> tuple[
     ("law", "n", "epsilon"),
     [("uniform", 50, 1.0), ("two masses", 300, 1.0), ("edges", 1000, 1.0), ("edges", 1000, 8.0)],
 )
-def test_it_covers(law: str, n: int, epsilon: float) -> None:
+def test_it_covers(law, n, epsilon):
     mean, error = _coverage(law, n, epsilon)
     assert mean >= 0.9 - 3.5 * error
 
 
-def test_the_level_as_printed_loses_coverage_where_all_labels_are_needed() -> None:
+def test_the_level_as_printed_loses_coverage_where_all_labels_are_needed():
     assert [_coverage("uniform", n, 0.1)[0] for n in (20, 50, 100)] == [1.0, 1.0, 1.0]
     found = [_coverage("uniform", n, 0.1, printed=True)[0] for n in (20, 50, 100)]
     assert found == pytest.approx([0.58, 0.69, 0.82], abs=0.02)
 
 
-def test_what_the_authors_program_spends() -> None:
+def test_what_the_authors_program_spends():
     assert paper.spent_by_authors(1.0, 0.1, 0.975) == pytest.approx(4.0)
     assert paper.spent_by_authors(1.0, 0.1, 1.2) == math.inf

@@ -1,7 +1,5 @@
 """The level of a drawn crossing: misses of bags of rows, each left out in turn, exactly."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations
 
@@ -53,7 +51,7 @@ def bags(rows: int, buckets: int) -> list[Integers]:
 @pytest.mark.parametrize(
     ("epsilon", "tilt", "rows"), [(2.0, 0.0, 9), (2.0, 0.3, 9), (1.0, 0.3, 13), (8.0, 0.1, 11)]
 )
-def test_of_every_bag_at_most_a_tenth_is_missed(epsilon: float, tilt: float, rows: int) -> None:
+def test_of_every_bag_at_most_a_tenth_is_missed(epsilon, tilt, rows):
     draw, scale = Draw(4, tilt), 2 * NEED / epsilon
     slack = draw.slack(scale, whole_rows=True)
     assert slack <= 0.1 * rows
@@ -62,7 +60,7 @@ def test_of_every_bag_at_most_a_tenth_is_missed(epsilon: float, tilt: float, row
     assert worst <= 0.1 * rows + 1e-9
 
 
-def test_the_slack_is_no_gift() -> None:
+def test_the_slack_is_no_gift():
     # all but the crossing are as many rows short of it as makes them likeliest to be drawn
     draw, scale, rows = Draw(64, 0.0), 2 * NEED, 62
     slack = draw.slack(scale, whole_rows=True)
@@ -84,7 +82,7 @@ def test_the_slack_is_no_gift() -> None:
     assert Draw(32, 0.05).slack(2.0, whole_rows=False) == pytest.approx(want)
 
 
-def test_clipped_clients_miss_no_more_than_what_is_cut() -> None:
+def test_clipped_clients_miss_no_more_than_what_is_cut():
     rng = np.random.default_rng(4)
     tried = 0
     for _ in range(150):
@@ -119,7 +117,7 @@ def test_clipped_clients_miss_no_more_than_what_is_cut() -> None:
 
 
 @pytest.mark.parametrize(("most", "clip"), [(12, 3.0), (6, 2.0), (4, 3.5)])
-def test_of_all_rows_that_clients_may_have_the_worst_is_reached(most: int, clip: float) -> None:
+def test_of_all_rows_that_clients_may_have_the_worst_is_reached(most, clip):
     """All federations of three clients, each row a hit or a miss, whose clipped sum is >= 0."""
     alpha = 0.25
     rows, hits = np.array([(r, h) for r in range(most + 1) for h in range(r + 1)]).T

@@ -1,7 +1,5 @@
 """The law of unary encoding: by simulation."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -14,10 +12,8 @@ from fedcal.mechanisms.unary import unary_flip
     ("clients", "cells", "epsilon"), [(200, 3, 4.0), (3000, 7, 1.0), (3000, 7, 4.0)]
 )
 @pytest.mark.parametrize("promise", ["marginal", "pac"])
-def test_the_most_misses_keep_the_goal_and_hardly_more(
-    clients: int, cells: int, epsilon: float, promise: str
-) -> None:
-    flip, goal = unary_flip(epsilon), Goal(0.1, promise)  # type: ignore[arg-type]
+def test_the_most_misses_keep_the_goal_and_hardly_more(clients, cells, epsilon, promise):
+    flip, goal = unary_flip(epsilon), Goal(0.1, promise)
     most = most_misses(clients, cells, flip, goal)
     rng = np.random.default_rng(7)
     runs = 100_000

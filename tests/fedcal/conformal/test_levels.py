@@ -1,7 +1,5 @@
 """Levels by the exact law of order statistic and noise: closed forms, simulation, order."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np
@@ -9,7 +7,6 @@ import pytest
 from scipy.stats import binom
 
 from fedcal.conformal.levels import (
-    Law,
     Normal,
     Nothing,
     Shortfall,
@@ -25,7 +22,7 @@ ALPHAS = (0.01, 0.05, 0.1, 0.3)
 
 
 @pytest.mark.parametrize("alpha", ALPHAS)
-def test_without_noise_they_are_the_ranks_of_split_conformal_prediction(alpha: float) -> None:
+def test_without_noise_they_are_the_ranks_of_split_conformal_prediction(alpha):
     for n in (3, 9, 19, 20, 50, 99, 100, 1000, 12_345):
         level = marginal_level(n, alpha, Nothing())
         assert math.ceil(level) == math.ceil((n + 1) * (1 - alpha) - 1e-9)  # above a whole number
@@ -34,7 +31,7 @@ def test_without_noise_they_are_the_ranks_of_split_conformal_prediction(alpha: f
 
 
 @pytest.mark.parametrize(("n", "std"), [(30, 0.4), (30, 6.0), (800, 12.0), (800, 300.0)])
-def test_coverage_is_that_of_simulated_ranks(n: int, std: float) -> None:
+def test_coverage_is_that_of_simulated_ranks(n, std):
     rng = np.random.default_rng(1)
     level, draws = 0.93 * n, 400_000
     noisy = level - std * rng.standard_normal(draws)
@@ -44,7 +41,7 @@ def test_coverage_is_that_of_simulated_ranks(n: int, std: float) -> None:
     assert sure_to_cover(n, level, Normal(std), 0.9) == pytest.approx(below.mean(), abs=4e-3)
 
 
-def test_a_draw_costs_the_integral_of_its_tail() -> None:
+def test_a_draw_costs_the_integral_of_its_tail():
     law = Shortfall(40.0, 3.0)
     n = 100_000
     level = marginal_level(n, 0.1, law)
@@ -52,7 +49,7 @@ def test_a_draw_costs_the_integral_of_its_tail() -> None:
 
 
 @pytest.mark.parametrize("law", [Nothing(), Normal(5.0), Shortfall(20.0, 2.0)])
-def test_what_is_asked_for_is_kept_and_more_asks_for_more(law: Law) -> None:
+def test_what_is_asked_for_is_kept_and_more_asks_for_more(law):
     for n in (60, 600):
         levels = [marginal_level(n, alpha, law) for alpha in ALPHAS]
         assert levels == sorted(levels, reverse=True)
@@ -64,7 +61,7 @@ def test_what_is_asked_for_is_kept_and_more_asks_for_more(law: Law) -> None:
 
 
 @pytest.mark.parametrize(("std", "alpha"), [(1e-3, 0.17), (0.3, 0.01), (3.0, 0.1)])
-def test_a_private_number_of_rows_has_a_level_that_suits_each(std: float, alpha: float) -> None:
+def test_a_private_number_of_rows_has_a_level_that_suits_each(std, alpha):
     law, share = Normal(std), 1 - alpha
     for fewest in (5, 60):
         level = centred_level(fewest, alpha, law)
@@ -77,9 +74,7 @@ def test_a_private_number_of_rows_has_a_level_that_suits_each(std: float, alpha:
 
 
 @pytest.mark.parametrize("law", [Nothing(), Normal(0.3), Normal(20.0)])
-def test_a_level_up_to_a_number_of_rows_is_the_largest_of_all_and_suits_that_number(
-    law: Law,
-) -> None:
+def test_a_level_up_to_a_number_of_rows_is_the_largest_of_all_and_suits_that_number(law):
     """Levels go up and down with n: by a whole rank without noise, so that each end may be it."""
     share = 0.9
     for most in range(251, 262):

@@ -1,7 +1,5 @@
 """A release of noisy counts: the law of its noise, and thresholds scanned from the top."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import laplace, norm
@@ -15,7 +13,7 @@ from fedcal.encodings import decoder_of
 @pytest.mark.parametrize(
     ("encoding", "height", "draws"), [("flat", 1, 1.0), ("tree", 3, 3.5), ("prefix", 1, 100.0)]
 )
-def test_tabled_laws_are_those_of_sums(encoding: str, height: int, draws: float) -> None:
+def test_tabled_laws_are_those_of_sums(encoding, height, draws):
     weights = np.cumsum(decoder_of(encoding, 16, height), axis=0)[:-1]
     noise = Noise(2.0, tailed=True, draws=draws)
     law, more = noise.of_sums(weights)
@@ -32,7 +30,7 @@ def test_tabled_laws_are_those_of_sums(encoding: str, height: int, draws: float)
     assert (told >= seen.min(axis=0) - 0.012).all()  # a step of the table, and chance
 
 
-def test_one_laplace_law_is_tabled_from_below() -> None:
+def test_one_laplace_law_is_tabled_from_below():
     law, _ = Noise(1.0, tailed=True).of_sums(np.eye(1))
     assert isinstance(law, Tabled)
     x = np.linspace(-9, 9, 3001)
@@ -44,7 +42,7 @@ def test_one_laplace_law_is_tabled_from_below() -> None:
 
 
 @pytest.mark.parametrize("known", [True, False])
-def test_threshold_scanned_from_the_top_covers(known: bool) -> None:
+def test_threshold_scanned_from_the_top_covers(known):
     rng = np.random.default_rng(5)
     n, m, runs, std, alpha = 400, 200, 500, 2.0, 0.1
     thresholds = np.arange(1, m + 1) / m
@@ -60,7 +58,7 @@ def test_threshold_scanned_from_the_top_covers(known: bool) -> None:
     assert 1 - alpha - 3.5 * error <= found.mean() <= 1 - alpha + 0.08
 
 
-def test_all_sums_have_the_noise_that_the_level_is_for() -> None:
+def test_all_sums_have_the_noise_that_the_level_is_for():
     # prefix 1 has less noise than prefix 2, whose law both are to have
     n, std, runs = 10_000, 50.0, 3000
     thresholds, flat = np.array([0.2, 0.6, 1.0]), np.eye(3)
@@ -77,7 +75,7 @@ def test_all_sums_have_the_noise_that_the_level_is_for() -> None:
     assert above / runs == pytest.approx(norm.sf(1.0), abs=0.03)
 
 
-def test_a_bound_of_the_rows_that_may_fail_is_made_up_for() -> None:
+def test_a_bound_of_the_rows_that_may_fail_is_made_up_for():
     # of 10**6 private rows .9 and a bit would do, were the bound of their number certain
     n, tiny = 1_000_000, Noise(1e-6)
     enough = 0.9 + 0.1 * FAILS

@@ -1,7 +1,5 @@
 """Conformity scores: by hand, in [0, 1], the same bits by every way."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -49,7 +47,7 @@ P = np.array([[0.1, 0.5, 0.15, 0.25], [0.25, 0.25, 0.25, 0.25]])
         ("margin", None, [[0.7, 0.375, 0.675, 0.625], [0.5] * 4]),
     ],
 )
-def test_by_hand(name: str, u: list[float] | None, expected: list[list[float]]) -> None:
+def test_by_hand(name, u, expected):
     parts = None if u is None else np.array(u)
     found = SCORES[name].of_all(P, parts, 0.5, 1)
     np.testing.assert_allclose(found, expected, atol=1e-15)
@@ -57,7 +55,7 @@ def test_by_hand(name: str, u: list[float] | None, expected: list[list[float]]) 
 
 @pytest.mark.parametrize("conformity", CASES, ids=repr)
 @pytest.mark.parametrize("c", [2, 3, 40])
-def test_all_ways_give_the_same_bits(conformity: Conformity, c: int) -> None:
+def test_all_ways_give_the_same_bits(conformity, c):
     logits = rows(300, c)
     scores = conformity.of_all(logits)
     assert scores.min() >= 0.0
@@ -72,7 +70,7 @@ def test_all_ways_give_the_same_bits(conformity: Conformity, c: int) -> None:
 
 
 @pytest.mark.parametrize("conformity", CASES[1:5], ids=repr)
-def test_scores_by_rank_rise_with_it(conformity: Conformity) -> None:
+def test_scores_by_rank_rise_with_it(conformity):
     logits = rows(500, 30)
     order = np.argsort(-conformity.probs(logits), axis=1, kind="stable")
     ranked = np.take_along_axis(conformity.of_all(logits), order, axis=1)
@@ -82,9 +80,7 @@ def test_scores_by_rank_rise_with_it(conformity: Conformity) -> None:
 
 
 @pytest.mark.parametrize("conformity", CASES, ids=repr)
-def test_blocks_and_threads_change_nothing(
-    conformity: Conformity, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_and_threads_change_nothing(conformity, monkeypatch):
     logits = rows(100, 5)
     labels, limits = np.arange(100) % 5, np.linspace(0, 1, 100)[:, None]
 
@@ -100,7 +96,7 @@ def test_blocks_and_threads_change_nothing(
         assert_array_equal(one, other)
 
 
-def test_parts_are_uniform_and_of_the_row_alone() -> None:
+def test_parts_are_uniform_and_of_the_row_alone():
     logits = np.random.default_rng(0).normal(size=(200_000, 3))
     u = uniform_of(logits, 5)
     assert_array_equal(u[7:9], uniform_of(logits[7:9], 5))
@@ -114,7 +110,7 @@ def test_parts_are_uniform_and_of_the_row_alone() -> None:
     assert uniform_of(logits.astype(np.float32), 0).shape == (200_000,)
 
 
-def test_calibrated_probabilities(tmp_path: object) -> None:
+def test_calibrated_probabilities(tmp_path):
     path = f"{tmp_path}/calibrator.npz"
     TemperatureScaling(2.0, 5).save(path)
     logits = rows(50, 5)
@@ -122,7 +118,7 @@ def test_calibrated_probabilities(tmp_path: object) -> None:
     assert_array_equal(calibrated.of_all(logits), Conformity("aps").of_all(logits / 2.0))
 
 
-def test_what_does_nothing_is_refused() -> None:
+def test_what_does_nothing_is_refused():
     table: list[tuple[dict[str, Any], str]] = [
         ({"name": "x"}, "allowed"),
         ({"name": "lac", "randomised": True}, "knows no order"),

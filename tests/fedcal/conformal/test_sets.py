@@ -1,11 +1,8 @@
 """Prediction sets: which labels, what test rows tell of them, files, pages."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -31,7 +28,7 @@ def lac(*thresholds: float, by: str = "none", names: tuple[str, ...] = ()) -> Pr
     return PredictionSets(Conformity(), np.array(thresholds), 4, 0.1, by, names)
 
 
-def test_labels_whose_score_is_at_most_the_threshold() -> None:
+def test_labels_whose_score_is_at_most_the_threshold():
     sets = lac(0.7)
     expected = [[0, 1, 0, 0], [1, 0, 0, 0], [0, 1, 1, 0]]
     assert_array_equal(sets.predict_set(LOGITS), np.array(expected, bool))
@@ -47,7 +44,7 @@ def test_labels_whose_score_is_at_most_the_threshold() -> None:
     assert lac(0.7).predict_set(np.zeros((0, 4))).shape == (0, 4)
 
 
-def test_thresholds_of_classes_and_groups() -> None:
+def test_thresholds_of_classes_and_groups():
     sets = lac(0.0, 0.0, 1.0, 0.75, by="class")
     assert_array_equal(sets.predict_set(LOGITS)[0], [False, False, True, True])
     sets = lac(0.5, 0.75, 0.9, by="group", names=("a", "b"))
@@ -62,7 +59,7 @@ def test_thresholds_of_classes_and_groups() -> None:
     each_is_refused(table, lambda thresholds: lac(*thresholds))
 
 
-def test_the_file_gives_the_same_sets(tmp_path: Path) -> None:
+def test_the_file_gives_the_same_sets(tmp_path):
     conformity = Conformity("raps", randomised=True, penalty=0.1, free=1, seed=4)
     limits, names = np.array([0.6, 0.8, 1.0]), ("a", "b")
     made = PredictionSets(
@@ -84,10 +81,10 @@ def holdout(rows: int = 3, known: bool = True) -> Holdout:
     more = {}
     if known:
         more = {"owner": at % 2, "names": ("x", "y"), "group": at, "group_names": ("a", "b", "c")}
-    return Holdout(LOGITS[at], PROBS[at], LABELS[at], **more)  # type: ignore[arg-type]
+    return Holdout(LOGITS[at], PROBS[at], LABELS[at], **more)
 
 
-def test_judged_by_hand() -> None:
+def test_judged_by_hand():
     sets = lac(0.75)
     assert sets.results()["after"] is None
     told = sets.judge(holdout())
@@ -107,7 +104,7 @@ def test_judged_by_hand() -> None:
     assert "site" not in sets.judge(holdout(known=False))["coverage_by"]
 
 
-def test_groups_of_test_rows_choose_their_thresholds() -> None:
+def test_groups_of_test_rows_choose_their_thresholds():
     groups = lac(0.3, 0.3, 0.7, 1.0, by="group", names=("a", "b", "c"))
     test = holdout()
     assert groups.judge(test)["after"]["set_size"] == pytest.approx(3 / 3)  # {}, {0}, {1, 2}
@@ -117,7 +114,7 @@ def test_groups_of_test_rows_choose_their_thresholds() -> None:
     assert unknown["after"] == lac(0.8).judge(test)["after"]  # that of the others
 
 
-def test_intervals_are_those_of_the_binomial_law() -> None:
+def test_intervals_are_those_of_the_binomial_law():
     hits, rows = np.array([0.0, 5.0, 10.0, 90.0]), np.array([10, 10, 10, 100])
     low, high = binomial_interval(hits, rows)
     assert (low[0], high[2]) == (0.0, 1.0)
@@ -126,7 +123,7 @@ def test_intervals_are_those_of_the_binomial_law() -> None:
     np.testing.assert_allclose(binom.cdf(hits[inner], rows[inner], high[inner]), 0.025, rtol=1e-9)
 
 
-def test_the_page() -> None:
+def test_the_page():
     sets = replace(lac(0.75), guarantee=("At least 90 % of new rows.",))
     promise, *rest = shown = [*sets.page(), *sets.judged_page(holdout(300))]
     assert pages.from_json(json.loads(json.dumps(pages.to_json(shown)))) == shown
@@ -171,7 +168,7 @@ def judged_classes(covered: list[int], rows: int) -> Judged:
     return judged(np.eye(2, dtype=bool)[chosen], labels, labels)
 
 
-def test_a_line_for_each_class() -> None:
+def test_a_line_for_each_class():
     found = judged_classes([9, 4], 10)
     table = class_table(found, ("well", "ill"))
     assert [(line[0], line[1], line[2], line[4]) for line in table.rows] == [
@@ -185,7 +182,7 @@ def test_a_line_for_each_class() -> None:
     assert nobody.rows[1][4:] == ("0 %", "")
 
 
-def test_a_class_that_falls_short_is_named_with_what_helps() -> None:
+def test_a_class_that_falls_short_is_named_with_what_helps():
     def short(covered: list[int], promised: dict[str, list[str]], rows: int = 1000) -> list[str]:
         return shortfalls(judged_classes(covered, rows), 0.1, promised, None, ("well", "ill"))
 
@@ -203,7 +200,7 @@ def test_a_class_that_falls_short_is_named_with_what_helps() -> None:
     assert "well 85 %" in both[1]
 
 
-def test_the_rows_of_the_threshold_vary_too() -> None:
+def test_the_rows_of_the_threshold_vary_too():
     found = judged_classes([4400, 4400], 5000)  # 88 % of 10,000: 6.7 binomial standard errors
     assert shortfalls(found, 0.1, {}, None)[0].startswith("Sets cover 88 %")
     assert shortfalls(found, 0.1, {}, Basis((10_000,)))[0].startswith("Sets cover 88 %")
@@ -219,7 +216,7 @@ def test_the_rows_of_the_threshold_vary_too() -> None:
     assert binom.sf(short - 1, runs, 0.025) > 1e-3
 
 
-def test_rows_of_alike_clients_count_as_fewer() -> None:
+def test_rows_of_alike_clients_count_as_fewer():
     owner = np.repeat(np.arange(40), 50)
     hit = owner % 10 != 0  # four clients miss all their rows, 36 none
     sets = np.eye(2, dtype=bool)[np.where(hit, 0, 1)]
@@ -230,7 +227,7 @@ def test_rows_of_alike_clients_count_as_fewer() -> None:
     assert shortfalls(replace(found, alike=1.0), 0.05, {}, None)
 
 
-def test_why_a_label_is_in_every_set() -> None:
+def test_why_a_label_is_in_every_set():
     told = "its rows, 12, are too few for a threshold, which takes 19"
     assert Basis((12,), exact=True, fewest=19).why_all(0) == told
     assert "too many of its 50 rows" in Basis((50,), exact=True, fewest=19).why_all(0)

@@ -1,10 +1,7 @@
 """Exported prediction sets are those of `predict_set`, on real rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from fedcal import datasets, export
-from fedcal.calibrators import BBQ, Calibrator, TemperatureScaling, TopLabelBinning
+from fedcal.calibrators import BBQ, TemperatureScaling, TopLabelBinning
 from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.datasets import Dataset
@@ -45,7 +42,6 @@ def fitted(conformity: Conformity, name: str, by: str = "none") -> PredictionSet
 
 def rows_to_judge(name: str) -> Floats:
     scores = data(name).test_scores
-    assert scores is not None
     return scores[:2000]
 
 
@@ -64,7 +60,7 @@ def run_torch(sets: PredictionSets, scores: Floats) -> np.ndarray:
 
 @pytest.mark.parametrize("conformity", CONFORMITIES, ids=lambda c: c.name)
 @pytest.mark.parametrize(("name", "by"), [("densenet-cifar100", "none"), ("mmlu-llama", "class")])
-def test_the_sets_are_those_of_predict_set(name: str, conformity: Conformity, by: str) -> None:
+def test_the_sets_are_those_of_predict_set(name, conformity, by):
     sets, scores = fitted(conformity, name, by), rows_to_judge(name)
     expected = sets.predict_set(scores)
     assert 0.01 < expected.mean() < 0.9
@@ -83,7 +79,7 @@ def tenths(rows: int) -> Floats:
 
 @pytest.mark.parametrize("conformity", CONFORMITIES, ids=lambda c: c.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_ties_are_decided_alike(conformity: Conformity, dtype: str, tmp_path: Path) -> None:
+def test_ties_are_decided_alike(conformity, dtype, tmp_path):
     torch = pytest.importorskip("torch")
     scores = tenths(1000)
     labels = np.random.default_rng(1).integers(0, 10, len(scores))
@@ -95,15 +91,15 @@ def test_ties_are_decided_alike(conformity: Conformity, dtype: str, tmp_path: Pa
         expected = sets.predict_set(given)
         assert_array_equal(run_torch(sets, given), expected)
         pytest.importorskip("onnx")
-        model = export.to_onnx(sets, dtype=dtype)  # type: ignore[arg-type]
+        model = export.to_onnx(sets, dtype=dtype)
         assert_array_equal(run_onnx(model, given), expected)
-    export.save(sets, tmp_path / "sets.pt2", dtype=dtype)  # type: ignore[arg-type]
+    export.save(sets, tmp_path / "sets.pt2", dtype=dtype)
     program = torch.export.load(tmp_path / "sets.pt2").module()
     assert_array_equal(program(torch.from_numpy(given)), expected)
 
 
 @pytest.mark.parametrize("calibrator", [TemperatureScaling(), BBQ(), TopLabelBinning()])
-def test_calibrated_sets(calibrator: Calibrator, tmp_path: Path) -> None:
+def test_calibrated_sets(calibrator, tmp_path):
     rows = data("densenet-cifar100")
     calibrator.fit(rows.logits, rows.labels).save(tmp_path / "c.npz")
     conformity = Conformity("aps", calibrator=text_of(tmp_path / "c.npz", 100))
@@ -120,7 +116,7 @@ def near(found: np.ndarray, expected: np.ndarray) -> bool:
     return bool((differ > 0).sum() <= 2 and (found.sum(axis=1) == expected.sum(axis=1)).all())
 
 
-def test_files(tmp_path: Path) -> None:
+def test_files(tmp_path):
     sets = fitted(CONFORMITIES[1], "mmlu-llama")
     onnx = pytest.importorskip("onnx")
     export.save(sets, tmp_path / "sets.onnx")
@@ -128,7 +124,7 @@ def test_files(tmp_path: Path) -> None:
     assert (told["kind"], told["score"], told["alpha"]) == ("sets", "aps", "0.1")
 
 
-def test_what_has_no_export_is_refused() -> None:
+def test_what_has_no_export_is_refused():
     sets = fitted(Conformity("aps", randomised=True), "mmlu-llama")
     by_group = replace(
         fitted(CONFORMITIES[0], "mmlu-llama"), by="group", names=("a",), thresholds=np.ones(2)

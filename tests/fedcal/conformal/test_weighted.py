@@ -1,7 +1,5 @@
 """Sets for rows that count by their label: what is proven, over many draws of rows and noise."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from itertools import pairwise
@@ -89,7 +87,7 @@ def lost(law: Law, start: float) -> float:
 
 @pytest.mark.parametrize(("law", "most"), [(Normal(3.0), 1e-9), (Laplace(), 0.01)])
 @pytest.mark.parametrize("spare", [1.5, 4.0, 60.0])
-def test_a_level_is_never_too_low_and_hardly_too_high(law: Law, most: float, spare: float) -> None:
+def test_a_level_is_never_too_low_and_hardly_too_high(law, most, spare):
     """E min(x - Z, spare) = spare - lost(x - spare): at least 0."""
     x = weighted_level(1.0, spare, law) - 1.0
     assert -1e-12 <= spare - lost(law, x - spare) <= most
@@ -99,7 +97,7 @@ def test_a_level_is_never_too_low_and_hardly_too_high(law: Law, most: float, spa
 
 @pytest.mark.parametrize("name", AIMS)
 @pytest.mark.parametrize(("rows", "grid"), [(12, TIED), (60, GRID), (400, GRID)])
-def test_exact_thresholds_keep_the_promise(name: str, rows: int, grid: Floats) -> None:
+def test_exact_thresholds_keep_the_promise(name, rows, grid):
     aim, rng = AIMS[name], np.random.default_rng(rows)
     of, cells = some_counts(rng, rows, 4000, grid)
     found = []
@@ -116,7 +114,7 @@ def test_exact_thresholds_keep_the_promise(name: str, rows: int, grid: Floats) -
 
 @pytest.mark.parametrize("name", AIMS)
 @pytest.mark.parametrize(("rows", "tailed", "grid"), [(1500, False, GRID), (150, True, TIED)])
-def test_noisy_counts_keep_the_promise(name: str, rows: int, tailed: bool, grid: Floats) -> None:
+def test_noisy_counts_keep_the_promise(name, rows, tailed, grid):
     aim, rng, std = AIMS[name], np.random.default_rng(rows), 2.0
     of, cells = some_counts(rng, rows, 300, grid)
     decoder = decoder_of("prefix", len(grid), 1)
@@ -138,7 +136,7 @@ def test_noisy_counts_keep_the_promise(name: str, rows: int, tailed: bool, grid:
 
 
 @pytest.mark.parametrize("name", ["source", "costs", "among"])
-def test_a_draw_keeps_the_promise(name: str) -> None:
+def test_a_draw_keeps_the_promise(name):
     aim, rng, rows = AIMS[name], np.random.default_rng(5), 600
     hit, need = aim.terms(ALPHA)
     scale = 2.0 * float(np.maximum(hit - need, np.abs(need)).max())  # epsilon = 1
@@ -155,7 +153,7 @@ def test_a_draw_keeps_the_promise(name: str) -> None:
     enough(gain(aim, np.array(found)))
 
 
-def test_a_reported_interval_ends_where_hits_are_at_their_quantile() -> None:
+def test_a_reported_interval_ends_where_hits_are_at_their_quantile():
     """At both ends c: (hits - c rows)^2 = 1.96^2 (rows c (1 - c) + std^2 ((1 - c)^2 + c^2))."""
     hits, misses, std = np.array([30.0, 200.0]), np.array([20.0, 40.0]), 4.0
     value, *ends = Reported(("a", "b"), np.stack([hits, misses], axis=1), std).intervals
@@ -173,7 +171,7 @@ def test_a_reported_interval_ends_where_hits_are_at_their_quantile() -> None:
     assert off[-1] < 1e-5
 
 
-def test_coverage_is_told_where_rows_stand_out_from_the_noise_of_both_counts() -> None:
+def test_coverage_is_told_where_rows_stand_out_from_the_noise_of_both_counts():
     """Three standard deviations of a sum of two counts, 3 sqrt(2) std."""
     rows = 3 * math.sqrt(2) * np.array([0.99, 1.01])
     found = Reported(("few", "enough"), np.stack([0.9 * rows, 0.1 * rows], axis=1), 1.0).lines
@@ -181,7 +179,7 @@ def test_coverage_is_told_where_rows_stand_out_from_the_noise_of_both_counts() -
     assert found["enough"]["coverage"] == pytest.approx(0.9)
 
 
-def test_what_is_no_aim_is_refused() -> None:
+def test_what_is_no_aim_is_refused():
     ones, half = "[1, 1, 1]", "[0.5, 0.5, 0]"
     table: list[tuple[dict[str, str], str]] = [
         *(({"target": target}, "") for target in ("[0.5, 0.6, 0]", "[1, 0]")),

@@ -1,9 +1,6 @@
 """Calibrators from noisy histograms: right without noise, sensible under it, never charged."""
 
-from __future__ import annotations
-
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,7 +54,7 @@ def noisy(h: Histogram, root: np.ndarray, seed: int) -> Histogram:
 def losses(name: str, h: Histogram, how: str) -> np.ndarray:
     """ECE, log loss and Brier score on the other half."""
     d = halves(name)
-    made = calibrator_from(h, score_of(name), how, d.classes, d.input)  # type: ignore[arg-type]
+    made = calibrator_from(h, score_of(name), how, d.classes, d.input)
     probs = made.calibrated(d.test_logits)
     return np.array([f(probs, d.test_labels) for f in (ece, nll, brier)])
 
@@ -65,7 +62,7 @@ def losses(name: str, h: Histogram, how: str) -> np.ndarray:
 # --- without noise ------------------------------------------------------------------------------
 
 
-def test_pool_adjacent_violators_is_scikit_learns_isotonic_regression() -> None:
+def test_pool_adjacent_violators_is_scikit_learns_isotonic_regression():
     sklearn = pytest.importorskip("sklearn.isotonic")
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -81,7 +78,7 @@ def test_pool_adjacent_violators_is_scikit_learns_isotonic_regression() -> None:
     assert (np.abs(isotonic(h)[some] - want) <= 1 / (1 + of_block) + 1e-12).all()  # but one row
 
 
-def test_platt_and_beta_are_maximum_likelihood() -> None:
+def test_platt_and_beta_are_maximum_likelihood():
     linear_model = pytest.importorskip("sklearn.linear_model")
     h = exact("imdb-binary")
     x = np.stack([np.log(h.middles), -np.log1p(-h.middles)], axis=1)
@@ -96,18 +93,18 @@ def test_platt_and_beta_are_maximum_likelihood() -> None:
     np.testing.assert_allclose(logistic(h, "platt"), [slope, slope, c], atol=1e-3)
     np.testing.assert_allclose(logistic(h, "beta"), fitted(x), atol=2e-3)
     for curve in ("platt", "beta"):  # a slope that would be negative is none
-        a, b, c = logistic(Histogram.exact(h.edges, h.counts[::-1]), curve)  # type: ignore[arg-type]
+        a, b, c = logistic(Histogram.exact(h.edges, h.counts[::-1]), curve)
         assert a == b == 0
         assert probability(np.array([a, b, c]), h.middles)[0] == pytest.approx(0.5, abs=1e-3)
 
 
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("name", SETS)
-def test_fit_counts_pooled_rows_and_makes_the_same(name: str, how: str, tmp_path: Path) -> None:
+def test_fit_counts_pooled_rows_and_makes_the_same(name, how, tmp_path):
     d = halves(name)
-    made = calibrator_from(exact(name), score_of(name), how, d.classes, d.input)  # type: ignore[arg-type]
+    made = calibrator_from(exact(name), score_of(name), how, d.classes, d.input)
     form = type(made)
-    fitted = form(how=how).fit(d.scores, d.labels, input=d.input)  # type: ignore[arg-type]
+    fitted = form(how=how).fit(d.scores, d.labels, input=d.input)
     for key, array in made.arrays().items():
         np.testing.assert_array_equal(fitted.arrays()[key], array)
     made.save(tmp_path / "c.npz")
@@ -116,7 +113,7 @@ def test_fit_counts_pooled_rows_and_makes_the_same(name: str, how: str, tmp_path
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_a_probability_of_a_file_is_mapped_by_the_bucket_it_was_counted_in(classes: int) -> None:
+def test_a_probability_of_a_file_is_mapped_by_the_bucket_it_was_counted_in(classes):
     values = np.arange(B) / B
     score = "positive" if classes == 2 else "confidence"
     made = ScoreMap(equal_width(B), values, score, classes)
@@ -131,7 +128,7 @@ def test_a_probability_of_a_file_is_mapped_by_the_bucket_it_was_counted_in(class
 
 
 @pytest.mark.parametrize(("name", "std"), [(SETS[0], 3.7), (SETS[1], 10.0), (SETS[2], 3.7)])
-def test_noisy_isotonic_beats_noisy_binning(name: str, std: float) -> None:
+def test_noisy_isotonic_beats_noisy_binning(name, std):
     draws = [noisy(exact(name), std * FLAT, seed) for seed in range(6)]
     binning, steps = (
         np.mean([losses(name, h, how) for h in draws], axis=0) for how in ("binning", "isotonic")
@@ -141,7 +138,7 @@ def test_noisy_isotonic_beats_noisy_binning(name: str, std: float) -> None:
 
 @pytest.mark.parametrize("curve", ["platt", "beta"])
 @pytest.mark.parametrize("encoding", ["flat", "prefix"])
-def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve: Any, encoding: str) -> None:
+def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve, encoding):
     root = 3.7 * decoder_of(encoding, B, 1)
     root = root * (1 if encoding == "flat" else 128 * 1.7)  # about what the norm of columns costs
     for name, near in zip(SETS, (0.01, 0.04, 0.07), strict=True):
@@ -161,16 +158,14 @@ def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve: Any, enc
     how=st.sampled_from(HOWS),
     seed=st.integers(0, 10**6),
 )
-def test_any_counts_give_a_calibrator(
-    buckets: int, rows: float, std: float, how: str, seed: int
-) -> None:
+def test_any_counts_give_a_calibrator(buckets, rows, std, how, seed):
     rng = np.random.default_rng(seed)
     edges = np.sort(np.append(rng.uniform(0.01, 0.99, buckets - 1), [0.0, 1.0]))
     if (np.diff(edges) <= 0).any():
         return
     counts = np.floor(rng.uniform(0, 1, (2, buckets)) * rows)
     h = Histogram(edges, counts + std * rng.normal(size=(2, buckets)), std * np.eye(buckets))
-    made = calibrator_from(h, "positive", how, 2, "logits")  # type: ignore[arg-type]
+    made = calibrator_from(h, "positive", how, 2, "logits")
     probs = made.predict_proba(np.stack([np.zeros(50), np.linspace(-40, 40, 50)], axis=1))
     assert ((probs >= 0) & (probs <= 1)).all()
     if how in ("isotonic", "platt", "beta"):
@@ -178,16 +173,16 @@ def test_any_counts_give_a_calibrator(
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_without_rows_or_with_noise_alone_scores_stay_about_what_they_were(how: str) -> None:
+def test_without_rows_or_with_noise_alone_scores_stay_about_what_they_were(how):
     empty = Histogram.exact(equal_width(B), np.zeros((2, B)))
-    made = calibrator_from(empty, "positive", how, 2, "logits")  # type: ignore[arg-type]
+    made = calibrator_from(empty, "positive", how, 2, "logits")
     z = np.stack([np.zeros(41), np.linspace(-4, 4, 41)], axis=1)
     p = 1 / (1 + np.exp(-z[:, 1]))
     coarse = {"binning": 1 / 30, "bbq": 0.5}.get(how, 1 / 480)
     assert np.abs(made.predict_proba(z)[:, 1] - p).max() <= coarse + 1e-3
 
 
-def test_what_is_no_calibrator_is_refused() -> None:
+def test_what_is_no_calibrator_is_refused():
     h = exact("imdb-binary")
     table: list[tuple[tuple[Any, ...], str]] = [
         (("positive", "spline", 2, "logits"), "unknown how 'spline'"),

@@ -1,7 +1,5 @@
 """Tests of drift between two releases: right size with noise, and power."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -46,7 +44,7 @@ def p_values(later_scores: np.ndarray, later_share: np.ndarray, noise: str, n: i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("noise", ROOTS)
-def test_without_drift_five_in_a_hundred_are_found(noise: str) -> None:
+def test_without_drift_five_in_a_hundred_are_found(noise):
     p = p_values(SCORES, MIDDLES, noise, 1000)
     assert (np.abs((p <= 0.05).mean(axis=0) - 0.05) <= 0.015).all(), (p <= 0.05).mean(axis=0)
     assert (np.abs((p <= 0.5).mean(axis=0) - 0.5) <= 0.05).all()
@@ -58,7 +56,7 @@ FEWER = MIDDLES * 0.93
 
 
 @pytest.mark.parametrize("noise", ROOTS)
-def test_what_has_changed_is_found(noise: str) -> None:
+def test_what_has_changed_is_found(noise):
     """Other scores, a steeper share of outcomes, a lower one, and fewer outcomes in all."""
     for scores, share, found in (
         (MOVED, MIDDLES, (0,)),
@@ -69,13 +67,13 @@ def test_what_has_changed_is_found(noise: str) -> None:
         assert ((p <= 0.05).mean(axis=0) >= 0.65).all()
 
 
-def test_other_scores_alone_are_no_change_of_calibration() -> None:
+def test_other_scores_alone_are_no_change_of_calibration():
     p = p_values(MOVED, MIDDLES, "flat", 60)
     assert (p[:, 0] <= 0.05).all()
     assert (p[:, 1] <= 0.05).mean() <= 0.15
 
 
-def test_what_a_change_is_worth_is_a_difference_of_shares() -> None:
+def test_what_a_change_is_worth_is_a_difference_of_shares():
     a = Histogram.exact(EDGES, 1e5 * SCORES * np.stack([1 - MIDDLES, MIDDLES]))
     less = MIDDLES - 0.1 * (MIDDLES > 0.2)
     b = Histogram.exact(EDGES, 2e4 * SCORES * np.stack([1 - less, less]))
@@ -100,7 +98,7 @@ def quarter(
     return found
 
 
-def test_among_many_sites_the_one_that_changed_is_found() -> None:
+def test_among_many_sites_the_one_that_changed_is_found():
     """At 20 sites a p-value of 0.05 / 60 needs more draws than 999."""
     found = drift_by_site(quarter(20, 1), quarter(20, 2, s7=(SCORES, MIDDLES * 0.5)))
     changed = {s for s, tests in found.items() if min(t.p_value for t in tests.values()) <= 0.05}
@@ -109,14 +107,14 @@ def test_among_many_sites_the_one_that_changed_is_found() -> None:
     assert found["s7"]["score"].p_value > 0.05
 
 
-def test_where_nothing_changed_few_tables_say_that_something_has() -> None:
+def test_where_nothing_changed_few_tables_say_that_something_has():
     """One of 0.05 anywhere in a table of 5 sites: at most in 1 of 20 tables; uncorrected in 10."""
     tables = [drift_by_site(quarter(5, 2 * k), quarter(5, 2 * k + 1)) for k in range(20)]
     least = [min(t.p_value for tests in sites.values() for t in tests.values()) for sites in tables]
     assert (np.array(least) <= 0.05).sum() <= 3
 
 
-def test_of_sites_that_are_few_or_new_nothing_is_said() -> None:
+def test_of_sites_that_are_few_or_new_nothing_is_said():
     earlier, later = quarter(3, 1), quarter(2, 2)
     later["s1"] = release(SCORES, MIDDLES, 10, np.zeros((B, 0)), 3)
     found = drift_by_site(earlier, later)
@@ -124,7 +122,7 @@ def test_of_sites_that_are_few_or_new_nothing_is_said() -> None:
     assert found["s1"] == {}
 
 
-def test_groups_stand_out_from_the_noise() -> None:
+def test_groups_stand_out_from_the_noise():
     for noise in ROOTS:
         a = release(SCORES, MIDDLES, 500, ROOTS[noise], 0)
         b = release(SCORES, MIDDLES, 100, ROOTS[noise], 1)
@@ -135,7 +133,7 @@ def test_groups_stand_out_from_the_noise() -> None:
         assert one.buckets == 1 or (rows > 4.99 * std).all()
 
 
-def test_what_cannot_be_compared_is_refused() -> None:
+def test_what_cannot_be_compared_is_refused():
     a = release(SCORES, MIDDLES, 5000, ROOTS["flat"], 0)
     b = release(SCORES, MIDDLES, 20, 50 * np.eye(B), 1)
     with pytest.raises(InputError, match="other edges"):

@@ -1,7 +1,5 @@
 """Metrics of noisy counts: gradients, bounds, what intervals cover, and what is said of noise."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable
@@ -68,14 +66,14 @@ def releases(
 ) -> list[Histogram]:
     rng = np.random.default_rng(7)
     counts = rng.multinomial(rows, probabilities.ravel(), number).reshape(number, 2, -1)
-    first = Histogram(EDGES, counts[0].astype(float), root, law)  # type: ignore[arg-type]
+    first = Histogram(EDGES, counts[0].astype(float), root, law)
     noise = first.draws(rng, number)
     return [Histogram(EDGES, c + e, root, first.law) for c, e in zip(counts, noise, strict=True)]
 
 
 @pytest.mark.parametrize("name", METRICS)
 @pytest.mark.parametrize("noise", [0.0, 3.0])
-def test_gradients_are_those_of_finite_differences(name: str, noise: float) -> None:
+def test_gradients_are_those_of_finite_differences(name, noise):
     if name == "average_precision" and noise:
         pytest.skip("noisy counts are made monotone first: not smooth")
     root = noise * np.eye(BUCKETS)
@@ -124,7 +122,7 @@ def coverage(
 
 
 @pytest.mark.parametrize(("number", "case"), list(enumerate(CASES)))
-def test_intervals_cover(number: int, case: str) -> None:
+def test_intervals_cover(number, case):
     """A third of the metrics in each case; `make test-all` crosses them."""
     found = coverage(case, 200, (*SMOOTH, *CAREFUL)[number % 3 :: 3])  # 1.5 % standard error
     assert min(found.values()) > 0.90, found
@@ -134,7 +132,7 @@ def test_intervals_cover(number: int, case: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES)
-def test_intervals_cover_95_percent(case: str) -> None:
+def test_intervals_cover_95_percent(case):
     """Within 2.5 points; where noise dominates, an interval cut at 0 and 1 may cover more."""
     found = coverage(case, 1000)
     assert min(found.values()) >= 0.925, found
@@ -165,20 +163,20 @@ def error_coverage(case: str, number: int) -> dict[str, float]:
     return {name: hit / number for name, hit in hits.items()}
 
 
-def test_a_calibrated_truth_is_covered() -> None:
+def test_a_calibrated_truth_is_covered():
     found = error_coverage("calibrated, noisy", 25)
     assert min(found.values()) > 0.88, found
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", ERRORS)
-def test_calibration_errors_are_covered(case: str) -> None:
+def test_calibration_errors_are_covered(case):
     found = error_coverage(case, 300)
     assert min(found.values()) >= 0.915, found  # 93 % less 1.2 standard errors
 
 
 @pytest.mark.parametrize("score", SCORES)
-def test_parts_of_an_interval_are_told_apart(score: str) -> None:
+def test_parts_of_an_interval_are_told_apart(score):
     probabilities = truth(1, 1, 0.7)
     h = releases(probabilities, 20_000, toeplitz(10), 1)[0]
     both, these = evaluate(h, score), evaluate(h, score, rows="these")
@@ -196,7 +194,7 @@ def test_parts_of_an_interval_are_told_apart(score: str) -> None:
     assert wide["brier"] == both["brier"]
 
 
-def test_draws_of_residuals_have_the_deviation_of_rows_and_of_noise() -> None:
+def test_draws_of_residuals_have_the_deviation_of_rows_and_of_noise():
     """A row of outcome 1 adds 1 - score to the residual, one of outcome 0 takes its score off."""
     h = releases(truth(1, 6, 0.5), 20_000, 3.0 * np.eye(BUCKETS), 1)[0]
     drawn = simulate(h, 0)
@@ -210,7 +208,7 @@ def test_draws_of_residuals_have_the_deviation_of_rows_and_of_noise() -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, kind in GAPS.items() if kind.join != "max"])
-def test_a_design_effect_is_a_variance_s(name: str) -> None:
+def test_a_design_effect_is_a_variance_s(name):
     """A gap far from 0 varies as its residuals do: 4 times the variance is twice the std."""
     h = releases(truth(1, 1, 0.3), 200_000, np.zeros((BUCKETS, 0)), 1)[0]
     simulated = simulate(h, 0)
@@ -225,7 +223,7 @@ def test_a_design_effect_is_a_variance_s(name: str) -> None:
     assert both[1].sampling == pytest.approx(2 * both[0].sampling)
 
 
-def test_noise_that_drowns_is_said() -> None:
+def test_noise_that_drowns_is_said():
     h = releases(truth(1, 1, 0.8), 2_000, 100 * np.eye(BUCKETS), 1)[0]
     for name, found in evaluate(h, "positive").items():
         told = json.loads(json.dumps(found.to_json(), allow_nan=False))
@@ -239,9 +237,7 @@ def test_noise_that_drowns_is_said() -> None:
 
 
 @pytest.mark.parametrize(("level", "z"), [(0.95, 1.959964), (0.5, 0.674490)])
-def test_a_metric_drowns_where_noise_alone_has_a_half_width_of_a_quarter(
-    level: float, z: float
-) -> None:
+def test_a_metric_drowns_where_noise_alone_has_a_half_width_of_a_quarter(level, z):
     scale = 0.8
     for factor, drowned in ((0.9999, False), (1.0001, True)):
         noise = factor * 0.25 * scale / z
@@ -250,7 +246,7 @@ def test_a_metric_drowns_where_noise_alone_has_a_half_width_of_a_quarter(
         assert estimate(replace(span, firm=False), 0.0, (0.0, 1.0), scale, level).drowned
 
 
-def test_an_interval_is_warned_of_by_what_it_does_not_contain() -> None:
+def test_an_interval_is_warned_of_by_what_it_does_not_contain():
     plain = estimate(Span(0.5, 0.4, 0.6, 0.05, 0.0), 0.0, (0.0, 1.0), 1.0, 0.95)
     found = {"brier": plain, "mce": replace(plain, warning="its own")}
 
@@ -269,7 +265,7 @@ def test_an_interval_is_warned_of_by_what_it_does_not_contain() -> None:
 
 
 @pytest.mark.parametrize("std", [0.0, 5.0, 12.0, 30.0])
-def test_errors_that_constrain_each_other_agree(std: float) -> None:
+def test_errors_that_constrain_each_other_agree(std):
     root = std * np.eye(BUCKETS) if std else np.zeros((BUCKETS, 0))
     for h in releases(truth(2, 3, 1.0, -0.2), 4_000, root, 3):
         found = evaluate(h, "positive")
@@ -290,7 +286,7 @@ def test_errors_that_constrain_each_other_agree(std: float) -> None:
         assert evaluate(h, "positive", only=("ks",))["ks"] == found["ks"]
 
 
-def test_noise_that_may_have_filled_a_bin_hides_the_largest_gap() -> None:
+def test_noise_that_may_have_filled_a_bin_hides_the_largest_gap():
     """Rows of the highest scores are few, and wrong: with noise anything may be there."""
     counts = np.zeros((2, BUCKETS))
     counts[:, : BUCKETS // 2] = 100 * np.stack([1 - MIDDLES, MIDDLES])[:, : BUCKETS // 2]
@@ -309,7 +305,7 @@ def test_noise_that_may_have_filled_a_bin_hides_the_largest_gap() -> None:
     assert few.low < 0.2  # that row shows nothing; the 100 do
 
 
-def test_intervals_of_few_rows_are_no_points() -> None:
+def test_intervals_of_few_rows_are_no_points():
     counts = np.zeros((2, BUCKETS))
     counts[0, :80], counts[1, 20:24] = 5.0, 3.0  # 400 and 12 rows; none predicted positive
     found = evaluate(Histogram.exact(EDGES, counts), "positive")
@@ -331,7 +327,7 @@ def test_intervals_of_few_rows_are_no_points() -> None:
     assert both["balanced_accuracy"].value == pytest.approx(sum(parts) / 2)
 
 
-def test_the_sampling_error_of_f1_is_that_of_its_cells() -> None:
+def test_the_sampling_error_of_f1_is_that_of_its_cells():
     """With tp, fp, fn = 30, 10, 20: F1 = 60 / 90; each cell is a Poisson count, to first order."""
     counts = np.zeros((2, 4))
     counts[:, 0], counts[:, 2] = (40.0, 20.0), (10.0, 30.0)  # below and above the threshold
@@ -345,7 +341,7 @@ def test_the_sampling_error_of_f1_is_that_of_its_cells() -> None:
     assert (found.low, found.high) == pytest.approx(tuple(sorted(roots)), abs=1e-6)
 
 
-def test_what_is_refused() -> None:
+def test_what_is_refused():
     h = Histogram.exact(EDGES, truth(1, 1))
     edge = r"lower edge of a bucket.*the nearest: 0"
     table: list[tuple[dict[str, Any], str]] = [
@@ -359,7 +355,7 @@ def test_what_is_refused() -> None:
     each_is_refused([(np.ones((2, 3)), "square")], evaluate_confusion)
 
 
-def test_curves_of_noisy_counts_run_one_way_and_are_the_metrics_at_their_threshold() -> None:
+def test_curves_of_noisy_counts_run_one_way_and_are_the_metrics_at_their_threshold():
     probabilities = truth(1, 1, 0.8)
     for h in releases(probabilities, 20_000, toeplitz(20), 5):
         roc = roc_curve(h)
@@ -372,7 +368,7 @@ def test_curves_of_noisy_counts_run_one_way_and_are_the_metrics_at_their_thresho
 
 
 @pytest.mark.parametrize("rows", ["new", "these"])
-def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows: str) -> None:
+def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows):
     """Noise of one variance v on each count: sums of them have variances in closed form."""
     v = 16.0
     h = releases(truth(1, 1, 0.8), 20_000, math.sqrt(v) * np.eye(BUCKETS), 1)[0]
@@ -410,10 +406,10 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows: str) -> None:
 
 
 @pytest.mark.parametrize("test", [hosmer_lemeshow, ks_test])
-def test_tests_of_calibration_keep_their_level_and_have_power(test: object) -> None:
+def test_tests_of_calibration_keep_their_level_and_have_power(test):
     def rejected(slope: float, root: Floats) -> float:
         drawn = releases(truth(1, 1, slope), 3_000, root, 30)
-        return float(np.mean([test(h).p_value <= 0.05 for h in drawn]))  # type: ignore[operator]
+        return float(np.mean([test(h).p_value <= 0.05 for h in drawn]))
 
     for root in (np.zeros((BUCKETS, 0)), toeplitz(5)):
         assert rejected(1.0, root) <= 0.17  # 3 standard errors above 5 %
@@ -421,7 +417,7 @@ def test_tests_of_calibration_keep_their_level_and_have_power(test: object) -> N
 
 
 @pytest.mark.parametrize("root", [np.zeros((BUCKETS, 0)), toeplitz(5)])
-def test_groups_whose_gaps_cancel_are_found_together(root: Floats) -> None:
+def test_groups_whose_gaps_cancel_are_found_together(root):
     def rejected(shift: float) -> float:
         halves = [releases(truth(1, 1, 1, s), 400, root, 4 * 40) for s in (-shift, shift)]
         gaps = [[evaluate(h, "positive", only=("gap",))["gap"] for h in half] for half in halves]
@@ -432,7 +428,7 @@ def test_groups_whose_gaps_cancel_are_found_together(root: Floats) -> None:
     assert rejected(0.5) > 0.9
 
 
-def test_paired_differences() -> None:
+def test_paired_differences():
     probabilities = truth(1, 1, 0.8)
     a, b = releases(probabilities, 20_000, toeplitz(5), 2)
     found = compare(a, b, "confidence")
@@ -448,7 +444,7 @@ def test_paired_differences() -> None:
     assert paired.high - paired.low < found["accuracy"].high - found["accuracy"].low
 
 
-def test_noise_of_a_paired_difference_is_that_of_its_four_cells() -> None:
+def test_noise_of_a_paired_difference_is_that_of_its_four_cells():
     """(c - b) / n: Var(c - b) = 2 v, Var(n) = 4 v, and the two are uncorrelated."""
     a, b = releases(truth(1, 1, 0.8), 1_000, np.zeros((BUCKETS, 0)), 2)
     cells, v, z = np.array([[100.0, 400.0], [100.0, 400.0]]), 900.0, normal_quantile(0.95)
@@ -463,7 +459,7 @@ def test_noise_of_a_paired_difference_is_that_of_its_four_cells() -> None:
         assert found.sampling == pytest.approx(own * math.sqrt((0.5 - 0.3**2) / 1000))
 
 
-def test_classes_and_confusion_with_noise() -> None:
+def test_classes_and_confusion_with_noise():
     parts = [releases(truth(1, 3, s), 20_000, toeplitz(5), 1)[0] for s in (1.0, 0.7, 0.8)]
     found = evaluate_classes(parts)
     values = [evaluate(h, "positive")["roc_auc"] for h in parts]

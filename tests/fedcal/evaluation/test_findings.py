@@ -1,7 +1,5 @@
 """What a release says: metrics of views and groups as JSON, and as parts of a page."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -39,7 +37,7 @@ def named(shown: list[Any], title: str) -> Any:
     return part
 
 
-def test_a_small_group_is_named_and_has_no_numbers() -> None:
+def test_a_small_group_is_named_and_has_no_numbers():
     histograms = of_groups(large=2000, middling=300, small=15)
     found = findings(histograms, "positive")
     told = found.to_json()
@@ -62,7 +60,7 @@ def test_a_small_group_is_named_and_has_no_numbers() -> None:
     assert from_json(json.loads(json.dumps(to_json(shown)))) == shown
 
 
-def test_drowned_is_said_in_words() -> None:
+def test_drowned_is_said_in_words():
     histograms = {("model", "", ""): histogram(100, std=30.0)}
     found = findings(histograms, "positive")
     told = found.to_json()["metrics"]["roc_auc"]
@@ -79,7 +77,7 @@ def test_drowned_is_said_in_words() -> None:
 
 
 @pytest.mark.parametrize("std", [2.0, 40.0])
-def test_two_accuracies_and_their_difference_are_of_the_same_counts(std: float) -> None:
+def test_two_accuracies_and_their_difference_are_of_the_same_counts(std):
     rng = np.random.default_rng(3)
     histograms = {(view, "", ""): histogram(4000, std, seed=9) for view in ("model", "other")}
     agreement = np.array([2700.0, 100.0, 300.0, 900.0]) + std * rng.standard_normal(4)
@@ -96,7 +94,7 @@ def test_two_accuracies_and_their_difference_are_of_the_same_counts(std: float) 
         assert (change["value"] is None) >= (None in pair), name
 
 
-def test_noise_hides_an_error_that_may_be_0_and_a_p_value_has_a_floor() -> None:
+def test_noise_hides_an_error_that_may_be_0_and_a_p_value_has_a_floor():
     histograms = {("model", "", ""): histogram(3000, 12.0)}
     found = findings(histograms, "positive")
     ece = found.to_json()["metrics"]["ece"]
@@ -110,7 +108,7 @@ def test_noise_hides_an_error_that_may_be_0_and_a_p_value_has_a_floor() -> None:
     assert {row[2] for row in table.rows} == {"< 0.001"}
 
 
-def test_two_views_stand_side_by_side() -> None:
+def test_two_views_stand_side_by_side():
     histograms = {
         ("model", "", ""): histogram(4000, 2.0, power=2.0),
         ("calibrated", "", ""): histogram(4000, 2.0, power=1.0),
@@ -136,7 +134,7 @@ def test_two_views_stand_side_by_side() -> None:
     ("score", "titles"),
     [("confidence", {"Reliability"}), ("classes", {"ROC", "Precision and recall", "Reliability"})],
 )
-def test_what_other_scores_show(score: str, titles: set[str]) -> None:
+def test_what_other_scores_show(score, titles):
     keys = [("model", "", "")] if score == "confidence" else [("model", "", c) for c in "012"]
     histograms: dict[Key, Histogram] = {
         (view, group, part): histogram(3000, 2.0, seed=k)

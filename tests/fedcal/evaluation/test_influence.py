@@ -1,7 +1,5 @@
 """One-step estimation of the AUC: what a coarse or noisy reference costs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
@@ -34,7 +32,7 @@ def one_step(reference: AucReference, score: Floats, outcome: Integers) -> float
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_one_step_from_few_buckets_is_near_the_exact_area(name: str) -> None:
+def test_one_step_from_few_buckets_is_near_the_exact_area(name):
     score, outcome = rows(name)
     exact = roc_auc_score(outcome, score)
     for buckets, near in ((8, 0.004), (16, 0.002), (240, 0.0003)):
@@ -46,7 +44,7 @@ def test_one_step_from_few_buckets_is_near_the_exact_area(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BINARY[:2])
-def test_the_error_of_a_reference_enters_squared(name: str) -> None:
+def test_the_error_of_a_reference_enters_squared(name):
     score, outcome = rows(name)
     true = histogram(score, outcome, 16) + 1.0
     other = true * np.exp(np.random.default_rng(0).normal(size=true.shape))
@@ -54,14 +52,14 @@ def test_the_error_of_a_reference_enters_squared(name: str) -> None:
     assert missed[1] / missed[0] == pytest.approx(4.0, rel=0.2)
 
 
-def test_values_average_to_the_area_of_the_reference_itself() -> None:
+def test_values_average_to_the_area_of_the_reference_itself():
     reference = AucReference(np.array([[5.0, 3.0, 1.0, 1.0], [1.0, 2.0, 2.0, 15.0]]))
     middles = (reference.values[:, :-1] + reference.values[:, 1:]) / 2
     mean = float((middles * reference.counts).sum() / reference.counts.sum())
     assert mean == pytest.approx(reference.auc, rel=1e-12)
 
 
-def test_noise_that_leaves_nothing_is_no_error() -> None:
+def test_noise_that_leaves_nothing_is_no_error():
     reference = AucReference.of(np.full((2, 8), -3.0))
     assert reference.auc == pytest.approx(0.5)
     assert np.isfinite(reference.values).all()
@@ -69,7 +67,7 @@ def test_noise_that_leaves_nothing_is_no_error() -> None:
 
 
 @pytest.mark.parametrize("estimate", [UNKNOWN, Estimate(0.9, 0.8, 0.95, 0.01, 0.02, 0.0, False)])
-def test_a_metric_comes_back_from_its_arrays(estimate: Estimate) -> None:
+def test_a_metric_comes_back_from_its_arrays(estimate):
     metric = SingleMetric("accuracy", estimate)
     again = SingleMetric.from_arrays(metric.arrays())
     np.testing.assert_array_equal(again.arrays()["numbers"], metric.arrays()["numbers"])

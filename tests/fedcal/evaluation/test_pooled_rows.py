@@ -1,7 +1,5 @@
 """Without noise a histogram has scikit-learn's metrics of the rows: exactly or within a bound."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from sklearn import metrics as sk
@@ -62,7 +60,7 @@ def check_probabilities(found: dict[str, Estimate], scores: Floats, outcomes: In
 
 
 @pytest.mark.parametrize("name", BINARY)
-def test_a_binary_set_at_a_threshold_and_over_all(name: str) -> None:
+def test_a_binary_set_at_a_threshold_and_over_all(name):
     probs, y = rows(name)
     scores = probs[:, 1]
     for threshold in (0.5, 0.25, 1 / 15):
@@ -91,7 +89,7 @@ def test_a_binary_set_at_a_threshold_and_over_all(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name not in BINARY])
-def test_a_set_of_classes_by_confidence_by_class_and_by_confusion(name: str) -> None:
+def test_a_set_of_classes_by_confidence_by_class_and_by_confusion(name):
     probs, y = rows(name)
     classes, top = probs.shape[1], probs.argmax(axis=1)
     confidence, right = probs.max(axis=1), (top == y).astype(int)
@@ -126,7 +124,7 @@ def test_a_set_of_classes_by_confidence_by_class_and_by_confusion(name: str) -> 
     assert {k: found[k].value for k in exact} == pytest.approx(exact, abs=1e-12)
 
 
-def test_curves_are_those_of_the_rows() -> None:
+def test_curves_are_those_of_the_rows():
     probs, y = rows("game-forecasts")
     scores = bin_index(probs[:, 1], 60) / 60  # a score has no other edge in its bucket
     h = histogram(scores, y, 60)
@@ -150,7 +148,7 @@ def test_curves_are_those_of_the_rows() -> None:
 
 
 @pytest.mark.parametrize("buckets", [3, 8, 60])
-def test_average_precision_s_bound_holds_for_any_scores(buckets: int) -> None:
+def test_average_precision_s_bound_holds_for_any_scores(buckets):
     """Hypotheses of the proof: ties, and orders within a bucket at their best and worst."""
     rng = np.random.default_rng(0)
     for trial in range(25):

@@ -1,7 +1,5 @@
 """Thresholds chosen from noisy counts: exact without noise, kept promises with it."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -42,7 +40,7 @@ def truths(goal: str) -> np.ndarray:
 
 
 @pytest.mark.parametrize("wanted", [0.3, 0.6, 0.8, 0.95])
-def test_without_noise_it_is_what_a_search_finds(wanted: float) -> None:
+def test_without_noise_it_is_what_a_search_finds(wanted):
     h = histogram(seed=1)
     cells = np.array([table(h, at) for at in range(B)]).T
     _, fp, fn, tp = cells
@@ -57,7 +55,7 @@ def test_without_noise_it_is_what_a_search_finds(wanted: float) -> None:
     assert cheap.estimates["recall"].value == pytest.approx(tp[at] / (tp[at] + fn[at]))
 
 
-def test_the_threshold_of_a_calibrated_score_is_what_theory_says() -> None:
+def test_the_threshold_of_a_calibrated_score_is_what_theory_says():
     counts = 1000 * np.stack([1 - MIDDLES, MIDDLES])
     h = Histogram.exact(equal_width(B), counts)
     for ratio in (0.25, 1.0, 3.0):  # positive where p > ratio / (1 + ratio)
@@ -68,7 +66,7 @@ def test_the_threshold_of_a_calibrated_score_is_what_theory_says() -> None:
 @pytest.mark.parametrize(
     ("goal", "wanted", "std"), [("precision", 0.8, 3.7), ("recall", 0.9, 0.0), ("recall", 0.9, 3.7)]
 )
-def test_confidence_is_kept_and_an_estimate_is_a_coin(goal: Any, wanted: float, std: float) -> None:
+def test_confidence_is_kept_and_an_estimate_is_a_coin(goal, wanted, std):
     truth, kept, plain, covered = truths(goal), [], [], []
     for seed in range(60):
         h = histogram(5000, std, seed)
@@ -84,7 +82,7 @@ def test_confidence_is_kept_and_an_estimate_is_a_coin(goal: Any, wanted: float, 
 
 
 @pytest.mark.parametrize("std", [0.0, 3.7])
-def test_intervals_of_a_choice_hold_for_all_thresholds_at_once(std: float) -> None:
+def test_intervals_of_a_choice_hold_for_all_thresholds_at_once(std):
     """Both quantiles are those of the largest studentised error; intervals take the two-sided."""
     h = histogram(5000, std, 0)
     one_sided, two_sided = _critical(h, "cost", 0.5, 0.95, 3)
@@ -103,7 +101,7 @@ def test_intervals_of_a_choice_hold_for_all_thresholds_at_once(std: float) -> No
 
 
 @pytest.mark.parametrize("goal", ["precision", "recall"])
-def test_confidence_costs_little_where_there_are_many_rows(goal: Any) -> None:
+def test_confidence_costs_little_where_there_are_many_rows(goal):
     few, many = (
         abs(choose_threshold(h, goal, 0.8, confident=True).value - plain.value)
         for h in (histogram(2000, 3.0, 0), histogram(10**7, 3.0, 0))
@@ -112,7 +110,7 @@ def test_confidence_costs_little_where_there_are_many_rows(goal: Any) -> None:
     assert many <= 1 / B < few
 
 
-def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused() -> None:
+def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused():
     h, few, drowned = histogram(), histogram(100, 1.0, 0), histogram(10, 50.0, 0)
     sure = {"confident": True}
     table: list[tuple[tuple[Any, ...], str]] = [
@@ -129,7 +127,7 @@ def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused() -> None:
     each_is_refused(table, lambda given: choose_threshold(*given[:3], **given[3]))
 
 
-def test_a_choice_is_plain_json_and_repeats() -> None:
+def test_a_choice_is_plain_json_and_repeats():
     h = histogram(5000, 3.7, 0)
     found = choose_threshold(h, "precision", 0.8, confident=True, seed=3)
     again = choose_threshold(h, "precision", 0.8, confident=True, seed=3)

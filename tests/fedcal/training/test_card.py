@@ -1,7 +1,5 @@
 """The card of a trained model: what it says of test rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,7 @@ RNG = np.random.default_rng(0)
 Z, Y = RNG.normal(size=(400, 3)), RNG.integers(0, 3, 400)
 
 
-def test_a_calibrated_model_has_no_debiased_error() -> None:
+def test_a_calibrated_model_has_no_debiased_error():
     probs = softmax(2 * Z)
     drawn = (probs.cumsum(axis=1) > RNG.random((400, 1))).argmax(axis=1)
     found = scored(probs, drawn)
@@ -28,9 +26,9 @@ def test_a_calibrated_model_has_no_debiased_error() -> None:
 
 
 @pytest.mark.parametrize("clipping", ["row", "global"])
-def test_the_share_of_clipped_gradients_is_that_of_their_norms(clipping: str) -> None:
+def test_the_share_of_clipped_gradients_is_that_of_their_norms(clipping):
     x, w = RNG.normal(size=(400, 2)), RNG.normal(size=9)
-    query = Gradients("linear", "2", w, 0.7, 3, clipping, 1.1)  # type: ignore[arg-type]
+    query = Gradients("linear", "2", w, 0.7, 3, clipping, 1.1)
     by_class = w.reshape(3, 3)
     residual = softmax(x @ by_class[:, :2].T + by_class[:, 2]) - np.eye(3)[Y]
     norms = np.linalg.norm(residual, axis=1) * np.sqrt(1 + (x**2).sum(axis=1))
@@ -41,7 +39,7 @@ def test_the_share_of_clipped_gradients_is_that_of_their_norms(clipping: str) ->
     assert clipping_part([(1, share)], query).series == {"clipped": ((1.0, 100 * share),)}
 
 
-def test_parts_before_and_after() -> None:
+def test_parts_before_and_after():
     group = np.arange(400) % 2
     test = Holdout(Z, softmax(Z), Y, group=group, group_names=("a", "b"))
     parts = card_parts({"model": softmax(Z), "recalibrated": softmax(Z / 2)}, test)

@@ -1,7 +1,5 @@
 """Gradients of single rows: beside plain PyTorch and Opacus; bounded, exact, of nobody else."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -47,7 +45,7 @@ def plain_gradients(network: str, w: Floats, x: NDArray[Any], y: Integers) -> Fl
         loss = nn.functional.cross_entropy(
             model(as_input(x[i : i + 1])), torch.from_numpy(y[i : i + 1])
         )
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         grads = [p.grad for p in model.parameters() if p.grad is not None]
         found.append(np.concatenate([g.numpy().ravel() for g in grads]))
     return np.array(found, np.float64)
@@ -72,7 +70,7 @@ def steps(
         pytest.param("resnet18", "row", marks=pytest.mark.slow),
     ],
 )
-def test_sums_are_those_of_rows_that_pytorch_gives_one_by_one(network: str, rule: Any) -> None:
+def test_sums_are_those_of_rows_that_pytorch_gives_one_by_one(network, rule):
     x, y = rows_of(network, 5)
     w = NETWORKS[network].initial(SHAPES[network], CLASSES, 1)
     raw = plain_gradients(network, w, x, y)
@@ -91,7 +89,7 @@ def test_sums_are_those_of_rows_that_pytorch_gives_one_by_one(network: str, rule
 
 
 @pytest.mark.parametrize("network", SMALL)
-def test_a_row_adds_the_same_bits_whoever_is_beside_it(network: str) -> None:
+def test_a_row_adds_the_same_bits_whoever_is_beside_it(network):
     """So that neighbours differ by what the row adds, and nothing else."""
     n = BLOCK + 5
     x, y = rows_of(network, n)
@@ -108,7 +106,7 @@ def test_a_row_adds_the_same_bits_whoever_is_beside_it(network: str) -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e30, np.inf, np.nan])
-def test_no_row_adds_more_than_the_clip(scale: float) -> None:
+def test_no_row_adds_more_than_the_clip(scale):
     x, y = rows_of("mlp", 40)
     x[7] *= scale
     w = NETWORKS["mlp"].initial((6,), CLASSES, 1)
@@ -122,7 +120,7 @@ def test_no_row_adds_more_than_the_clip(scale: float) -> None:
             assert min(e for i, e in enumerate(exact) if i != 7) > 0.99 * (clip / grid) ** 2
 
 
-def test_no_rows_give_zeros() -> None:
+def test_no_rows_give_zeros():
     for network, shape in SHAPES.items():
         x, y = rows_of(network, 0)
         w = NETWORKS[network].initial(shape, CLASSES, 1)
@@ -130,7 +128,7 @@ def test_no_rows_give_zeros() -> None:
         assert NETWORKS[network].logits(w, x, CLASSES).shape == (0, CLASSES)
 
 
-def test_what_has_no_gradients_of_single_rows_is_refused() -> None:
+def test_what_has_no_gradients_of_single_rows_is_refused():
     mixes = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     unknown = nn.Sequential(nn.Bilinear(2, 2, 2))
     table = [
@@ -149,7 +147,7 @@ def test_what_has_no_gradients_of_single_rows_is_refused() -> None:
     )
 
 
-def test_torch_keeps_its_threads_and_its_randomness() -> None:
+def test_torch_keeps_its_threads_and_its_randomness():
     before, state = torch.get_num_threads(), torch.random.get_rng_state()
     torch.set_num_threads(2)
     try:
@@ -162,7 +160,7 @@ def test_torch_keeps_its_threads_and_its_randomness() -> None:
 
 
 @pytest.mark.parametrize("network", SHAPES)
-def test_weights_and_logits(network: str) -> None:
+def test_weights_and_logits(network):
     w = NETWORKS[network].initial(SHAPES[network], CLASSES, 7)
     assert w.size == NETWORKS[network].size(SHAPES[network], CLASSES)
     model = build(network, SHAPES[network], CLASSES, 7)

@@ -1,7 +1,5 @@
 """The linear head: gradients as plain formulas give them, exact sums, bounded rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -31,7 +29,7 @@ def plain(w: Floats, x: Floats, y: Integers) -> Floats:
 
 
 @pytest.mark.parametrize("rule", ["row", "global", "none"])
-def test_sums_are_those_of_bounded_gradients(rule: str) -> None:
+def test_sums_are_those_of_bounded_gradients(rule):
     x, y, w = rows_of(50)
     raw = plain(w, x, y)
     norms = np.linalg.norm(raw, axis=1)
@@ -41,12 +39,12 @@ def test_sums_are_those_of_bounded_gradients(rule: str) -> None:
         "global": np.where(norms <= reach, clip / reach, 0),
         "none": np.ones(50),
     }[rule]
-    clipping = Clipping(clip, rule, reach)  # type: ignore[arg-type]
+    clipping = Clipping(clip, rule, reach)
     ours = HEAD.steps(w, HEAD.prepared(x), y, np.array([0, 50]), CLASSES, clipping, GRID)
     np.testing.assert_allclose(ours[0] * GRID, (raw * factor[:, None]).sum(axis=0), atol=2e-3)
 
 
-def test_every_way_to_deal_the_rows_adds_up_to_the_same_integers() -> None:
+def test_every_way_to_deal_the_rows_adds_up_to_the_same_integers():
     x, y, w = rows_of(9000)  # more than share a product
     each = HEAD.prepared(x)
     cuts = (np.array([0, 9000]), np.array([0, 1, 1, 17, 5000, 9000]), np.arange(9001))
@@ -64,7 +62,7 @@ def test_every_way_to_deal_the_rows_adds_up_to_the_same_integers() -> None:
 
 @pytest.mark.parametrize("scale", [0.0, 1e-3, 1.0, 1e3, 1e30])
 @pytest.mark.parametrize("clip", [1e-3, 0.1, 10.0])
-def test_no_row_adds_more_than_the_clip(scale: float, clip: float) -> None:
+def test_no_row_adds_more_than_the_clip(scale, clip):
     x, y, w = rows_of(60)
     x[5:] *= scale
     grid = float(2.0 ** np.floor(np.log2(clip))) * GRID
@@ -75,7 +73,7 @@ def test_no_row_adds_more_than_the_clip(scale: float, clip: float) -> None:
     assert largest > (0.999 * clip / grid) ** 2 or clip == 10.0
 
 
-def test_what_is_too_long_is_shortened_and_a_coarse_grid_refused() -> None:
+def test_what_is_too_long_is_shortened_and_a_coarse_grid_refused():
     x, _, w = rows_of(3)
     far = HEAD.logits(w, x * 1e9, CLASSES)
     assert np.isfinite(far).all()
@@ -88,7 +86,7 @@ def test_what_is_too_long_is_shortened_and_a_coarse_grid_refused() -> None:
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
-def test_a_row_that_is_no_numbers_is_bounded_as_any_other(bad: float) -> None:
+def test_a_row_that_is_no_numbers_is_bounded_as_any_other(bad):
     x, y, w = rows_of(3)
     x[1, 2] = bad
     for k in range(3):
