@@ -69,6 +69,9 @@ class Query(ABC):
     facts
         fields that are no parameters of the statistic, but of the bound and the lengths: public
         facts such as `classes`. They travel beside the question, and are in no noise key
+    fitted
+        parameters that follow from clients' own fits, in no noise key: processors disagree on the
+        digits of a fit, and one unit of the grid would give all later rounds other noise
     examples
         small constructor arguments, for a problem of three classes; at most ten
     """
@@ -82,6 +85,7 @@ class Query(ABC):
     fine: ClassVar[bool] = False
     cuts: ClassVar[tuple[str, ...]] = ()
     facts: ClassVar[tuple[str, ...]] = ()
+    fitted: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 
     @abstractmethod
@@ -90,7 +94,10 @@ class Query(ABC):
 
     @abstractmethod
     def params(self) -> Mapping[str, Param]:
-        """What travels of the fields; part of the key of seeded noise. Defaults may be left out."""
+        """What travels of the fields; all but `fitted` are part of the key of seeded noise.
+
+        Defaults may be left out.
+        """
 
     @abstractmethod
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
@@ -113,8 +120,13 @@ class Query(ABC):
 
     @property
     def key(self) -> str:
-        """What tells this question from others: part of the key of seeded noise."""
+        """What tells this question from others."""
         return key_of(self.kind, self.params())
+
+    @property
+    def noise_key(self) -> str:
+        """The same but for what is `fitted`: part of the key of seeded noise."""
+        return key_of(self.kind, {k: v for k, v in self.params().items() if k not in self.fitted})
 
     @property
     def reads(self) -> tuple[int, ...] | None:
