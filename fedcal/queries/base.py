@@ -69,9 +69,10 @@ class Query(ABC):
     facts
         fields that are no parameters of the statistic, but of the bound and the lengths: public
         facts such as `classes`. They travel beside the question, and are in no noise key
-    fitted
-        parameters that follow from clients' own fits, in no noise key: processors disagree on the
-        digits of a fit, and one unit of the grid would give all later rounds other noise
+    learned
+        parameters computed from earlier answers whose digits depend on the processor (of clients'
+        own fits, of differences that are near 0). They are in no noise key: one digit would give
+        the round other noise
     examples
         small constructor arguments, for a problem of three classes; at most ten
     """
@@ -85,7 +86,7 @@ class Query(ABC):
     fine: ClassVar[bool] = False
     cuts: ClassVar[tuple[str, ...]] = ()
     facts: ClassVar[tuple[str, ...]] = ()
-    fitted: ClassVar[tuple[str, ...]] = ()
+    learned: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 
     @abstractmethod
@@ -94,7 +95,7 @@ class Query(ABC):
 
     @abstractmethod
     def params(self) -> Mapping[str, Param]:
-        """What travels of the fields; all but `fitted` are part of the key of seeded noise.
+        """What travels of the fields; all but `learned` are part of the key of seeded noise.
 
         Defaults may be left out.
         """
@@ -125,8 +126,8 @@ class Query(ABC):
 
     @property
     def noise_key(self) -> str:
-        """The same but for what is `fitted`: part of the key of seeded noise."""
-        return key_of(self.kind, {k: v for k, v in self.params().items() if k not in self.fitted})
+        """The same but for what is `learned`: part of the key of seeded noise."""
+        return key_of(self.kind, {k: v for k, v in self.params().items() if k not in self.learned})
 
     @property
     def reads(self) -> tuple[int, ...] | None:

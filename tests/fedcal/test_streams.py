@@ -13,7 +13,14 @@ from laws import noise as noise_of
 from fedcal.bounding import Bound
 from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy import Federation, Plan, make_plan
-from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL, MLPUpdate, ScalingUpdate
+from fedcal.queries import (
+    AccuracyGap,
+    CalibrationGaps,
+    ClippedNLL,
+    MLPUpdate,
+    ScalingUpdate,
+    ScoreSpread,
+)
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import key_of
@@ -62,13 +69,14 @@ def test_a_question_s_key_survives_the_wire() -> None:
     [
         ScalingUpdate(np.linspace(-1, 1, 6), "vector", 10.0, 50, True),
         MLPUpdate(np.linspace(-1, 1, 6), 3, 64, 0.03, 2, False),
+        ScoreSpread(3, np.array([3.0]), np.linspace(-1, 1, 6)),
     ],
 )
-def test_where_fits_led_is_in_no_noise_key(query: ScalingUpdate | MLPUpdate) -> None:
-    """Processors disagree on digits of a fit; a site still tells the two questions apart."""
-    bound = query.bound("client", (0.5,))
-    asked = request(query=query, bound=bound)
-    other = replace(asked, query=replace(query, w=query.w + 2.0**-20))
+def test_what_is_learned_is_in_no_noise_key(query: Any) -> None:
+    """Processors disagree on its digits; a site still tells the two questions apart."""
+    (name,) = query.learned
+    asked = request(query=query, bound=query.bound("client", (0.5,)))
+    other = replace(asked, query=replace(query, **{name: getattr(query, name) + 2.0**-20}))
     assert (other.question, other.key) == (asked.question, asked.key)
     assert other.digest != asked.digest
     assert other.query != asked.query
