@@ -65,7 +65,7 @@ def test_without_noise_the_spread_is_the_clients_sum_of_squares() -> None:
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 def test_noise_is_paid_for_in_width_and_a_row_is_within_its_bound(delta: float) -> None:
     data = federation(1)
-    method = run(data, epsilon=1.0, delta=delta, unit="example")
+    method = run(data, epsilon=0.5, delta=delta, unit="example")
     query, plan = method.query(2), method.plan
     assert isinstance(query, ScoreSpread)
     assert plan.bound is not None
