@@ -31,7 +31,8 @@ STAGES = ((1, None), (3, 8), (6, 5), (12, 3))
 """Runs in each world, and how many of the best candidates get them."""
 
 MOST_EPSILON = 256.0
-_SEARCHED = (2, 6)
+_SEARCHED = (2, 6, STAGES[-1][0])
+"""Runs in each world of a search; the last are those that a plan judges by."""
 
 T = TypeVar("T", int, float)
 

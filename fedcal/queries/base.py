@@ -69,6 +69,12 @@ class Query(ABC):
     facts
         fields that are no parameters of the statistic, but of the bound and the lengths: public
         facts such as `classes`. They travel beside the question, and are in no noise key
+    learned
+        parameters computed from earlier answers whose digits depend on the processor (of clients'
+        own fits, of differences that are near 0). They are in no noise key: one digit would give
+        the round other noise. Two runs of one seed and plan whose questions differ in these alone
+        share the round's noise, as they share the first round's whatever their rows are: seeds are
+        for simulation, and sites draw from the operating system
     examples
         small constructor arguments, for a problem of three classes; at most ten
     """
@@ -82,6 +88,7 @@ class Query(ABC):
     fine: ClassVar[bool] = False
     cuts: ClassVar[tuple[str, ...]] = ()
     facts: ClassVar[tuple[str, ...]] = ()
+    learned: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 
     @abstractmethod
@@ -90,7 +97,10 @@ class Query(ABC):
 
     @abstractmethod
     def params(self) -> Mapping[str, Param]:
-        """What travels of the fields; part of the key of seeded noise. Defaults may be left out."""
+        """What travels of the fields; all but `learned` are part of the key of seeded noise.
+
+        Defaults may be left out.
+        """
 
     @abstractmethod
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
@@ -113,8 +123,13 @@ class Query(ABC):
 
     @property
     def key(self) -> str:
-        """What tells this question from others: part of the key of seeded noise."""
+        """What tells this question from others."""
         return key_of(self.kind, self.params())
+
+    @property
+    def noise_key(self) -> str:
+        """The same but for what is `learned`: part of the key of seeded noise."""
+        return key_of(self.kind, {k: v for k, v in self.params().items() if k not in self.learned})
 
     @property
     def reads(self) -> tuple[int, ...] | None:

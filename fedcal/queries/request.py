@@ -220,7 +220,7 @@ class Request:
     @property
     def question(self) -> str:
         """What is asked, without how it travels: part of the key of seeded noise."""
-        return self.query.key
+        return self.query.noise_key
 
     @property
     def key(self) -> str:
@@ -228,9 +228,12 @@ class Request:
 
         The same noise on two answers, or at two scales, would give both away.
         """
+        return self._key(self.question)
+
+    def _key(self, question: str) -> str:
         ring, noise = self.ring, self.noise
         return key_of(
-            self.question,
+            question,
             self.bound.key,
             (ring.clients, ring.grid, self.rate),
             None if noise is None else (noise.mechanism, noise.lengths, noise.scales, noise.shares),
@@ -239,12 +242,13 @@ class Request:
 
     @property
     def digest(self) -> str:
-        """Of all that `key` tells and of what it is asked for; 64 hexadecimal digits.
+        """Of the whole question, of all that `key` tells and of what it is asked for, in hex.
 
         A site answers one of them in a round, ever.
         """
         context = None if self.context is None else vars(self.context)
-        return hashlib.sha256(key_of(self.key, self.round, context).encode()).hexdigest()
+        whole = self._key(self.query.key)
+        return hashlib.sha256(key_of(whole, self.round, context).encode()).hexdigest()
 
     @property
     def payload_bytes(self) -> int:

@@ -98,6 +98,7 @@ class ScalingUpdate(Update):
     """
 
     kind = "scaling_update"
+    learned = ("w",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"form": "vector", "w": _VECTOR, "proximal": 0.0, "steps": 50, "count": True},
         {"form": "vector", "w": _VECTOR, "proximal": 1.0, "steps": 20, "count": False},
@@ -150,6 +151,7 @@ class MLPUpdate(Update):
     """
 
     kind = "mlp_update"
+    learned = ("w",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"w": _MLP, "epochs": 2, "batch": 64, "lr": 0.05, "seed": 7, "count": True},
         {"w": 0.5 * _MLP, "epochs": 1, "batch": 8, "lr": 0.05, "seed": 7, "count": False},

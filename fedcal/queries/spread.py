@@ -48,6 +48,7 @@ class ScoreSpread(Query):
 
     kind = "score_spread"
     facts = ("classes",)
+    learned = ("weights",)
     cuts = ("edges",)
     folds: ClassVar[int] = FOLDS
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (

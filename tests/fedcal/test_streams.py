@@ -11,7 +11,14 @@ from laws import noise as noise_of
 from fedcal.bounding import Bound
 from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy import Federation, Plan, make_plan
-from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
+from fedcal.queries import (
+    AccuracyGap,
+    CalibrationGaps,
+    ClippedNLL,
+    MLPUpdate,
+    ScalingUpdate,
+    ScoreSpread,
+)
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring
 from fedcal.streams import key_of
@@ -45,6 +52,24 @@ def test_what_differs_has_another_key():
 def request(**change: object) -> Request:
     whole = Request(ClippedNLL((1.0, 1.5, 2.0), 10.0), BOUND, Ring(10, 2.0**-8), 1)
     return replace(whole, **change)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        ScalingUpdate(np.linspace(-1, 1, 6), "vector", 10.0, 50, True),
+        MLPUpdate(np.linspace(-1, 1, 6), 3, 64, 0.03, 2, False),
+        ScoreSpread(3, np.array([3.0]), np.linspace(-1, 1, 6)),
+    ],
+)
+def test_what_is_learned_is_in_no_noise_key(query):
+    """Processors disagree on its digits; a site still tells the two questions apart."""
+    (name,) = query.learned
+    asked = request(query=query, bound=query.bound("client", (0.5,)))
+    other = replace(asked, query=replace(query, **{name: getattr(query, name) + 2.0**-20}))
+    assert (other.question, other.key) == (asked.question, asked.key)
+    assert other.digest != asked.digest
+    assert other.query != asked.query
 
 
 def test_a_question_s_key_survives_the_wire_and_has_all_that_the_noise_follows_from():

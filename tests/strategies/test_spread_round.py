@@ -63,7 +63,7 @@ def test_without_noise_the_spread_is_the_clients_sum_of_squares():
 @pytest.mark.parametrize("delta", [1e-5, 0.0])
 def test_noise_is_paid_for_in_width_and_a_row_is_within_its_bound(delta):
     data = federation(1)
-    method = run(data, epsilon=1.0, delta=delta, unit="example")
+    method = run(data, epsilon=0.5, delta=delta, unit="example")
     query, plan = method.query(2), method.plan
     assert isinstance(query, ScoreSpread)
     rows = query.bound("row", (), plan.bound.order)
