@@ -148,6 +148,8 @@ def test_a_policy_may_stand_alone_and_a_federation_may_not(files, tmp_path):
         prepare(tmp_path / "a", ROWS, names=["x", "y"], policy=files["policy"])
     assert not (tmp_path / "a").exists()
     files["policy"].write_text(files["policy"].read_text() + 'secure-aggregation = "any"\n')
+    with pytest.raises(InputError, match=r"class digest of .*site\.toml is"):
+        prepare(tmp_path / "a", ROWS, names=["y", "x"], policy=files["policy"])
     prepare(tmp_path / "a", ROWS, names=["x", "y"], policy=files["policy"])
 
 

@@ -26,6 +26,7 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_it_is_put_aside_when_it_is_full(path, capsys):
+    path.write_text("of an earlier process\n")
     with _Echo(path) as echo:
         for number in range(200):
             site_log.log.info("line %d", number)  # each of the two writes it

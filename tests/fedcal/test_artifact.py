@@ -60,6 +60,7 @@ HEADER = {"format": "fedcal-artifact", "version": 1, "form": "count"}
         ({**HEADER, "form": "auc"}, {}, "is no artifact of the form 'count'"),
         ({**HEADER, "version": 2}, {}, "has version 2; this fedcal reads version 1"),
         (HEADER, {}, "has no array 'value'"),
+        ({**HEADER, "class_names": [0, 1]}, {"value": np.ones(2)}, "must be a list of text"),
         (HEADER, {"value": np.zeros(3)}, "value must have 2 entries"),
     ],
 )

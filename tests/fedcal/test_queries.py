@@ -247,3 +247,14 @@ def test_a_query_without_a_statistic_stops_the_import():
     assert "ImportError: a query without a statistic, or the reverse: class_counts, odd" in (
         run.stderr
     )
+
+
+def test_edges_of_buckets_increase_from_0_to_1():
+    whole = QUERIES["score_counts"](3, np.array([0.0, 0.4, 1.0]))
+    each_is_refused(
+        [
+            (edges, "edges of buckets must increase from 0 to 1")
+            for edges in ([0.0, 0.4, 0.4, 1.0], [0.0, 0.6, 0.4, 1.0], [0.1, 1.0], [0.0, 0.9])
+        ],
+        lambda edges: read(whole, edges=np.array(edges)),
+    )

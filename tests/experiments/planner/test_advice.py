@@ -48,6 +48,10 @@ def test_what_is_left_is_a_mean_over_worlds_not_over_runs():
     assert uneven.left == pytest.approx(0.4)
     assert uneven.spread == pytest.approx(0.0)
     assert estimate("a", [0.2]).spread is None
+    one = estimate("a", [0.2])
+    one.plan = Candidate("fedbbq", 3).plan(FACTS)  # which counts rows in a round of its own
+    assert one.plan.counting_rounds == 1
+    assert one.to_json()["rounds"] == 3
 
 
 def test_what_pays():

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from fedcal.experiments.cli import _run
 from fedcal.experiments.config import load_config
 from fedcal.experiments.planner.sets.law import OfRows
 from fedcal.experiments.planner.sets.plan import plan_sets
+from fedcal.experiments.planner.sets.words import explanation
 
 FACTS = {"clients": 100, "rows_per_client": 50, "epsilon": 1.0}
 WORDS = ["--method", "conformal", "--clients", "100", "--rows-per-client", "50", "--epsilon", "1"]
@@ -26,6 +28,9 @@ def test_without_privacy_it_is_split_conformal_prediction():
     assert one.coverage == pytest.approx(expected, abs=4 * 0.018 / math.sqrt(2000))
     assert one.fewest_clients == 1  # 9 rows are enough for 0.9, and 30 are one client's
     assert plan_sets(clients=1, rows_per_client=8, classes=4).estimates[0].all_labels == 1
+    for promise, words in (("marginal", "on average"), ("pac", "a level that each release has")):
+        goal = replace(advice.goal, promise=promise)
+        assert words in explanation(replace(advice, goal=goal))[1]
 
 
 @pytest.mark.slow
