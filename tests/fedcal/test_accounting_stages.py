@@ -78,31 +78,6 @@ def test_stages_cost_what_dp_accounting_and_opacus_say(of):
     assert found == composed_epsilon(of[::-1], DELTA)
 
 
-@pytest.mark.parametrize("epsilon", [1.0, 3.0, 8.0])
-def test_no_accountant_says_that_training_overspends(epsilon):
-    """Opacus #308 and #346: noise that was calibrated to a target and spends more than it."""
-    multiplier = gaussian_multiplier(epsilon, DELTA, *PROBE)
-    one = [Stage(multiplier, *PROBE)]
-    assert 0.999 * epsilon < composed_epsilon(one, DELTA) <= epsilon
-    assert library_epsilon(one, DELTA) == pytest.approx(epsilon, rel=1e-3)
-    assert opacus_epsilon("prv", one, DELTA) == pytest.approx(epsilon, abs=0.011)
-
-
-@pytest.mark.slow
-def test_the_multiplier_of_training_is_opacus_s():
-    opacus = pytest.importorskip("opacus.accountants.utils")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        theirs = opacus.get_noise_multiplier(
-            target_epsilon=8.0,
-            target_delta=DELTA,
-            sample_rate=PROBE[1],
-            steps=PROBE[0],
-            accountant="prv",
-        )
-    assert gaussian_multiplier(8.0, DELTA, *PROBE) == pytest.approx(theirs, rel=2e-3)
-
-
 def test_one_stage_costs_what_it_costs_alone():
     assert composed_epsilon([Stage(5.0, 4)], DELTA) == gaussian_epsilon(DELTA, 5.0, 4)
     assert composed_epsilon([TRAINING], DELTA) == poisson_gaussian_epsilon(DELTA, 0.8, 400, 0.02)

@@ -35,12 +35,6 @@ def rows(classes: int, n: int = 500, hardness: float = 2.0) -> tuple[np.ndarray,
     return logits, labels
 
 
-def test_identity_is_softmax():
-    logits, labels = rows(5)
-    calibrator = Identity().fit(logits, labels)
-    np.testing.assert_array_equal(calibrator.predict_proba(logits), softmax(logits))
-
-
 # --- temperature ------------------------------------------------------------------------------
 
 
@@ -94,14 +88,6 @@ def test_rows_without_errors_stay_at_the_lowest_temperature(classes, n):
     t = TemperatureScaling().fit(logits, labels).temperature
     assert t == pytest.approx(1 / 20, rel=1e-5)
     assert t >= 1 / 20 * (1 - 1e-12)
-
-
-@pytest.mark.parametrize("n", [1, 5000])
-def test_rows_without_hits_stay_at_the_highest_temperature(n):
-    labels = np.arange(n) % 5
-    logits = np.eye(5)[(labels + 1) % 5] * 3.0
-    t = TemperatureScaling().fit(logits, labels).temperature
-    assert t == pytest.approx(20, rel=1e-5)
 
 
 def test_a_class_that_is_masked_out_does_not_matter():
@@ -211,12 +197,6 @@ def test_bbq_with_many_counts_stays_in_range():
     BBQ(np.tile(table, (2, 1))[:3], 3)  # and so is a table
 
 
-@pytest.mark.parametrize("bins", [1, 3, 12])
-def test_bbq_needs_a_power_of_two(bins):
-    with pytest.raises(InputError, match=f"needs a power of two of bins, got {bins}"):
-        BBQ.table_of(np.ones((1, bins)), np.ones((1, bins)))
-
-
 @pytest.mark.parametrize("kind", [HistogramBinning, BBQ])
 @pytest.mark.parametrize("classes", [2, 10])
 def test_pooled_fit_is_from_histograms_of_all_rows(kind, classes):
@@ -296,16 +276,6 @@ def test_changed_mixes_only_rows_whose_prediction_changes(classes):
     mixed = WeightedBinning(base, weights, "all").predict_proba(logits)
     np.testing.assert_array_equal(got[changed], mixed[changed])
     assert (mixed[~changed] != plain[~changed]).any(axis=1).mean() > 0.9
-
-
-def test_weights_that_do_not_fit_are_refused():
-    binning = HistogramBinning(np.ones((3, 4)), 3)
-    for weights in (np.ones(2), np.ones((3, 1))):
-        with pytest.raises(InputError, match="3 tables need as many weights"):
-            WeightedBinning(binning, weights)
-    for bad in (1.1, -0.1, math.nan):
-        with pytest.raises(InputError, match=r"must lie in \[0, 1\]"):
-            WeightedBinning(binning, np.array([0.5, 0.5, bad]))
 
 
 def test_the_weight_of_noise_is_small_and_that_of_signal_is_one():

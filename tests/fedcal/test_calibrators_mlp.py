@@ -128,18 +128,6 @@ def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes):
         np.testing.assert_allclose(got[k], want, rtol=1e-9, atol=1e-12)
 
 
-def test_a_row_of_weight_zero_is_not_there():
-    z, labels = rows(3, 8)
-    y, rank = OrderPreservingMLP.features(z, labels)
-    w = parameters(3)[None]
-    weights = np.array([[0.25] * 4 + [0.0] * 4])
-    padded = batch_gradient(w, y[None], rank[None], weights)
-    y[4:], rank[4:] = y[0], rank[0]
-    np.testing.assert_array_equal(batch_gradient(w, y[None], rank[None], weights), padded)
-    short = batch_gradient(w, y[None, :4], rank[None, :4], weights[:, :4])
-    np.testing.assert_allclose(padded, short, rtol=1e-12, atol=1e-15)
-
-
 # --- steps --------------------------------------------------------------------------------------
 
 
@@ -195,15 +183,3 @@ def test_the_pooled_fit_is_not_worse_than_the_identity(scale, right):
         return float(-np.log(np.maximum(label_entries(p, labels), 1e-12)).mean())
 
     assert loss(fitted.predict_proba(z)) <= loss(softmax(z)) * (1 + 1e-12)
-
-
-def test_a_large_set_is_seen_less_often(monkeypatch):
-    steps = []
-    module = "fedcal.calibrators.order_preserving_mlp."
-    monkeypatch.setattr(module + "_POOLED_ROWS", 1000)
-    monkeypatch.setattr(module + "sgd_step", lambda *args: steps.append(args[-1]))
-    for n, epochs in ((64, 10), (320, 3), (1280, 1)):
-        steps.clear()
-        OrderPreservingMLP().fit(*rows(3, n))
-        assert len(steps) == epochs * n // 64
-        np.testing.assert_allclose(steps, np.linspace(0.1, 0, len(steps), endpoint=False))

@@ -59,13 +59,6 @@ def test_guesses_that_know_nothing_show_nothing():
     assert (none.right, none.lower_bound_any, none.lower_bound) == (0.0, 0.0, 0.0)
 
 
-def test_without_any_noise_every_toss_is_known():
-    present = np.arange(200) % 2 == 0
-    found = audit_canaries(present, np.tile(1.0 * present, (10, 1)), WHOLE, DELTA)
-    assert (found.correct, found.canaries) == (180, 180)
-    assert found.refuted
-
-
 def test_what_cannot_be_audited_is_refused():
     present, seen = canary_runs(WHOLE, 60)
     with pytest.raises(InputError, match="canaries must be"):

@@ -90,13 +90,6 @@ def test_the_splits_of_a_saved_dict_are_the_parts(fit, tmp_path):
     assert (len(alone.scores), alone.test_scores) == (3, None)
 
 
-def test_rows_without_labels(tmp_path):
-    folder = saved(tmp_path / "x", {"logits": Z.tolist()})
-    assert not load(folder, labels_required=False).labelled
-    with pytest.raises(InputError, match="column 'label' is missing"):
-        load(folder)
-
-
 def test_splits_that_are_refused(tmp_path):
     folder = saved_dict(tmp_path / "d", train=COLUMNS)
     assert load(folder).test_scores is None

@@ -10,9 +10,6 @@ from fedcal.corruptions import CORRUPTIONS
 from fedcal.datasets import catalogue, is_shipped, load, shifted
 from fedcal.datasets._shifted import STEPS, key_of, packed, unpacked
 from fedcal.errors import InputError
-from fedcal.experiments import simulate
-from fedcal.metrics import accuracy, ece
-from fedcal.numerics import softmax
 
 FILE = Path(datasets.__file__).parent / "mnist-shift.npz"
 
@@ -39,29 +36,6 @@ def test_every_variant_loads_with_the_same_labels(variant):
     assert (data.scores.max(axis=1) == 0).all()
     np.testing.assert_array_equal(data.labels, load("mnist-shift").labels)
     assert is_shipped(name)
-
-
-def test_the_name_alone_is_fog_of_severity_5():
-    np.testing.assert_array_equal(load("mnist-shift").scores, load("mnist-shift:fog:5").scores)
-    assert load("mnist-shift").name == "mnist-shift"
-
-
-def test_the_network_is_accurate_and_overconfident_under_shift():
-    clean = load("mnist-shift:none:0")
-    assert accuracy(clean.probs, clean.labels) > 0.98
-    assert ece(clean.probs, clean.labels) < 0.01
-    for corruption in CORRUPTIONS:
-        right, gap, sure = {}, {}, {}
-        for severity in (1, 5):
-            data = load(f"mnist-shift:{corruption}:{severity}")
-            right[severity] = accuracy(data.probs, data.labels)
-            gap[severity] = ece(data.probs, data.labels)
-            sure[severity] = data.probs.max(axis=1).mean()
-        assert 0.25 < right[5] < right[1] < 0.99
-        assert gap[5] > gap[1]
-        assert sure[5] > right[5] + 0.002
-        if corruption not in ("contrast", "jpeg_compression"):  # digits bear these
-            assert gap[5] > 0.06
 
 
 @pytest.mark.parametrize(
@@ -96,13 +70,6 @@ def test_shipped_names_and_paths_are_told_apart(tmp_path, monkeypatch):
         load(Path.cwd() / "mnist-shift:fog:5")
 
 
-def test_simulate_takes_a_variant_and_says_its_name():
-    found = simulate("mnist-shift:glass_blur:5", method="pooled-temperature")
-    assert found.config.data == "mnist-shift:glass_blur:5"
-    assert found.after["ece"] < found.before["ece"] / 2
-    assert found.after["accuracy"] == found.before["accuracy"]
-
-
 # --- how logits are packed --------------------------------------------------------------------
 
 
@@ -115,15 +82,6 @@ def test_packing_keeps_the_order_and_is_fine_near_the_top():
     order = np.argsort(logits, axis=1)
     assert (np.diff(np.take_along_axis(back, order, axis=1)) >= 0).all()
     assert (back.max(axis=1) == 0).all()
-
-
-def test_packing_does_not_move_calibration():
-    rng = np.random.default_rng(1)
-    logits = rng.normal(scale=4, size=(20_000, 10))
-    labels = np.array([rng.choice(10, p=p) for p in softmax(logits / 2)])
-    for temperature in (1.0, 2.0):
-        exact, kept = (softmax(z / temperature) for z in (logits, unpacked(packed(logits))))
-        assert ece(kept, labels) == pytest.approx(ece(exact, labels), abs=1e-3)
 
 
 def test_packing_cuts_what_is_far_below():

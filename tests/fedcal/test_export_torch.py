@@ -2,7 +2,6 @@
 
 import copy
 import io
-import warnings
 
 import numpy as np
 import pytest
@@ -99,17 +98,6 @@ def test_leading_dimensions_are_free_and_classes_are_not(calibrator):
         module(torch.zeros(2, 4))
 
 
-def test_state_is_saved_and_loaded():
-    source = export.to_torch(TemperatureScaling(3.0, 3))
-    file = io.BytesIO()
-    torch.save(source.state_dict(), file)
-    file.seek(0)
-    other = export.to_torch(TemperatureScaling(1.0, 3))
-    assert not torch.equal(other(LOGITS), source(LOGITS))
-    other.load_state_dict(torch.load(file, weights_only=True))
-    assert torch.equal(other(LOGITS), source(LOGITS))
-
-
 @every_one
 def test_copies_casts_and_whole_modules_are_kept(calibrator):
     module = export.to_torch(calibrator)
@@ -176,17 +164,3 @@ def test_a_program_has_free_rows_from_none_on(calibrator):
     program = torch.export.export(module, (LOGITS[:2],), dynamic_shapes=({0: rows},)).module()
     for n in (0, 1, 50):
         assert same(program(LOGITS[:n]), module(LOGITS[:n]), calibrator)
-
-
-@every_one
-def test_a_trace_still_works_though_torch_has_deprecated_it(calibrator):
-    module = export.to_torch(calibrator)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        traced = torch.jit.trace(module, LOGITS[:2])
-    assert same(traced(LOGITS), module(LOGITS), calibrator)
-
-
-def test_it_says_what_it_is():
-    module = export.to_torch(ALL["temperature"], input="probs")
-    assert repr(module) == "Temperature(classes=3, input='probs')"

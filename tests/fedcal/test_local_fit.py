@@ -110,18 +110,6 @@ def test_a_shard_without_errors_goes_far_and_stays_in_the_box(form):
 
 
 @forms
-def test_nearer_the_start_the_more_proximal_weighs(form):
-    shards = some_shards(5)
-    start = form.identity(5)
-    away = [
-        np.abs(local_fits(form, shards, start, proximal=p, steps=200) - start).max()
-        for p in (0.1, 10.0, 1e6)
-    ]
-    assert away[0] > 2 * away[1] > 0
-    assert away[2] < 1e-3
-
-
-@forms
 def test_a_start_outside_the_box_is_brought_in(form):
     shards = some_shards(3)
     start = form.identity(3) + 30.0

@@ -108,15 +108,6 @@ def test_twin_on_small_rows(data, bins):
     assert summary(*data, bins=bins) == pytest.approx(expected, rel=0, abs=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("n", "c", "sharpness", "bins"),
-    [(3000, 2, 0.5, 15), (1000, 10, 6.0, 128), (300, 33, 0.5, 1), (40, 700, 6.0, 15)],
-)
-def test_twin_on_drawn_rows(n, c, sharpness, bins):
-    probs, labels = draw_rows(np.random.default_rng([n, c, bins]), n, c, sharpness)
-    assert summary(probs, labels, bins) == pytest.approx(twin(probs, labels, bins), abs=1e-12)
-
-
 @pytest.mark.parametrize(("block", "pending"), [(1, 1), (64, 50), (1000, 10**6)])
 def test_blocks_change_nothing(monkeypatch, block, pending):
     probs, labels = draw_rows(np.random.default_rng(5), 501, 7, 2.0)
