@@ -55,34 +55,14 @@ def same(got: torch.Tensor, want: torch.Tensor, calibrator: Calibrator) -> bool:
     return got.shape == want.shape and torch.allclose(got, want, rtol=0, atol=1e-15)
 
 
-BUFFERS: dict[str, dict[str, tuple[int, ...]]] = {
-    "identity": {},
-    "temperature": {"temperature": ()},
-    "vector": {"a": (3,), "b": (3,)},
-    "matrix": {"a": (3, 3), "b": (3,)},
-    "order-preserving-vector": {"a": (3,), "b": (3,)},
-    "order-preserving-mlp": {
-        **{"w1": (3, 64), "b1": (64,), "w2": (64, 64), "b2": (64,)},
-        **{"w3": (64, 3), "b3": (3,)},
-    },
-    "histogram-binning": {"table": (3, 8)},
-    "bbq": {"table": (3, 8)},
-    "weighted-binning": {"table": (3, 8), "weights": (3,)},
-    "top-label-logistic": {"w": (3,)},
-    "score-map": {"edges": (2,), "values": (3,)},
-    "score-logistic": {"w": (3,), "limits": (2,)},
-}
-
-
 @every_one
 def test_its_numbers_are_its_own_buffers_and_no_parameters(calibrator):
     module = export.to_torch(calibrator)
     assert list(module.parameters()) == []
     assert not module.training
-    buffers = dict(module.named_buffers())
-    assert {name: tuple(b.shape) for name, b in buffers.items()} == BUFFERS[calibrator.kind]
+    assert (list(module.state_dict()) == []) == isinstance(calibrator, Identity)
     before = calibrator.predict_proba(LOGITS.numpy())
-    for buffer in buffers.values():
+    for buffer in module.buffers():
         buffer.mul_(0.5)
     np.testing.assert_array_equal(calibrator.predict_proba(LOGITS.numpy()), before)
 
@@ -116,33 +96,17 @@ def test_copies_casts_and_whole_modules_are_kept(calibrator):
 @every_one
 def test_softer_types_give_float32_and_wider_ones_stay(calibrator):
     module = export.to_torch(calibrator)
-    for given, got in [
-        (torch.float16, torch.float32),
-        (torch.bfloat16, torch.float32),
-        (torch.int64, torch.float32),
-        (torch.float32, torch.float32),
-        (torch.float64, torch.float64),
-    ]:
+    for given in (torch.float16, torch.bfloat16, torch.int64, torch.float32, torch.float64):
         z = LOGITS.to(given)
-        assert module(z).dtype is got
+        assert module(z).dtype is (given if given is torch.float64 else torch.float32)
         assert torch.allclose(module(z).double(), module(z.double()), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["identity", "temperature"])
-def test_gradients_are_those_of_softmax(name):
-    module = export.to_torch(ALL[name])
-    z = LOGITS[:5].clone().requires_grad_()
-    assert torch.autograd.gradcheck(module, (z,))
-    probs = module(z)
-    (gradient,) = torch.autograd.grad(probs[:, 0].sum(), z)
-    t = 1.7 if name == "temperature" else 1.0
-    assert torch.allclose(gradient[:, 0], probs[:, 0] * (1 - probs[:, 0]) / t)
+SMOOTH = ("identity", "temperature", "vector", "matrix", "order-preserving vector")
 
 
-@pytest.mark.parametrize(
-    "name", ["vector", "matrix", "order-preserving vector", "order-preserving mlp"]
-)
-def test_gradients_reach_the_scores_through_scaling(name):
+@pytest.mark.parametrize("name", [*SMOOTH, "order-preserving mlp"])
+def test_gradients_reach_the_scores(name):
     z = LOGITS[:5].clone().requires_grad_()
     assert torch.autograd.gradcheck(export.to_torch(ALL[name]), (z,))
 
