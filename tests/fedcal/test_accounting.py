@@ -53,9 +53,6 @@ def forget() -> None:
     module._poisson_gaussian_epsilon.cache_clear()
 
 
-# --- the closed form ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("epsilon", [1e-3, 0.1, 1.0, 10.0, 100.0, 1000.0])
 @pytest.mark.parametrize("multiplier", [1000.0, 100.0, 10.0, 1.0, 0.1, 0.02])
 def test_delta_equals_its_definition_in_sixty_digits(epsilon, multiplier):
@@ -104,9 +101,6 @@ def test_epsilon_is_the_smallest_that_delta_grants(delta, multiplier, rounds):
         assert gaussian_delta(epsilon * (1 - 1e-6), multiplier, rounds) > delta
 
 
-# --- pure epsilon with sampling -----------------------------------------------------------------
-
-
 @laws
 @given(st.floats(1e-6, 600), rates)
 @example(0.7, 1.0)
@@ -117,9 +111,6 @@ def test_sampling_turns_the_release_epsilon_into_the_target(epsilon, rate):
         amplified = mpmath.log(1 + mpmath.mpf(rate) * mpmath.expm1(mpmath.mpf(release)))
         assert float(amplified) == pytest.approx(epsilon, rel=1e-12)
     assert exponential_epsilon(1e6, 0.5) == pytest.approx(1e6 + math.log(2), rel=1e-15)
-
-
-# --- Poisson sampling ---------------------------------------------------------------------------
 
 
 def library_epsilon(delta: float, multiplier: float, rounds: int, rate: float) -> float:
@@ -187,9 +178,6 @@ def test_no_noise_to_speak_of_is_still_accounted_for():
     assert 1000 < poisson_gaussian_epsilon(1e-5, 0.01, 4, 0.1) <= gaussian_epsilon(1e-5, 0.01, 4)
 
 
-# --- the paper's figure -------------------------------------------------------------------------
-
-
 @laws
 @given(st.floats(1e-2, 100), st.floats(1e-12, 0.1))
 def test_rho_is_the_largest_that_meets_the_target(epsilon, delta):
@@ -212,9 +200,6 @@ def test_the_papers_noise_at_the_default_budget():
     accountant.compose(dp_accounting.ZCDpEvent(zcdp_rho(1.0, 1e-5)))
     assert accountant.get_epsilon(1e-5) == pytest.approx(1.0, abs=1e-3)
     assert zcdp_multiplier(1.0, 1e-5, 4) == pytest.approx(8.09, abs=0.01)
-
-
-# --- what may be asked --------------------------------------------------------------------------
 
 
 NO_EPSILON = (0.0, -1.0, math.nan, math.inf, None, "1")
@@ -263,8 +248,6 @@ def test_a_delta_that_sampling_alone_would_meet_or_below_the_arithmetic_is_refus
         poisson_gaussian_epsilon(1e-11, 1.0, 100_000, 0.1)
     assert gaussian_multiplier(1.0, 1e-13, 1, 0.1) < gaussian_multiplier(1.0, 1e-13)
 
-
-# --- remembering --------------------------------------------------------------------------------
 
 PLAN = (1.0, 1e-5, 4, 0.5)
 

@@ -28,9 +28,6 @@ def rows(classes: int, n: int = 500, hardness: float = 2.0) -> tuple[np.ndarray,
     return logits, labels
 
 
-# --- temperature ------------------------------------------------------------------------------
-
-
 def test_the_shipped_network_has_the_published_numbers():
     data = load("resnet110-cifar10")
     calibrator = TemperatureScaling().fit(data.logits, data.labels)
@@ -99,9 +96,6 @@ def test_extreme_logits_may_tie_but_never_change_places(temperature):
 def test_a_temperature_that_is_none_or_overflows_is_refused():
     bad = (0.0, -1.0, math.nan, math.inf, "2", True, 1e-308, 1e-7, 1e7)
     each_is_refused([(t, "temperature must") for t in bad], lambda t: TemperatureScaling(t, 3))
-
-
-# --- histograms -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("classes", [2, 10])
@@ -220,9 +214,6 @@ def test_two_classes_share_one_mirrored_table():
     np.testing.assert_allclose(got[:, 0], 1 - table[0], rtol=1e-15)
     fitted = BBQ().fit(*rows(2))
     assert fitted.table.shape == (1, 128)
-
-
-# --- weighting --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [HistogramBinning, BBQ])

@@ -29,15 +29,6 @@ def parameters(classes: int, scale: float = 0.2) -> np.ndarray:
     return np.asarray(w + np.random.default_rng(classes).normal(scale=scale, size=w.shape))
 
 
-# --- the definition -----------------------------------------------------------------------------
-
-
-def test_ten_classes_make_the_traffic_that_the_paper_prints():
-    """Maddock et al., Table 6: 43.08 kb each way on CIFAR-10."""
-    assert OrderPreservingMLP.size(10) == 5514
-    assert round(8 * OrderPreservingMLP.size(10) / 1024, 2) == 43.08
-
-
 @every_classes
 def test_the_identity_is_public_and_only_its_hidden_layers_are_random(classes):
     w = OrderPreservingMLP.identity(classes)
@@ -66,8 +57,6 @@ def test_scores_are_those_of_the_network_written_out(classes):
     np.testing.assert_allclose(got - got[:, -1:], want, rtol=1e-10, atol=1e-10)
 
 
-# --- the ranking --------------------------------------------------------------------------------
-
 numbers = st.one_of(
     st.sampled_from([0.0, 1.0, 5e-324, 700.0, -745.0, 1e100, -1e100]),
     st.floats(-30, 30),
@@ -93,9 +82,6 @@ def test_the_ranking_never_turns_and_the_prediction_stays(z, scale, seed):
     np.testing.assert_array_equal(falling[:, 1:][tied], falling[:, :-1][tied])
     np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
-
-
-# --- gradients ----------------------------------------------------------------------------------
 
 
 @every_classes
@@ -126,9 +112,6 @@ def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes):
         residual[np.arange(12), rank[own]] -= 1
         want = weights[k] @ OrderPreservingMLP.pull_back(y[own], w[k], residual)
         np.testing.assert_allclose(got[k], want, rtol=1e-9, atol=1e-12)
-
-
-# --- steps --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -167,9 +150,6 @@ def test_an_epoch_sees_each_row_once_in_batches_of_nearly_one_size(n, batch):
     used = (weights > 0).sum(axis=1)
     assert used.max() <= size
     assert used.min() > size - per_epoch
-
-
-# --- the pooled fit -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("scale", "right"), [(1e-3, False), (1.0, True), (1e90, False)])

@@ -37,9 +37,6 @@ def never_inverted(logits: np.ndarray, out: np.ndarray) -> bool:
     return bool((np.where(tied, p[:, 1:] == p[:, :-1], p[:, 1:] <= p[:, :-1])).all())
 
 
-# --- the definition -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("classes", [2, 5])
 def test_it_is_what_the_paper_defines_whatever_w_c_is(classes):
     """Maddock et al., eq. (1): S^-1 U w with U an upper triangle of ones."""
@@ -74,9 +71,6 @@ def test_softplus_and_its_derivative_hold_everywhere():
     np.testing.assert_allclose(softplus(x), np.logaddexp(0.0, x), rtol=1e-15)
     np.testing.assert_allclose(sigmoid(x[1:-1]), 0.5 + np.tanh(x[1:-1] / 2) / 2, atol=1e-16)
     np.testing.assert_allclose(sigmoid(x[2]), np.exp(-40.0), rtol=1e-15)
-
-
-# --- the form, for training ---------------------------------------------------------------------
 
 
 def loss(y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -122,8 +116,6 @@ def test_gradients_of_the_largest_logits_are_finite_and_so_are_their_squares():
         g = OrderPreservingVector.pull_back(y, w, residual(y, rank, w))
         assert np.isfinite(g**2).all()
 
-
-# --- the ranking ----------------------------------------------------------------------------------
 
 NUMBERS = st.one_of(
     st.integers(-3, 3).map(float),

@@ -27,9 +27,6 @@ def parameters(cls: type[ParametricScaling], classes: int) -> np.ndarray:
     return cls.identity(classes) + rng.normal(scale=0.2, size=cls.size(classes))
 
 
-# --- what they compute ----------------------------------------------------------------------------
-
-
 @every_classes
 def test_vector_scaling_has_a_slope_and_an_offset_for_each_class(classes):
     z, w = rows(classes)[0], parameters(VectorScaling, classes)
@@ -62,9 +59,6 @@ def test_the_largest_logits_and_parameters_stay_finite(cls):
         np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-15)
 
 
-# --- the form, for training -----------------------------------------------------------------------
-
-
 def loss(cls: type[ParametricScaling], z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
     f = cls.scores(z, w)
     return np.asarray(np.log(np.exp(f).sum(axis=1)) - label_entries(f, y))
@@ -82,9 +76,6 @@ def test_the_gradient_is_that_of_the_loss(cls, classes):
     for k, step in enumerate(np.eye(len(w)) * h):
         want = (loss(cls, z, y, w + step) - loss(cls, z, y, w - step)) / (2 * h)
         np.testing.assert_allclose(got[:, k], want, rtol=1e-6, atol=1e-7)
-
-
-# --- parameters -----------------------------------------------------------------------------------
 
 
 @each_scaling

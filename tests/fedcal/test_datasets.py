@@ -425,21 +425,14 @@ def test_npz_with_a_member_twice(tmp_path):
         load(tmp_path / "x.npz")
 
 
-def test_truncated_npz_at_any_length(tmp_path):
-    whole, cut = tmp_path / "whole.npz", tmp_path / "cut.npz"
-    np.savez_compressed(whole, logits=Z, labels=Y)
-    content = whole.read_bytes()
+def test_truncated_and_flipped_bytes_never_escape_as_another_error(tmp_path):
+    bent = tmp_path / "bent.npz"
+    np.savez_compressed(bent, logits=Z, labels=Y)
+    content, refused = bytearray(bent.read_bytes()), 0
     for length in range(len(content)):
-        cut.write_bytes(content[:length])
+        bent.write_bytes(content[:length])
         with pytest.raises(InputError, match=r"not an intact \.npz|truncated, damaged"):
-            load(cut)
-
-
-def test_flipped_bytes_never_escape_as_another_error(tmp_path):
-    whole, bent = tmp_path / "whole.npz", tmp_path / "bent.npz"
-    np.savez_compressed(whole, logits=Z, labels=Y)
-    content = bytearray(whole.read_bytes())
-    refused = 0
+            load(bent)
     for place in range(len(content)):
         for flip in (0x01, 0x80):
             content[place] ^= flip
@@ -591,20 +584,18 @@ def test_an_unknown_name_is_told_what_is_near(name, meant):
 
 
 def test_paths_and_names_that_are_no_data_get_one_line(tmp_path):
-    for name in ("missing.npz", "missing.csv", "missing.csv.gz", "x.parquet"):
-        with pytest.raises(InputError, match="no such file"):
-            load(tmp_path / name)
+    files = ("missing.npz", "missing.csv", "missing.csv.gz", "x.parquet")
+    each_is_refused([(tmp_path / name, "no such file") for name in files], load)
     (tmp_path / "scores.txt").write_text("1")
     for folder in ("folder.npz", "empty", "some"):
         (tmp_path / folder).mkdir()
     write_csv(tmp_path / "some" / "scores.csv", "label,score", "0,.5")
-    for name, message in (
-        ("scores.txt", r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"),
-        ("folder.npz", "is not a file"),
-        ("empty", r"nor a folder of datasets\.save_to_disk"),
-        ("some", r"is a folder; give .* such as 'scores\.csv'"),
-    ):
-        with pytest.raises(InputError, match=message):
-            load(tmp_path / name)
+    table = [
+        (tmp_path / "scores.txt", r"allowed: \.npz, \.csv, \.csv\.gz, \.parquet"),
+        (tmp_path / "folder.npz", "is not a file"),
+        (tmp_path / "empty", r"nor a folder of datasets\.save_to_disk"),
+        (tmp_path / "some", r"is a folder; give .* such as 'scores\.csv'"),
+    ]
+    each_is_refused(table, load)
     names = ("a\nb", "a\0b", "x" * 5000, "x" * 5000 + ".npz", "")
     each_is_refused([(name, "") for name in names], load, most=600)

@@ -60,9 +60,6 @@ def part(rows: slice, **more: Any) -> dict[str, Any]:
     return {"logits": Z[rows].tolist(), "label": Y[rows]} | more
 
 
-# --- saved folders ------------------------------------------------------------------------------
-
-
 def test_a_saved_dataset(tmp_path):
     more = {"client": list("baab"), "image": [b"\0"] * 4, "tokens": [[1], [2, 3], [], None]}
     data = load(saved(tmp_path / "mine", COLUMNS | more))
@@ -163,9 +160,6 @@ def test_damage_never_escapes_as_another_error(compression, tmp_path):
             load(folder)
         except InputError as error:
             assert "\n" not in str(error)  # noqa: PT017
-
-
-# --- what the package itself writes and holds ---------------------------------------------------
 
 
 def test_what_save_to_disk_writes_is_read(hf, tmp_path):

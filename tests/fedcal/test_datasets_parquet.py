@@ -189,9 +189,6 @@ def test_files_that_hold_too_much(module, tmp_path, monkeypatch):
         load(path)
 
 
-# --- damaged files ------------------------------------------------------------------------------
-
-
 def test_what_is_no_parquet_file(tmp_path):
     for content in (b"", b"PAR1", b"label,score\n0,1\n" * 9, b"PAR1" * 9):
         (tmp_path / "x.parquet").write_bytes(content)
@@ -238,9 +235,6 @@ def test_damaged_statistics_do_not_end_the_process(tmp_path):
         patch.setattr(pq, "ParquetFile", Watched)
         load(path)
     assert set(called) <= {"num_rows", "num_row_groups"}
-
-
-# --- the package --------------------------------------------------------------------------------
 
 
 def test_without_pyarrow_one_line_says_what_to_install(tmp_path, monkeypatch):

@@ -64,9 +64,6 @@ def test_shipped_names_and_paths_are_told_apart(tmp_path, monkeypatch):
         load(Path.cwd() / "mnist-shift:fog:5")
 
 
-# --- how logits are packed --------------------------------------------------------------------
-
-
 def test_packing_keeps_the_order_and_is_fine_near_the_top():
     logits = np.random.default_rng(0).normal(scale=8, size=(500, 10))
     back = unpacked(packed(logits))

@@ -111,16 +111,6 @@ def test_gradients_reach_the_scores(name):
     assert torch.autograd.gradcheck(export.to_torch(ALL[name]), (z,))
 
 
-def test_a_table_is_flat_almost_everywhere_but_for_what_is_mixed_in():
-    z = LOGITS.clone().requires_grad_()
-    (flat,) = torch.autograd.grad(export.to_torch(ALL["bbq"])(z)[:, 0].sum(), z)
-    assert torch.equal(flat, torch.zeros_like(z))
-    mixed = WeightedBinning(BBQ(TABLE, 3), [0.2, 0.5, 0.8], "all")
-    (some,) = torch.autograd.grad(export.to_torch(mixed)(z)[:, 0].sum(), z)
-    assert (some != 0).any()
-    assert torch.isfinite(some).all()
-
-
 @every_one
 def test_a_program_has_free_rows_from_none_on(calibrator):
     module = export.to_torch(calibrator)
