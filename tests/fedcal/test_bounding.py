@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.bounding import (
-    SLACK,
-    Bound,
-    Rule,
-    bounded,
-    encode_bounded,
-)
+from fedcal.bounding import SLACK, Bound, Rule, bounded, encode_bounded
 from fedcal.errors import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
 

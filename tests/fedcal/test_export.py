@@ -191,10 +191,7 @@ class Halved(TemperatureScaling):
         return softmax(logits / 2)
 
 
-MAKERS: dict[str, Callable[..., object]] = {
-    "PyTorch": export.to_torch,
-    "ONNX": export.to_onnx,
-}
+MAKERS: dict[str, Callable[..., object]] = {"PyTorch": export.to_torch, "ONNX": export.to_onnx}
 PACKAGES = {"PyTorch": ("torch", "torch_modules"), "ONNX": ("onnx", "onnx_builders")}
 every_maker = pytest.mark.parametrize("name", MAKERS)
 

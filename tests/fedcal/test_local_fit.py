@@ -13,13 +13,7 @@ from fedcal.calibrators import (
     VectorScaling,
     parametric,
 )
-from fedcal.calibrators.parametric import (
-    LIMIT,
-    LocalLosses,
-    ParametricScaling,
-    local_fits,
-    rows_of,
-)
+from fedcal.calibrators.parametric import LIMIT, LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.lbfgs import minimize
 from fedcal.numerics import softmax
 from fedcal.shards import Shards
