@@ -194,11 +194,12 @@ def test_the_papers_noise_is_never_below_the_tight_one(epsilon, delta, rounds):
     assert paper == pytest.approx(math.sqrt(rounds) * zcdp_multiplier(epsilon, delta), rel=1e-12)
 
 
-def test_the_papers_noise_at_the_default_budget():
+def test_the_papers_noise_is_the_lemmas():
     # sqrt(4 / (2 rho)) with rho from Lemma B.3, as dp-accounting's RDP conversion has it
-    accountant = RdpAccountant(orders=[1 + k / 100 for k in range(1, 5000)])
-    accountant.compose(dp_accounting.ZCDpEvent(zcdp_rho(1.0, 1e-5)))
-    assert accountant.get_epsilon(1e-5) == pytest.approx(1.0, abs=1e-3)
+    for epsilon, delta in ((1.0, 1e-5), (0.2, 1e-3), (10.0, 1e-8)):
+        accountant = RdpAccountant(orders=[1 + k / 100 for k in range(1, 5000)])
+        accountant.compose(dp_accounting.ZCDpEvent(zcdp_rho(epsilon, delta)))
+        assert accountant.get_epsilon(delta) == pytest.approx(epsilon, rel=1e-3)
     assert zcdp_multiplier(1.0, 1e-5, 4) == pytest.approx(8.09, abs=0.01)
 
 
