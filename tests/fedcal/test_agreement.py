@@ -28,8 +28,6 @@ from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY, TRUSTS
 from fedcal.units import UNITS
 
-# --- which job it is ------------------------------------------------------------------------------
-
 JOB = Job("fednewton", Federation(12, 3, epsilon=1.0, trust="local"), class_digest="0" * 64)
 FIELDS = JOB.to_fields()
 OWN = {"ledger", "cap", "cap-delta", "seed", "dropout", "tolerant", "timeout", "grace"}
@@ -72,9 +70,6 @@ def test_the_digest_of_a_job_never_changes():
     assert job_digest(facts, "run") == (
         "4dc57cd52e2eb550fab59f19443669f39eac14e79dfc3b03b69159395073ee6e"
     )
-
-
-# --- honest requests ------------------------------------------------------------------------------
 
 
 COMMITTEE: Mapping[str, Any] = {"committee": 7, "threshold": 5, "colluding": 2}
@@ -146,9 +141,6 @@ def test_a_site_makes_the_server_s_plan_from_public_facts(name):
             assert own.rate == (1.0 if own.query.everyone else rate)
         else:
             assert own == request
-
-
-# --- one thing changed ----------------------------------------------------------------------------
 
 
 def softer(noise: Noise | None) -> Noise:
@@ -245,9 +237,6 @@ def test_an_exact_answer_has_the_question_s_own_blocks():
         refuses(job.to_fields(), other, "question")
 
 
-# --- noise that no message names ------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("trust", NOISY)
 def test_under_the_protocol_the_noise_is_the_site_s_own(trust):
     shared = Federation(12, 3, epsilon=1.0, trust=trust, sampling_rate=0.5, **COMMITTEE)
@@ -270,9 +259,6 @@ def test_under_the_protocol_the_noise_is_the_site_s_own(trust):
                 own_request(fields, replace(request, **change), terms)
     with pytest.raises(InputError):  # the message's own noise, in a run without the protocol
         own_request({**fields, "secure-aggregation": "none"}, request, terms)
-
-
-# --- which question -------------------------------------------------------------------------------
 
 
 def test_under_exact_sums_no_other_kind_of_question_is_answered():

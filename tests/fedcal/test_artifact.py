@@ -4,10 +4,12 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
+from functools import partial
+from typing import Any, Self
 
 import numpy as np
 import pytest
+from refusals import each_is_refused
 
 from fedcal.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.calibrators import Calibrator, TemperatureScaling, calibrator_of
@@ -52,9 +54,9 @@ def test_an_artifact_needs_no_more_than_its_arrays(tmp_path):
 HEADER = {"format": "fedcal-artifact", "version": 1, "form": "count"}
 
 
-@pytest.mark.parametrize(
-    ("header", "arrays", "match"),
-    [
+def test_a_file_of_something_else_is_refused(tmp_path):
+    path = tmp_path / "count.npz"
+    for header, arrays, words in (
         (None, {}, "is no fedcal artifact"),
         ({"format": "x"}, {}, "is no fedcal artifact"),
         ({**HEADER, "form": "auc"}, {}, "is no artifact of the form 'count'"),
@@ -62,15 +64,11 @@ HEADER = {"format": "fedcal-artifact", "version": 1, "form": "count"}
         (HEADER, {}, "has no array 'value'"),
         ({**HEADER, "class_names": [0, 1]}, {"value": np.ones(2)}, "must be a list of text"),
         (HEADER, {"value": np.zeros(3)}, "value must have 2 entries"),
-    ],
-)
-def test_a_file_of_something_else_is_refused(tmp_path, header, arrays, match):
-    told = {} if header is None else {"header": np.array(json.dumps(header))}
-    np.savez(tmp_path / "count.npz", **told, **arrays)
-    with pytest.raises(InputError, match=match) as caught:
-        Count.read(tmp_path, "count")
-    assert str(caught.value).startswith(f"count '{tmp_path / 'count.npz'}': ")
-    assert "\n" not in str(caught.value)
+    ):
+        told = {} if header is None else {"header": np.array(json.dumps(header))}
+        np.savez(path, **told, **arrays)
+        read = partial(Count.read, tmp_path)
+        each_is_refused([("count", words)], read, start=f"count '{path}': ")
 
 
 def test_a_calibrator_is_an_artifact(tmp_path):
@@ -99,14 +97,7 @@ def test_a_calibrator_is_an_artifact(tmp_path):
 PARTS = [
     Table("Rows", ("bin", "rows"), (("0 to 1", 3), ("1 to 2", 4.5)), "noisy"),
     Curve("ROC", "x, share", "y, share", {"a": ((0.0, 0.0), (1.0, 1.0))}),
-    Curve(
-        "Reliability",
-        "x, share",
-        "y, share",
-        {"a": ((0.2, 0.3),)},
-        bands={"a": ((0.1, 0.4),)},
-        references={"diagonal": ((0.0, 0.0), (1.0, 1.0))},
-    ),
+    Curve("B", "x", "y", {"a": ((0.2, 0.3),)}, {"a": ((0.1, 0.4),)}, {"diagonal": ((0.0, 0.0),)}),
     Intervals("Sites", "accuracy", {"a": (("one", 0.5, 0.4, 0.6),)}, {"all": 0.5}),
 ]
 
@@ -117,36 +108,30 @@ def test_parts_through_json():
 
 
 def test_parts_that_cannot_be_shown_are_refused():
-    with pytest.raises(InputError, match="table 'T': a row has not 2 entries"):
-        Table("T", ("a", "b"), ((1,),))
-    for bad in (math.nan, math.inf):
-        with pytest.raises(InputError, match="'T': a number to show is not finite"):
-            Table("T", ("a",), ((bad,),))
-        with pytest.raises(InputError, match="'C': a number to show is not finite"):
-            Curve("C", "x", "y", {"a": ((0.0, bad),)})
-    many = {str(k): ((0.0, 0.0),) for k in range(MOST_SERIES + 1)}
-    for series in ({}, {"a": ()}, many):
-        with pytest.raises(InputError, match="curve 'C' needs 1 to 16 series with points"):
-            Curve("C", "x", "y", series)
+    endless, backwards = "a number to show is not finite", "an interval ends before it begins"
+    tables = [((("a", "b"), ((1,),)), "table 'T': a row has not 2 entries")]
+    tables += [((("a",), ((bad,),)), f"'T': {endless}") for bad in (math.nan, math.inf)]
+    each_is_refused(tables, lambda given: Table("T", *given))
+
     line = {"a": ((0.0, 0.0),)}
-    for bands in ({"b": ((0.0, 1.0),)}, {"a": ((0.0, 1.0), (0.0, 1.0))}):
-        with pytest.raises(InputError, match=r"curve 'C': the band '.' fits no series"):
-            Curve("C", "x", "y", line, bands)
-    with pytest.raises(InputError, match="curve 'C' takes at most 4 references, with points"):
-        Curve("C", "x", "y", line, references={str(k): ((0.0, 0.0),) for k in range(5)})
-    with pytest.raises(InputError, match="intervals 'I' need 1 to 16 series with lines"):
-        Intervals("I", "x", {"a": ()})
-    with pytest.raises(InputError, match="'I': a number to show is not finite"):
-        Intervals("I", "x", {"a": (("one", 0.5, 0.4, math.inf),)})
-    for backwards in (
-        lambda: Curve("I", "x", "y", line, {"a": ((1.0, 0.0),)}),
-        lambda: Intervals("I", "x", {"a": (("one", 0.5, 0.6, 0.4),)}),
-    ):
-        with pytest.raises(InputError, match="'I': an interval ends before it begins"):
-            backwards()
-
-
-@pytest.mark.parametrize("plain", [None, 3, [3], [{}], [{"part": "table"}], [{"part": "script"}]])
-def test_plain_values_of_something_else_are_refused(plain):
-    with pytest.raises(InputError, match="holds no parts of a page"):
-        from_json(plain)
+    points = {str(k): ((0.0, 0.0),) for k in range(MOST_SERIES + 1)}
+    few, no_band = "curve 'C' needs 1 to 16 series with points", "the band '.' fits no series"
+    many = "curve 'C' takes at most 4 references, with points"
+    curves: list[Any] = [({"a": ((0.0, bad),)}, f"'C': {endless}") for bad in (math.nan, math.inf)]
+    curves += [(series, few) for series in ({}, {"a": ()}, points)]
+    each_is_refused(curves, lambda series: Curve("C", "x", "y", series))
+    bands: list[Any] = [
+        (({"b": ((0.0, 1.0),)},), no_band),
+        (({"a": ((0.0, 1.0), (0.0, 1.0))},), no_band),
+        (({"a": ((1.0, 0.0),)},), f"'C': {backwards}"),
+        (({}, points), many),
+    ]
+    each_is_refused(bands, lambda given: Curve("C", "x", "y", line, *given))
+    intervals = [
+        ((), "intervals 'I' need 1 to 16 series with lines"),
+        ((("one", 0.5, 0.4, math.inf),), f"'I': {endless}"),
+        ((("one", 0.5, 0.6, 0.4),), f"'I': {backwards}"),
+    ]
+    each_is_refused(intervals, lambda lines: Intervals("I", "x", {"a": lines}))
+    others = [None, 3, [3], [{}], [{"part": "table"}], [{"part": "script"}]]
+    each_is_refused([(plain, "holds no parts of a page") for plain in others], from_json)

@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.bounding import (
-    SLACK,
-    Bound,
-    Rule,
-    bounded,
-    encode_bounded,
-)
+from fedcal.bounding import SLACK, Bound, Rule, bounded, encode_bounded
 from fedcal.errors import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
 
@@ -87,9 +81,6 @@ def cases(draw: st.DrawFn) -> Case:
             x = np.nextafter(x, np.copysign(np.inf, x))
     grid = 2.0 ** (math.floor(math.log2(min(limits))) - draw(st.integers(0, 50)))
     return Case(x, bound, Ring(draw(st.integers(1, 40)), grid))
-
-
-# --- the guarantee ----------------------------------------------------------------------------
 
 
 @steady
@@ -172,9 +163,6 @@ def test_the_declared_l1_sensitivity_is_reached_and_not_passed(rule, order):
     assert np.abs(changes).sum(axis=1).max() <= bound.l1_sensitivity
 
 
-# --- clipping ---------------------------------------------------------------------------------
-
-
 @steady
 @given(case=cases())
 def test_a_vector_inside_the_bound_keeps_every_bit(case):
@@ -229,9 +217,6 @@ def test_only_the_group_that_is_too_long_is_clipped(order, part):
     for rule in RULES:
         clipped = bounded(x, Bound((2, 2), (1.0, 1.0), rule, order))[0]
         np.testing.assert_allclose(clipped, want[rule], rtol=1e-10)
-
-
-# --- refusals ---------------------------------------------------------------------------------
 
 
 @rules

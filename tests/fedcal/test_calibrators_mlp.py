@@ -29,15 +29,6 @@ def parameters(classes: int, scale: float = 0.2) -> np.ndarray:
     return np.asarray(w + np.random.default_rng(classes).normal(scale=scale, size=w.shape))
 
 
-# --- the definition -----------------------------------------------------------------------------
-
-
-def test_ten_classes_make_the_traffic_that_the_paper_prints():
-    """Maddock et al., Table 6: 43.08 kb each way on CIFAR-10."""
-    assert OrderPreservingMLP.size(10) == 5514
-    assert round(8 * OrderPreservingMLP.size(10) / 1024, 2) == 43.08
-
-
 @every_classes
 def test_the_identity_is_public_and_only_its_hidden_layers_are_random(classes):
     w = OrderPreservingMLP.identity(classes)
@@ -66,8 +57,6 @@ def test_scores_are_those_of_the_network_written_out(classes):
     np.testing.assert_allclose(got - got[:, -1:], want, rtol=1e-10, atol=1e-10)
 
 
-# --- the ranking --------------------------------------------------------------------------------
-
 numbers = st.one_of(
     st.sampled_from([0.0, 1.0, 5e-324, 700.0, -745.0, 1e100, -1e100]),
     st.floats(-30, 30),
@@ -93,9 +82,6 @@ def test_the_ranking_never_turns_and_the_prediction_stays(z, scale, seed):
     np.testing.assert_array_equal(falling[:, 1:][tied], falling[:, :-1][tied])
     np.testing.assert_array_equal(p.argmax(axis=1), logits.argmax(axis=1))
     np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-12)
-
-
-# --- gradients ----------------------------------------------------------------------------------
 
 
 @every_classes
@@ -126,21 +112,6 @@ def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes):
         residual[np.arange(12), rank[own]] -= 1
         want = weights[k] @ OrderPreservingMLP.pull_back(y[own], w[k], residual)
         np.testing.assert_allclose(got[k], want, rtol=1e-9, atol=1e-12)
-
-
-def test_a_row_of_weight_zero_is_not_there():
-    z, labels = rows(3, 8)
-    y, rank = OrderPreservingMLP.features(z, labels)
-    w = parameters(3)[None]
-    weights = np.array([[0.25] * 4 + [0.0] * 4])
-    padded = batch_gradient(w, y[None], rank[None], weights)
-    y[4:], rank[4:] = y[0], rank[0]
-    np.testing.assert_array_equal(batch_gradient(w, y[None], rank[None], weights), padded)
-    short = batch_gradient(w, y[None, :4], rank[None, :4], weights[:, :4])
-    np.testing.assert_allclose(padded, short, rtol=1e-12, atol=1e-15)
-
-
-# --- steps --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -181,9 +152,6 @@ def test_an_epoch_sees_each_row_once_in_batches_of_nearly_one_size(n, batch):
     assert used.min() > size - per_epoch
 
 
-# --- the pooled fit -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("scale", "right"), [(1e-3, False), (1.0, True), (1e90, False)])
 def test_the_pooled_fit_is_not_worse_than_the_identity(scale, right):
     z, labels = rows(5, 30)
@@ -195,15 +163,3 @@ def test_the_pooled_fit_is_not_worse_than_the_identity(scale, right):
         return float(-np.log(np.maximum(label_entries(p, labels), 1e-12)).mean())
 
     assert loss(fitted.predict_proba(z)) <= loss(softmax(z)) * (1 + 1e-12)
-
-
-def test_a_large_set_is_seen_less_often(monkeypatch):
-    steps = []
-    module = "fedcal.calibrators.order_preserving_mlp."
-    monkeypatch.setattr(module + "_POOLED_ROWS", 1000)
-    monkeypatch.setattr(module + "sgd_step", lambda *args: steps.append(args[-1]))
-    for n, epochs in ((64, 10), (320, 3), (1280, 1)):
-        steps.clear()
-        OrderPreservingMLP().fit(*rows(3, n))
-        assert len(steps) == epochs * n // 64
-        np.testing.assert_allclose(steps, np.linspace(0.1, 0, len(steps), endpoint=False))

@@ -27,17 +27,6 @@ def parameters(cls: type[ParametricScaling], classes: int) -> np.ndarray:
     return cls.identity(classes) + rng.normal(scale=0.2, size=cls.size(classes))
 
 
-# --- what they compute ----------------------------------------------------------------------------
-
-
-@each_linear
-@every_classes
-def test_at_the_start_it_is_the_model_itself(cls, classes):
-    z = rows(classes)[0]
-    z[0, 0], z[1, -1] = LARGEST_LOGIT, -LARGEST_LOGIT
-    np.testing.assert_array_equal(cls(None, classes).predict_proba(z), softmax(z))
-
-
 @every_classes
 def test_vector_scaling_has_a_slope_and_an_offset_for_each_class(classes):
     z, w = rows(classes)[0], parameters(VectorScaling, classes)
@@ -51,17 +40,6 @@ def test_matrix_scaling_is_a_row_of_the_matrix_for_each_class(classes):
     a, b = w[: classes**2].reshape(classes, classes), w[classes**2 :]
     got = MatrixScaling(w, classes).predict_proba(z)
     np.testing.assert_allclose(got, softmax(z @ a.T + b), rtol=1e-11)
-
-
-@every_classes
-def test_vector_scaling_is_matrix_scaling_with_a_diagonal(classes):
-    z, w = rows(classes)[0], parameters(VectorScaling, classes)
-    diagonal = np.concatenate([np.diag(w[:classes]).ravel(), w[classes:]])
-    np.testing.assert_allclose(
-        MatrixScaling(diagonal, classes).predict_proba(z),
-        VectorScaling(w, classes).predict_proba(z),
-        rtol=1e-11,
-    )
 
 
 @each_linear
@@ -79,9 +57,6 @@ def test_the_largest_logits_and_parameters_stay_finite(cls):
         w = np.full(cls.size(3), sign * LARGEST_LOGIT)
         proba = cls(w, 3).predict_proba(z)
         np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=1e-15)
-
-
-# --- the form, for training -----------------------------------------------------------------------
 
 
 def loss(cls: type[ParametricScaling], z: np.ndarray, y: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -103,29 +78,6 @@ def test_the_gradient_is_that_of_the_loss(cls, classes):
         np.testing.assert_allclose(got[:, k], want, rtol=1e-6, atol=1e-7)
 
 
-@each_linear
-@every_classes
-def test_each_row_may_have_its_own_parameters_and_looks_at_no_other(cls, classes):
-    z, _ = cls.features(*rows(classes, n=9))
-    rng = np.random.default_rng(4)
-    own = parameters(cls, classes) + rng.normal(scale=0.1, size=(9, cls.size(classes)))
-    f = cls.scores(z, own)
-    g = cls.pull_back(z, own, f)
-    for i in range(9):
-        one = slice(i, i + 1)
-        np.testing.assert_array_equal(cls.scores(z[one].copy(), own[i].copy()), f[one])
-        np.testing.assert_array_equal(cls.pull_back(z[one], own[i], f[one]), g[one])
-
-
-# --- parameters -----------------------------------------------------------------------------------
-
-
-@each_scaling
-def test_it_says_what_it_is(cls):
-    assert repr(cls(None, 10)) == f"<{cls.kind} calibrator for 10 classes>"
-    assert repr(cls()) == f"<{cls.kind} calibrator for no classes>"
-
-
 @each_scaling
 def test_parameters_are_copied(cls):
     w = cls.identity(3)
@@ -141,14 +93,3 @@ def test_a_parameter_that_is_not_finite_and_moderate_is_named(cls):
         w[4] = bad
         with pytest.raises(InputError, match=re.escape(f"moderate; number 4 is {bad}")):
             cls(w, 3)
-
-
-@each_scaling
-def test_too_few_parameters_are_refused(cls):
-    size = cls.size(3)
-    for w in (np.zeros(size - 1), np.zeros(size + 1), np.zeros((size, 1)), 1.0, []):
-        with pytest.raises(InputError, match=f"3 classes needs {size} parameters, got shape"):
-            cls(w, 3)
-    for classes in (0, 1, -3):
-        with pytest.raises(InputError, match="classes must be"):
-            cls(cls.identity(3), classes)

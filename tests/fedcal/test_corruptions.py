@@ -1,16 +1,17 @@
 """Corruptions: what each one does to an image, the same alone and in a batch, bad input."""
 
 import io
+from functools import partial
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from refusals import each_is_refused
 
-from fedcal.corruptions import CORRUPTIONS, SEVERITIES, TABLES, corrupt
+from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
 from fedcal.corruptions._digital import jpeg_compression
 from fedcal.corruptions._draws import Draws
-from fedcal.corruptions._resample import averaged_line, disk, gaussian, sampled, trailed
-from fedcal.errors import InputError
+from fedcal.corruptions._resample import disk, gaussian, sampled, trailed
 
 DRAWN = {
     *("gaussian_noise", "shot_noise", "impulse_noise", "glass_blur", "motion_blur"),
@@ -29,11 +30,6 @@ def pictures(n: int = 6, size: tuple[int, ...] = (24, 20), seed: int = 0) -> NDA
 
 def distance(a: NDArray[np.uint8], b: NDArray[np.uint8]) -> float:
     return float(np.abs(a.astype(float) - b).mean())
-
-
-def test_there_are_the_fifteen_of_imagenet_c():
-    assert len(set(CORRUPTIONS)) == 15
-    assert SEVERITIES == (1, 2, 3, 4, 5)
 
 
 @pytest.mark.parametrize("size", [(24, 20), (16, 16, 3), (9, 13, 2), (4, 4)])
@@ -86,27 +82,18 @@ def test_size_chooses_the_constants():
         assert np.array_equal(plain, corrupt(images, "contrast", 3, 0, table=table))
 
 
-# --- what each one does -----------------------------------------------------------------------
-
-
 def grey(level: float, n: int = 8, size: int = 32) -> NDArray[np.float64]:
     return np.full((n, size, size), level)
 
 
-def test_gaussian_noise_has_its_deviation():
+def test_noise_has_its_law():
     noise = corrupt(grey(0.5), "gaussian_noise", 5, 0) - 0.5
     assert noise.std() == pytest.approx(0.10, rel=0.03)
     assert abs(noise.mean()) < 0.005
-
-
-def test_shot_noise_is_poisson():
     counts = corrupt(grey(0.4), "shot_noise", 5, 0) * 50
     assert np.allclose(counts, np.rint(counts), atol=1e-4)
     assert counts.mean() == pytest.approx(20, rel=0.02)
     assert counts.var() == pytest.approx(20, rel=0.05)
-
-
-def test_impulse_noise_hits_its_share_black_and_white_alike():
     out = corrupt(grey(0.5), "impulse_noise", 5, 0)
     assert set(np.unique(out)) == {0.0, 0.5, 1.0}
     assert (out == 0).mean() == pytest.approx(0.035, abs=0.007)
@@ -145,27 +132,6 @@ def test_motion_leaves_a_trail_on_one_side():
     assert (np.diff(out[10, 2:11]) > 0).all()
 
 
-def test_zoom_keeps_the_centre_and_smears_the_rim():
-    x = np.zeros((1, 33, 33))
-    x[0, 16, 16] = x[0, 2, 2] = 1
-    out = corrupt(x, "zoom_blur", 5, 0)
-    assert out[0, 16, 16] > 0.7
-    assert out[0, 2, 2] < 0.2
-
-
-def test_fog_dims_to_the_former_largest_value():
-    out = corrupt(pictures(4, (32, 32)) / 255, "fog", 5, 0)
-    assert (out.max(axis=(1, 2)) <= 1).all()
-    assert np.allclose(corrupt(grey(0.0), "fog", 5, 0), 0)  # no light, no fog
-
-
-def test_snow_and_frost_only_add_light_where_the_image_is_black():
-    for name in ("snow", "frost"):
-        out = corrupt(grey(0.0), name, 5, 0)
-        assert out.mean() > 0.02
-        assert out.std() > 0.02
-
-
 def test_brightness_raises_the_value_and_keeps_hue_and_saturation():
     x = np.full((1, 32, 32, 3), 0.0)
     x[..., :] = (0.2, 0.4, 0.1)
@@ -191,28 +157,6 @@ def test_reading_at_the_pixels_themselves_changes_nothing():
     assert np.allclose(half[:, -1], (x[:, -1] + x[:, -2]) / 2, atol=1e-6)  # mirrored
 
 
-def test_elastic_displacements_scale_with_the_image():
-    """Blurred noise shrinks less in small images; the distortion relative to the side is one."""
-    moved = []
-    for side in (112, 448):
-        ramp = np.broadcast_to(np.linspace(0.25, 0.75, side), (4, side, side))
-        out = corrupt(ramp, "elastic_transform", 5, 0, table="imagenet-c")
-        rough = out - gaussian(out[..., None].astype(np.float32), 10 * side / 224)[..., 0]
-        middle = slice(side // 4, -side // 4)
-        moved.append(float(rough[:, middle, middle].std()))
-    assert moved[0] == pytest.approx(moved[1], rel=0.3)
-
-
-@pytest.mark.parametrize(("length", "cells"), [(28, 7), (32, 20), (5, 5), (7, 1)])
-def test_cells_average_what_they_cover(length, cells):
-    line = averaged_line(length, cells)
-    assert np.allclose(line.sum(axis=1), 1, atol=1e-6)
-    assert len(np.unique(line.round(5), axis=0)) == cells
-    assert np.trace(line) == pytest.approx(cells, rel=0.35)
-    if cells == length:
-        assert np.array_equal(line, np.eye(length, dtype=np.float32))
-
-
 @pytest.mark.parametrize("quality", [7, 25, 50, 80])
 def test_grey_jpeg_is_libjpeg_s_to_a_level_or_two(quality):
     image = pytest.importorskip("PIL.Image")
@@ -229,22 +173,9 @@ def test_grey_jpeg_is_libjpeg_s_to_a_level_or_two(quality):
         assert distance(original, theirs) > 0.6 or quality == 80
 
 
-def test_colour_jpeg_is_near_libjpeg_s():
-    image = pytest.importorskip("PIL.Image")
-    x = pictures(1, (64, 48, 3))[0]
-    ours = corrupt(x[None], "jpeg_compression", 5, 0, table="imagenet-c")[0]
-    packed = io.BytesIO()
-    image.fromarray(x).save(packed, "JPEG", quality=7)
-    theirs = np.asarray(image.open(packed))
-    assert distance(ours, theirs) < 0.6 * distance(x, theirs)  # it smooths colours, we do not
-
-
-# --- bad input --------------------------------------------------------------------------------
-
-
 def test_bad_input_gets_one_line_and_no_images_are_no_error():
     small = pictures()
-    for images, options, message in (
+    for images, options, words in (
         (small, {"name": "fogg"}, "unknown corruption 'fogg'; did you mean 'fog'"),
         (small, {"severity": 0}, r"severity must be a whole number in \[1, 5\], got 0"),
         (small, {"severity": 2.5}, "severity must be a whole number"),
@@ -259,7 +190,6 @@ def test_bad_input_gets_one_line_and_no_images_are_no_error():
         (np.full((2, 8, 8), 255.0), {}, r"image 0 has values outside \[0, 1\]"),
         (np.full((2, 8, 8), np.nan), {}, r"image 0 has values outside \[0, 1\]"),
     ):
-        with pytest.raises(InputError, match=message) as caught:
-            corrupt(images, **{"name": "fog", "severity": 5, "seed": 0, **options})
-        assert "\n" not in str(caught.value)
+        call = partial(corrupt, **{"name": "fog", "severity": 5, "seed": 0, **options})
+        each_is_refused([(images, words)], call)
     assert corrupt(np.zeros((0, 8, 8), np.uint8), "fog", 1, 0).shape == (0, 8, 8)

@@ -23,13 +23,8 @@ def test_labels_that_are_names_are_the_columns_in_sorted_order(tmp_path):
     with pytest.warns(UserWarning, match=re.escape(told)):
         data = from_arrays(logits=Z, labels=list("bcab"))
     assert data.labels.tolist() == [1, 2, 0, 1]
-    np.savez(
-        tmp_path / "y.npz",
-        logits=Z,
-        labels=np.array(list("bbab")),
-        test_logits=Z[:1],
-        test_labels=np.array(["c"]),
-    )
+    test = {"test_logits": Z[:1], "test_labels": ["c"]}
+    np.savez(tmp_path / "y.npz", logits=Z, labels=list("bbab"), **test)
     with pytest.warns(UserWarning, match=re.escape(told)):
         assert load(tmp_path / "y.npz").test_labels.tolist() == [2]
     with pytest.warns(UserWarning, match="'no', 'yes'"):
@@ -76,6 +71,8 @@ def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):
     assert again.moved == (1, 2, 0)
     with pytest.raises(InputError, match="are of the classes cat, dog, bird, not a, b, c"):
         load(path, classes=list("abc"))
+    numbered = write_csv(tmp_path / "z.csv", lines[0], "1,.1,.7,.2")
+    assert load(numbered).labels.tolist() == [1]
     wrong = write_csv(tmp_path / "y.csv", *lines[:-1], "Bird,.2,.2,.6")
     with pytest.raises(InputError, match=r"'Bird' is none of .*; did you mean 'bird'"):
         load(wrong)

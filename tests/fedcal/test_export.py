@@ -1,7 +1,6 @@
 """The contract of exports: every kind of calibrator, on every target, is what it was in numpy.
 
-A new kind is found here by itself (`kinds()`): it fails until it has both exports, or until
-`WITHOUT` says why a target cannot have it.
+A new kind is found here by itself (`kinds()`): it fails until it has both exports.
 """
 
 import sys
@@ -28,9 +27,6 @@ from fedcal.calibrators import (
 from fedcal.calibrators.base import kinds
 from fedcal.errors import InputError
 from fedcal.numerics import softmax
-
-WITHOUT: dict[tuple[str, str], str] = {}
-"""(target, kind) -> why there is no such export."""
 
 
 def rows(classes: int, n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -101,12 +97,7 @@ TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 
 
 def exported(target: str, calibrator: Calibrator, dtype: str = "float64", **options: Any) -> Run:
-    reason = WITHOUT.get((target.split()[0], calibrator.kind))
-    if reason is None:
-        return TARGETS[target](calibrator, dtype, **options)
-    with pytest.raises(InputError, match="has no"):
-        TARGETS[target](calibrator, dtype, **options)
-    pytest.skip(reason)
+    return TARGETS[target](calibrator, dtype, **options)
 
 
 def same(run: Run, calibrator: Calibrator, scores: np.ndarray, said: object) -> None:
@@ -114,9 +105,6 @@ def same(run: Run, calibrator: Calibrator, scores: np.ndarray, said: object) -> 
     assert (got.dtype, got.shape) == (scores.dtype, want.shape), said
     tolerance = TOLERANCE[scores.dtype.name]
     np.testing.assert_allclose(got, want, rtol=0, atol=tolerance, err_msg=str(said))
-
-
-# --- the same probabilities ---------------------------------------------------------------------
 
 
 @every_target
@@ -174,9 +162,6 @@ def test_a_row_that_the_table_empties_keeps_the_models_probabilities(target, row
         same(exported(target, calibrator), calibrator, logits, rows_mixed)
 
 
-# --- what goes in -------------------------------------------------------------------------------
-
-
 @every_target
 @every_kind
 def test_a_calibrator_of_probabilities_takes_probabilities(target, make):
@@ -199,9 +184,6 @@ def test_the_input_can_be_chosen(target):
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
 
 
-# --- refusals -----------------------------------------------------------------------------------
-
-
 class Halved(TemperatureScaling):
     """Computes something else than its parent, whose export would be wrong for it."""
 
@@ -209,10 +191,7 @@ class Halved(TemperatureScaling):
         return softmax(logits / 2)
 
 
-MAKERS: dict[str, Callable[..., object]] = {
-    "PyTorch": export.to_torch,
-    "ONNX": export.to_onnx,
-}
+MAKERS: dict[str, Callable[..., object]] = {"PyTorch": export.to_torch, "ONNX": export.to_onnx}
 PACKAGES = {"PyTorch": ("torch", "torch_modules"), "ONNX": ("onnx", "onnx_builders")}
 every_maker = pytest.mark.parametrize("name", MAKERS)
 

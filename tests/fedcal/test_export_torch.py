@@ -2,7 +2,6 @@
 
 import copy
 import io
-import warnings
 
 import numpy as np
 import pytest
@@ -56,34 +55,14 @@ def same(got: torch.Tensor, want: torch.Tensor, calibrator: Calibrator) -> bool:
     return got.shape == want.shape and torch.allclose(got, want, rtol=0, atol=1e-15)
 
 
-BUFFERS: dict[str, dict[str, tuple[int, ...]]] = {
-    "identity": {},
-    "temperature": {"temperature": ()},
-    "vector": {"a": (3,), "b": (3,)},
-    "matrix": {"a": (3, 3), "b": (3,)},
-    "order-preserving-vector": {"a": (3,), "b": (3,)},
-    "order-preserving-mlp": {
-        **{"w1": (3, 64), "b1": (64,), "w2": (64, 64), "b2": (64,)},
-        **{"w3": (64, 3), "b3": (3,)},
-    },
-    "histogram-binning": {"table": (3, 8)},
-    "bbq": {"table": (3, 8)},
-    "weighted-binning": {"table": (3, 8), "weights": (3,)},
-    "top-label-logistic": {"w": (3,)},
-    "score-map": {"edges": (2,), "values": (3,)},
-    "score-logistic": {"w": (3,), "limits": (2,)},
-}
-
-
 @every_one
 def test_its_numbers_are_its_own_buffers_and_no_parameters(calibrator):
     module = export.to_torch(calibrator)
     assert list(module.parameters()) == []
     assert not module.training
-    buffers = dict(module.named_buffers())
-    assert {name: tuple(b.shape) for name, b in buffers.items()} == BUFFERS[calibrator.kind]
+    assert (list(module.state_dict()) == []) == isinstance(calibrator, Identity)
     before = calibrator.predict_proba(LOGITS.numpy())
-    for buffer in buffers.values():
+    for buffer in module.buffers():
         buffer.mul_(0.5)
     np.testing.assert_array_equal(calibrator.predict_proba(LOGITS.numpy()), before)
 
@@ -97,17 +76,6 @@ def test_leading_dimensions_are_free_and_classes_are_not(calibrator):
     assert same(module(LOGITS[0]), want[0], calibrator)
     with pytest.raises(InputError, match="for 3 classes, the scores have 4"):
         module(torch.zeros(2, 4))
-
-
-def test_state_is_saved_and_loaded():
-    source = export.to_torch(TemperatureScaling(3.0, 3))
-    file = io.BytesIO()
-    torch.save(source.state_dict(), file)
-    file.seek(0)
-    other = export.to_torch(TemperatureScaling(1.0, 3))
-    assert not torch.equal(other(LOGITS), source(LOGITS))
-    other.load_state_dict(torch.load(file, weights_only=True))
-    assert torch.equal(other(LOGITS), source(LOGITS))
 
 
 @every_one
@@ -128,45 +96,19 @@ def test_copies_casts_and_whole_modules_are_kept(calibrator):
 @every_one
 def test_softer_types_give_float32_and_wider_ones_stay(calibrator):
     module = export.to_torch(calibrator)
-    for given, got in [
-        (torch.float16, torch.float32),
-        (torch.bfloat16, torch.float32),
-        (torch.int64, torch.float32),
-        (torch.float32, torch.float32),
-        (torch.float64, torch.float64),
-    ]:
+    for given in (torch.float16, torch.bfloat16, torch.int64, torch.float32, torch.float64):
         z = LOGITS.to(given)
-        assert module(z).dtype is got
+        assert module(z).dtype is (given if given is torch.float64 else torch.float32)
         assert torch.allclose(module(z).double(), module(z.double()), atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["identity", "temperature"])
-def test_gradients_are_those_of_softmax(name):
-    module = export.to_torch(ALL[name])
-    z = LOGITS[:5].clone().requires_grad_()
-    assert torch.autograd.gradcheck(module, (z,))
-    probs = module(z)
-    (gradient,) = torch.autograd.grad(probs[:, 0].sum(), z)
-    t = 1.7 if name == "temperature" else 1.0
-    assert torch.allclose(gradient[:, 0], probs[:, 0] * (1 - probs[:, 0]) / t)
+SMOOTH = ("identity", "temperature", "vector", "matrix", "order-preserving vector")
 
 
-@pytest.mark.parametrize(
-    "name", ["vector", "matrix", "order-preserving vector", "order-preserving mlp"]
-)
-def test_gradients_reach_the_scores_through_scaling(name):
+@pytest.mark.parametrize("name", [*SMOOTH, "order-preserving mlp"])
+def test_gradients_reach_the_scores(name):
     z = LOGITS[:5].clone().requires_grad_()
     assert torch.autograd.gradcheck(export.to_torch(ALL[name]), (z,))
-
-
-def test_a_table_is_flat_almost_everywhere_but_for_what_is_mixed_in():
-    z = LOGITS.clone().requires_grad_()
-    (flat,) = torch.autograd.grad(export.to_torch(ALL["bbq"])(z)[:, 0].sum(), z)
-    assert torch.equal(flat, torch.zeros_like(z))
-    mixed = WeightedBinning(BBQ(TABLE, 3), [0.2, 0.5, 0.8], "all")
-    (some,) = torch.autograd.grad(export.to_torch(mixed)(z)[:, 0].sum(), z)
-    assert (some != 0).any()
-    assert torch.isfinite(some).all()
 
 
 @every_one
@@ -176,17 +118,3 @@ def test_a_program_has_free_rows_from_none_on(calibrator):
     program = torch.export.export(module, (LOGITS[:2],), dynamic_shapes=({0: rows},)).module()
     for n in (0, 1, 50):
         assert same(program(LOGITS[:n]), module(LOGITS[:n]), calibrator)
-
-
-@every_one
-def test_a_trace_still_works_though_torch_has_deprecated_it(calibrator):
-    module = export.to_torch(calibrator)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        traced = torch.jit.trace(module, LOGITS[:2])
-    assert same(traced(LOGITS), module(LOGITS), calibrator)
-
-
-def test_it_says_what_it_is():
-    module = export.to_torch(ALL["temperature"], input="probs")
-    assert repr(module) == "Temperature(classes=3, input='probs')"

@@ -52,9 +52,6 @@ def refused(path: Path, cap: float | None = 1.0) -> str:
     return message
 
 
-# --- reserving and charging -------------------------------------------------
-
-
 def test_a_reservation_is_read_back_bit_for_bit(file):
     epsilon, delta = 0.1 + 0.2, math.nextafter(1e-5, 1)
     with Ledger(file, 1.0) as ledger:
@@ -173,9 +170,6 @@ def test_only_a_reservation_without_a_charge_is_given_back():
         assert ledger.spent()[0] == 0.8
         with pytest.raises(BudgetExceeded):
             reserve(ledger, "b", 0.3)
-
-
-# --- caps and files -------------------------------------------------
 
 
 def test_the_file_keeps_its_cap(file):
@@ -306,9 +300,6 @@ def test_a_name_that_looks_like_memory_is_a_file(tmp_path, monkeypatch):
         reserve(ledger, "a", 1.0)
     with Ledger(tmp_path / ":memory:") as ledger:
         assert ledger.spent()[0] == 1.0
-
-
-# --- at the same time -------------------------------------------------
 
 
 def start(body: str, file: Path) -> subprocess.Popen[str]:

@@ -13,13 +13,7 @@ from fedcal.calibrators import (
     VectorScaling,
     parametric,
 )
-from fedcal.calibrators.parametric import (
-    LIMIT,
-    LocalLosses,
-    ParametricScaling,
-    local_fits,
-    rows_of,
-)
+from fedcal.calibrators.parametric import LIMIT, LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.lbfgs import minimize
 from fedcal.numerics import softmax
 from fedcal.shards import Shards
@@ -107,18 +101,6 @@ def test_a_shard_without_errors_goes_far_and_stays_in_the_box(form):
     assert away.max() > 5
     assert away.max() <= LIMIT * (1 + 1e-15)
     assert losses(form, own, w, middle)[0] < 0.1 * losses(form, own, middle[None], middle)[0]
-
-
-@forms
-def test_nearer_the_start_the_more_proximal_weighs(form):
-    shards = some_shards(5)
-    start = form.identity(5)
-    away = [
-        np.abs(local_fits(form, shards, start, proximal=p, steps=200) - start).max()
-        for p in (0.1, 10.0, 1e6)
-    ]
-    assert away[0] > 2 * away[1] > 0
-    assert away[2] < 1e-3
 
 
 @forms

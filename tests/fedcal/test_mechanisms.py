@@ -113,17 +113,11 @@ def test_std_is_norm_times_sensitivity_times_multiplier(rule, factor):
     np.testing.assert_allclose(std, np.array([4, 4, 0.5, 0.5, 0.5]) * 3 * factor, rtol=1e-15)
 
 
-@pytest.mark.parametrize(
-    ("rule", "order", "factor"),
-    [
-        ("joint", 1, 1.0),
-        ("per_block", 1, 2.0),
-        ("per_value", 1, 5.0),
-        ("joint", 2, math.sqrt(5)),
-        ("per_block", 2, math.sqrt(2) + math.sqrt(3)),
-        ("per_value", 2, 5.0),
-    ],
-)
+L1 = [("joint", 1, 1.0), ("per_block", 1, 2.0), ("per_value", 1, 5.0)]
+L2 = [("joint", 2, 5**0.5), ("per_block", 2, 2**0.5 + 3**0.5), ("per_value", 2, 5.0)]
+
+
+@pytest.mark.parametrize(("rule", "order", "factor"), L1 + L2)
 def test_laplace_scale_is_norm_times_l1_sensitivity_over_epsilon(rule, order, factor):
     scale = laplace_scale(Bound((2, 3), (4.0, 0.5), rule, order), 0.25)
     np.testing.assert_allclose(scale, np.array([4, 4, 0.5, 0.5, 0.5]) * 4 * factor, rtol=1e-15)

@@ -145,9 +145,6 @@ def test_bad_input_is_refused():
     )
 
 
-# --- coverage -----------------------------------------------------------------------------------
-
-
 def truth(classes: int, sharper: float) -> dict[str, tuple[float, float]]:
     """(before, after) of many rows; exactly 0 for what is calibrated."""
     true, sharp, labels = sample(np.random.default_rng(99), 600_000, classes, sharper)

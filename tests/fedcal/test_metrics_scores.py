@@ -68,29 +68,6 @@ def rows(draw: st.DrawFn) -> Rows:
     return np.array(flat).reshape(n, c), np.array(labels)
 
 
-# -- by hand ------------------------------------------------------------------------------------
-
-
-def test_four_rows_by_hand():
-    probs = np.array([[0.75, 0.25], [0.75, 0.25], [0.125, 0.875], [0.5, 0.5]])
-    labels = np.array([0, 1, 1, 1])
-    # 4 bins. Top: .75 right, .75 wrong, .875 right, .5 (class 0) wrong.
-    assert accuracy(probs, labels) == 0.5
-    # bin 2: .5 - 0; bin 3: 2.375 - 2.
-    assert ece(probs, labels, 4) == pytest.approx((0.5 + 0.375) / 4, abs=1e-15)
-    assert mce(probs, labels, 4) == pytest.approx(0.5, abs=1e-15)
-    # class 0, bins 0, 2, 3: .125 - 0, .5 - 0, 1.5 - 1; class 1, bins 1, 2, 3: .5 - 1, .5 - 1,
-    # .875 - 1
-    by_class = (0.125 + 0.5 + 0.5) + (0.5 + 0.5 + 0.125)
-    assert classwise_ece(probs, labels, 4) == pytest.approx(by_class / 8, abs=1e-15)
-    assert nll(probs, labels) == pytest.approx(
-        -(math.log(0.75) + math.log(0.25) + math.log(0.875) + math.log(0.5)) / 4, abs=1e-15
-    )
-    assert brier(probs, labels) == pytest.approx(
-        2 * (0.25**2 + 0.75**2 + 0.125**2 + 0.5**2) / 4, abs=1e-15
-    )
-
-
 def test_the_floor_of_nll():
     probs = np.array([[1.0, 0.0], [1 - 1e-11, 1e-11]])
     assert nll(probs, [1, 1]) == pytest.approx(-(math.log(1e-12) + math.log(1e-11)) / 2, abs=1e-12)
@@ -98,23 +75,11 @@ def test_the_floor_of_nll():
     assert ece(slightly_above_one, [0, 1]) == pytest.approx(2e-5, abs=1e-12)
 
 
-# -- against the twin ---------------------------------------------------------------------------
-
-
 @steady
 @given(rows(), st.sampled_from([1, 2, 7, 10, 15, 100]))
 def test_twin_on_small_rows(data, bins):
     expected = twin(*data, bins)
     assert summary(*data, bins=bins) == pytest.approx(expected, rel=0, abs=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("n", "c", "sharpness", "bins"),
-    [(3000, 2, 0.5, 15), (1000, 10, 6.0, 128), (300, 33, 0.5, 1), (40, 700, 6.0, 15)],
-)
-def test_twin_on_drawn_rows(n, c, sharpness, bins):
-    probs, labels = draw_rows(np.random.default_rng([n, c, bins]), n, c, sharpness)
-    assert summary(probs, labels, bins) == pytest.approx(twin(probs, labels, bins), abs=1e-12)
 
 
 @pytest.mark.parametrize(("block", "pending"), [(1, 1), (64, 50), (1000, 10**6)])
@@ -153,11 +118,6 @@ def test_dtype_order_and_stride_do_not_matter():
     np.testing.assert_array_equal(labels, before[1])
 
 
-# -- laws ---------------------------------------------------------------------------------------
-
-
-# -- refusals -----------------------------------------------------------------------------------
-
 ALL: list[Callable[..., object]] = [accuracy, ece, classwise_ece, nll, brier, mce, summary]
 
 
@@ -193,6 +153,3 @@ def test_what_is_refused(score, monkeypatch):
     probs = np.full((9, 2), 0.5)
     probs[7, 0] = 1.5
     each_is_refused([(probs, r"row 7, class 0 is 1\.5")], lambda probs: score(probs, [0] * 9))
-
-
-# -- a second library ---------------------------------------------------------------------------
