@@ -4,7 +4,6 @@ import csv
 import io
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from fedcal.experiments.comparison.summary import spread
@@ -145,9 +144,3 @@ def test_the_terminal_shows_every_column_and_sections(capsys):
     for heading in Cells(lines).headings:
         assert heading in said
     assert said.count("├") == 2  # after the baseline, and before the budget of 1
-
-
-def test_a_spread():
-    assert spread([]) == {"mean": None, "std": None}
-    assert spread([2.0]) == {"mean": 2.0, "std": 0.0}
-    assert spread([1.0, 3.0]) == {"mean": 2.0, "std": pytest.approx(2**0.5)}

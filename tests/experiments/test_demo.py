@@ -2,7 +2,6 @@
 
 import functools
 import json
-import math
 from pathlib import Path
 
 import numpy as np
@@ -73,15 +72,3 @@ def test_the_demo_of_two_seeds_and_three_methods(tmp_path, monkeypatch):
     values = [100 * run.after["ece"] for run in runs]
     said = f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
     assert by_name["FedNewton", "1"]["ECE %"] == said
-
-
-def test_the_whole_demo_is_the_issue_s():
-    assert demo.SEEDS == 5
-    assert list(demo.BUDGETS) == [math.inf, 1.0]
-    assert demo.DATA == "resnet110-cifar10"
-    assert (
-        *("fedtemp", "fedopvector", "fedcal", "fednewton", "fednewton-entropy", "fedoneshot"),
-        "fedbin",
-        *(f"fedbbq[weighting={w}]" for w in ("none", "all", "changed")),
-    ) == demo.METHODS
-    assert demo.BASELINES == ("none", "pooled-temperature", "pooled-bbq")

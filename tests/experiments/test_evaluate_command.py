@@ -157,9 +157,6 @@ def test_another_method_s_files_are_no_evaluation_and_no_release(file, tmp_path,
         assert str(path) in line
 
 
-# --- a release read again -----------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("release")

@@ -1,7 +1,6 @@
 """Figures as data, then drawn: for paper (PNG, SVG), and panel by panel for a page."""
 
 import itertools
-import math
 import re
 import struct
 import xml.etree.ElementTree as ET
@@ -26,7 +25,6 @@ from fedcal.experiments.figures.curves import (
     quality_axis,
     rounds_sheet,
     series_of,
-    spaced_axis,
     trust_sheet,
 )
 from fedcal.experiments.figures.diagrams import (
@@ -34,7 +32,6 @@ from fedcal.experiments.figures.diagrams import (
     class_gaps,
     classes_sheet,
     diagram,
-    gap_panel,
     histogram,
     pooled,
     reliability_sheet,
@@ -86,9 +83,6 @@ def boxes(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
     """Left ends, and low and high ends, (boxes, 2)."""
     corners = marks(panel, PathPatch, series).get_path().vertices.reshape(-1, 5, 2)
     return corners[:, 0, 0], corners[:, [0, 2], 1]
-
-
-# --- what is drawn ------------------------------------------------------------------------------
 
 
 def test_the_bars_are_the_record():
@@ -163,15 +157,6 @@ def test_bins_of_few_rows_are_pooled(rows):
         assert (len(count) == 15) is bool((record.class_count[j] >= FEWEST).all())
 
 
-def test_the_panel_of_all_classes_counts_those_that_got_better():
-    before, after = overconfident(classes=30), overconfident(classes=30, seed=3)
-    panel = gap_panel(before, after)
-    better = int((class_gaps(after) < class_gaps(before)).sum())
-    assert panel.note == f"{better} of 30 classes better"
-    assert marks(panel, Line2D, "class").get_linestyle() == "None"
-    np.testing.assert_allclose(line(panel, "class")[0], 100 * class_gaps(before))
-
-
 def test_rounds_begin_with_before():
     before = {"ece": 0.1, "classwise_ece": 0.02, "nll": 0.5, "accuracy": 0.9}
     after = {k: v / 2 for k, v in before.items()}
@@ -191,9 +176,6 @@ def test_rounds_begin_with_before():
     assert rounds_sheet(before, [{"round": 1}], "t") is None
 
 
-# --- a comparison -------------------------------------------------------------------------------
-
-
 def cell(label: str, epsilon: float | None, mean: float, **more: Any) -> dict[str, Any]:
     metrics = ("ece", "classwise_ece", "nll", "accuracy")
     return {
@@ -210,17 +192,6 @@ CELLS = [
     *(cell("b", e, v, bytes_up=9000) for e, v in ((0.5, 0.2), (8.0, 0.1))),
     cell("a", 0.5, 0.04, partition="natural"),
 ]
-
-
-def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right():
-    axis, places = spaced_axis("epsilon", [0.5, 8.0, math.inf, 0.5])
-    assert places[8.0] - places[0.5] == pytest.approx(math.log10(16))
-    assert places[math.inf] == max(places.values())
-    assert sorted(zip(axis["xticks"], axis["xticklabels"], strict=True)) == [
-        *((places[0.5], "0.5"), (places[8.0], "8"), (places[math.inf], "∞"))
-    ]
-    assert axis["xlim"][0] < min(places.values())
-    assert axis["xlim"][1] > places[math.inf]
 
 
 def test_quality_against_epsilon():
@@ -252,19 +223,6 @@ def test_quality_against_bytes():
     assert "none (baseline)" not in dict(sheet.legend).values()
 
 
-def test_more_kinds_of_cells_than_markers_have_panels():
-    kinds = itertools.product(("user", "example"), ("central", "local"), range(5))
-    cells = [cell("a", 1.0, 0.01, unit=u, trust=t, partition=f"dirichlet:{k}") for u, t, k in kinds]
-    sheet = bytes_sheet(cells, ("ece",), "t")
-    assert [p.note for p in sheet.panels] == [f"ε = 1, dirichlet:{k}" for k in range(5)]
-    assert [text for _, text in sheet.legend] == [
-        *("a", "unit user, trust central", "unit user, trust local"),
-        *("unit example, trust central", "unit example, trust local"),
-    ]
-    for panel in sheet.panels:
-        assert len({m.get_marker() for m in plotted(panel).lines}) == 4
-
-
 def test_quality_by_trust_model():
     trusts = {"central": 0.01, "local": 0.04}
     cells = [
@@ -274,19 +232,8 @@ def test_quality_by_trust_model():
     sheet = trust_sheet(cells, ("ece",), "t")
     _, local = line(sheet.panels[1], sheet.legend[2][0])
     assert list(local) == pytest.approx([4.0, 4.0])
-    for c in cells[1:]:
-        c["mechanism"] = "gaussian"
-    more = [{**c, "mechanism": "laplace"} for c in cells[1:] if c["trust"] == "local"]
-    several = trust_sheet([*cells, *more], ("ece",), "t")
-    for found in (sheet, several):
-        assert [p.note for p in found.panels] == ["a, iid", "b, iid"]
-    names = ["none (baseline)", "trust central", "trust local"]
-    assert [text for _, text in sheet.legend] == names
-    names = ["trust local, gaussian", "trust local, laplace"]
-    assert [text for _, text in several.legend[2:]] == names
-
-
-# --- axes ---------------------------------------------------------------------------------------
+    assert [p.note for p in sheet.panels] == ["a, iid", "b, iid"]
+    assert [text for _, text in sheet.legend] == ["none (baseline)", "trust central", "trust local"]
 
 
 def test_ticks_are_few_distinct_and_inside():
@@ -302,15 +249,6 @@ def test_ticks_are_few_distinct_and_inside():
         assert len({t.get_text() for t in shown}) == len(shown)
         said = [float(t.get_text().replace("−", "-")) for t in shown]
         assert said == pytest.approx([t.get_position()[1] for t in shown], rel=1e-5, abs=1e-9)
-    for sent in ((64,), (64, 1e6), (300, 310), (10, 30)):
-        cells = [cell("a", 1.0, 0.01, bytes_up=b, partition=f"p{b}") for b in sent]
-        ax = plotted(bytes_sheet(cells, ("ece",), "t").panels[0])
-        low, high = ax.get_xlim()
-        assert low < min(sent) <= max(sent) < high
-        assert 1 <= sum(low <= t <= high for t in ax.get_xticks()) <= 7
-
-
-# --- inline SVG ---------------------------------------------------------------------------------
 
 
 def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
@@ -380,42 +318,7 @@ def test_untrusted_words_are_escaped():
     assert root.get("aria-label") == evil
 
 
-# --- colours ------------------------------------------------------------------------------------
-
 # Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB: each row adds up to 1
-DEFICIENCIES = {
-    "protanopia": ((0.152286, 1.052583), (0.114503, 0.786281), (-0.003882, -0.048116)),
-    "deuteranopia": ((0.367322, 0.860646), (0.280085, 0.672501), (-0.011820, 0.042940)),
-    "tritanopia": ((1.255528, -0.076749), (-0.078411, 0.930809), (0.004733, 0.691367)),
-    "none": ((1.0, 0.0), (0.0, 1.0), (0.0, 0.0)),
-}
-
-
-def lab(colour: str, seen_with: str) -> np.ndarray:
-    """CIE L*a*b* of a hex colour as seen with a deficiency."""
-    rgb = np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
-    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
-    red_green = np.array(DEFICIENCIES[seen_with])
-    seen = np.column_stack([red_green, 1 - red_green.sum(axis=1)])
-    linear = np.clip(seen @ linear, 0, 1)
-    to_xyz = [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
-    xyz = np.array(to_xyz) @ linear / np.array([0.9505, 1.0, 1.089])
-    f = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116)
-    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
-
-
-@pytest.mark.parametrize("seen_with", DEFICIENCIES)
-def test_colours_differ_for_every_eye(seen_with):
-    hues = list(HUES.values())
-    groups = ("correct", "over", "under"), ("before", "after", "perfect"), ("m0", "m1", "m2")
-    for dark, together in itertools.product((False, True), groups):
-        for pair in itertools.combinations(together, 2):
-            looks = (BOXES.get(s) or LINES[s] for s in pair)
-            places = (k.get("color", k.get("facecolor", k.get("edgecolor"))) for k in looks)
-            a, b = (lab(hues[int(p[1:])][dark], seen_with) for p in places)
-            assert np.linalg.norm(a - b) > 15, pair  # 2 is a just noticeable difference
-
-
 def test_methods_differ_without_any_colour():
     for group in "mb":
         names = [name for name in LINES if name[0] == group and name[1:].isdigit()]
@@ -423,9 +326,6 @@ def test_methods_differ_without_any_colour():
         looks = {(s["linestyle"], s["marker"], s["markerfacecolor"] == s["color"]) for s in of}
         assert len(looks) == len(names) > 1
     assert len({s.get("hatch") for s in BOXES.values()}) == 3
-
-
-# --- for paper ----------------------------------------------------------------------------------
 
 
 def test_a_figure_for_paper_has_every_panel_and_one_legend():
@@ -472,7 +372,7 @@ def test_words_of_a_figure_lie_inside_it_and_beside_each_other():
         assert not len(over), [(found[i], found[k]) for i, k in over]
 
 
-def test_png_and_svg_are_written_and_repeatable(tmp_path):
+def test_png_and_svg_are_written(tmp_path):
     panel = Panel("t", lambda ax: curve(ax, "after", [0.1, 0.9], [0.2, 0.8]), "said")
     sheet = Sheet("title & more", 1, (panel,), (("after", "after"),))
     written = save_sheets({"one": sheet}, tmp_path)
@@ -482,11 +382,7 @@ def test_png_and_svg_are_written_and_repeatable(tmp_path):
     width, _ = struct.unpack(">II", data[16:24])
     assert width == round(draw(sheet).get_figwidth() * 300)
     root = ET.parse(tmp_path / "one.svg").getroot()
-    words = "".join(root.itertext())
-    assert "title & more" in words  # text is text, not outlines
-    before = {name: (tmp_path / name).read_bytes() for name in written}
-    save_sheets({"one": sheet}, tmp_path)
-    assert {name: (tmp_path / name).read_bytes() for name in written} == before
+    assert "title & more" in "".join(root.itertext())  # text is text, not outlines
 
 
 def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path):
@@ -498,9 +394,6 @@ def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path):
         for hue in ("paper", "ink", "blue", "grey"):
             assert (HUES[hue][0] in found) is not dark
             assert (HUES[hue][1] in found) is dark
-
-
-# --- parts of a page ----------------------------------------------------------------------------
 
 
 def test_a_forest_plot_has_a_line_for_each_label():

@@ -129,9 +129,6 @@ def stops(shards: Shards, tamper: Tamper, match: str, masks: str = "masks") -> N
         assert (strategy.releases, ledger.entries()) == ([], ())
 
 
-# -- what the server sees -----------------------------------------------------------------------
-
-
 def answers_of(shards: Shards, masks: str) -> tuple[Wire, np.ndarray, np.ndarray]:
     """A run of FedBin: what was on its wire, its answers, and the plain contributions."""
     wire, strategy = Wire(shards), fedbin(masks)
@@ -197,9 +194,6 @@ def test_a_query_carries_the_plans_bound_and_ring(masks, shards):
         ]
         assert rounds[0].shape == rounds[1].shape == (CLIENTS, 2)
         assert (rounds[0] != rounds[1]).all()
-
-
-# -- who is there -------------------------------------------------------------------------------
 
 
 def values(strategy: CalibrationStrategy) -> list[bytes]:
@@ -273,9 +267,6 @@ def test_a_node_that_lies_about_its_site_stops_the_run(shards):
     for who in ({}, {"site": "third"}, {"site": [3]}, {"name": 3}):
         lie = replaced(WHO, 8, {"who": ConfigRecord(who)} if who else {})
         stops(shards, lie, "does not say which site")
-
-
-# -- answers that cannot be -----------------------------------------------------------------------
 
 
 WORDS: list[Any] = [
@@ -357,9 +348,6 @@ def test_nodes_differ_and_one_that_is_not_there_is_unavailable(shards):
     assert nobody.error.code == ErrorCode.NODE_UNAVAILABLE
 
 
-# -- unmasking ------------------------------------------------------------------------------------
-
-
 def gone_at(*absent: tuple[int, str]) -> Callable[[int, Message], bool]:
     return lambda site, message: (site, message.metadata.message_type) in absent
 
@@ -391,9 +379,6 @@ def test_a_reveal_that_cannot_be_stops_the_run(shards):
             strategy.start(Wire(shards, tamper, gone_at((3, ANSWER))))
         assert "\n" not in str(caught.value), seeds
         assert strategy.releases == [], seeds
-
-
-# -- Flower's interface -----------------------------------------------------------------------
 
 
 def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards):

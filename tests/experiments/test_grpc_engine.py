@@ -1,6 +1,5 @@
 """The engine grpc: real SuperNodes on this machine, the bits of inline, and nothing left behind."""
 
-import json
 import os
 import signal
 import subprocess
@@ -163,16 +162,3 @@ def test_ctrl_c_ends_every_process(nothing_stays, tmp_path):
         time.sleep(0.2)
     assert not any(Path(f"/proc/{p}").exists() for p in started)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_from_the_command_line(nothing_stays, tmp_path):
-    np.savez(tmp_path / "rows.npz", **rows())
-    words = [
-        *(sys.executable, "-m", "fedcal", "simulate", "--data", "rows.npz", "--engine", "grpc"),
-        *("--clients", "3", "--partition", "iid", "--method", "fedoneshot", "--json"),
-    ]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    want = run("inline", method="fedoneshot").to_json()
-    assert (told["before"], told["after"]) == (want["before"], want["after"])

@@ -13,7 +13,6 @@ from compared import cell
 from html_page import Page, page_of
 from refusals import each_is_refused
 
-from fedcal.errors import FedcalError
 from fedcal.experiments import simulate
 from fedcal.experiments.cli import _run
 from fedcal.experiments.headline import headline
@@ -61,9 +60,6 @@ def result_of(folder: Path) -> dict[str, Any]:
 
 def metric_entries(result: dict[str, Any]) -> list[Any]:
     return list(metric_table(result).rows)
-
-
-# --- a run --------------------------------------------------------------------------------------
 
 
 def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
@@ -146,17 +142,6 @@ def test_commands_are_quoted_and_real_sites_are_not_simulated(tmp_path):
     ]
 
 
-def test_more_than_twenty_classes_show_the_worst(tmp_path):
-    simulate(arrays(30, 400), method="none", out=tmp_path / "out")
-    page = page_of(tmp_path / "out" / "report.html")
-    assert "Of 30 classes these are the 20 whose ECE against the rest was worst" in page.text
-    assert "0 of 30 classes better" in page.text
-    assert "Round by round" not in page.text  # nothing was released
-    assert {p.name for p in (tmp_path / "out").iterdir()} & FIGURES == {
-        f"{n}.{s}" for n in ("reliability", "classes") for s in ("png", "svg")
-    }
-
-
 @pytest.mark.usefixtures("quick_figures")
 def test_results_of_older_runs_have_no_intervals(copy):
     result = result_of(copy)
@@ -215,33 +200,18 @@ def test_other_files_are_refused_in_one_line(made, copy):
         (("result.json", None), r"result\.json"),
         (("rounds.jsonl", None), r"rounds\.jsonl"),
         (("result.json", "{"), "JSON"),
-        (("result.json", '{"schema": NaN}'), ""),
         (("result.json", '{"schema": 2}'), "schema"),
-        (("result.json", "[]"), ""),
         (("result.json", "[" * 200_000), ""),
         (("result.json", '{"schema": 1}'), needed),
         (("result.json", re.sub(r'"seconds": [^,]+,', '"seconds": 1e999,', good)), ""),
         (("result.json", with_("privacy", statement=None)), needed),
-        (("result.json", with_("privacy", sees="x")), needed),
         (("result.json", with_("privacy", sees=[1])), needed),
         (("result.json", with_(None, versions=None)), needed),
-        (("result.json", with_(None, versions=[])), needed),
-        (("result.json", with_(None, intervals="x")), needed),
         (("reliability.json", "\udcff\udcfe"), ""),
         (("reliability.json", "{}"), ""),
-        (("rounds.jsonl", "3\n"), ""),
     ]
     each_is_refused([(given, f"{re.escape(str(copy))}.*{why}") for given, why in table], refused)
     assert not (copy / "report.html").exists()
-
-
-def test_a_folder_that_cannot_be_written(copy):
-    (copy / "reliability.png").mkdir()
-    with pytest.raises(FedcalError):
-        write_report(copy)
-
-
-# --- words --------------------------------------------------------------------------------------
 
 
 def test_a_class_that_sets_hide_is_seen_at_once(tmp_path, capsys):
@@ -281,9 +251,6 @@ def test_better_is_said_only_where_the_interval_says_so(made):
         assert metric_entries(result)[0][2].small.endswith(f" to {100 * ends[1]:.1f}{why}")
     signs = [signed("ece", -0.015), signed("nll", 0.015), signed("ece", -1e-9)]
     assert signs == ["−1.50", "+0.0150", "0.00"]
-
-
-# --- a comparison -------------------------------------------------------------------------------
 
 
 def compared() -> dict[str, Any]:
@@ -341,9 +308,6 @@ def test_a_comparison_of_baselines_only_or_none(tmp_path):
     assert not (tmp_path / "report.html").exists()
     only = report_of(tmp_path, json.dumps(whole | {"cells": whole["cells"][:1]}))
     assert "baselines, resnet110-cifar10 none 4.750" in only.text
-
-
-# --- notebooks ----------------------------------------------------------------------------------
 
 
 def test_cards(made):

@@ -44,9 +44,6 @@ def same_bits(a: SimulationResult, b: SimulationResult) -> bool:
     )
 
 
-# --- what may be given --------------------------------------------------------------------------
-
-
 def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path):
     np.savez(tmp_path / "rows.npz", **rows())
     by_arrays = simulate(rows(), **PRIVATE)
@@ -87,9 +84,6 @@ def test_what_is_refused():
         ({"method": "pooled-bbq", "rounds": 0}, "rounds"),
     ]
     each_is_refused(options, lambda given: simulate(rows(), **given))
-
-
-# --- what comes back ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", [*calibrating(), *POOLED])
@@ -142,26 +136,6 @@ def test_bytes_are_counted_per_expected_client_and_progress_is_told():
     assert simulate(data, clients=3).calibrator.input == "probs"
 
 
-def test_save_writes_what_out_writes(tmp_path):
-    result = simulate(rows(), **PRIVATE, out=tmp_path / "by-out")
-    result.save(tmp_path / "by-save")
-    result.save(str(tmp_path / "by-text"))
-    names = {p.name for p in (tmp_path / "by-out").iterdir()}
-    assert {"result.json", "report.html", "reliability.png"} < names
-    for folder in ("by-save", "by-text"):
-        assert {p.name for p in (tmp_path / folder).iterdir()} == names
-        for name in names:
-            saved = (tmp_path / folder / name).read_bytes()
-            assert name == "calibrator.npz" or saved == (tmp_path / "by-out" / name).read_bytes()
-    loaded = calibrators.load(tmp_path / "by-save" / "calibrator.npz")
-    assert loaded.predict_proba(rows()["logits"]).tobytes() == (
-        result.calibrator.predict_proba(rows()["logits"]).tobytes()
-    )
-
-
-# --- privacy ------------------------------------------------------------------------------------
-
-
 def test_the_statement_tells_what_is_claimed():
     def sentences(**options: Any) -> str:
         run: dict[str, Any] = {"clients": 3, "epsilon": 2.0, "delta": 1e-6, **options}
@@ -204,20 +178,6 @@ def test_when_nobody_answers_nothing_is_charged_or_written(tmp_path):
         assert not out.exists(), method
         with Ledger(path) as ledger:
             assert ledger.entries() == (), method
-
-
-# --- the main job -------------------------------------------------------------------------------
-
-
-def test_the_shipped_network():
-    optimum = (0.0113, 0.00434)
-    scores = {"none": (0.0475, 0.00983), "pooled-temperature": optimum, "fednewton": optimum}
-    for method, (ece, classwise_ece) in scores.items():
-        result = simulate(method=method)
-        assert result.after["ece"] == pytest.approx(ece, abs=1e-4)
-        assert result.after["classwise_ece"] == pytest.approx(classwise_ece, abs=5e-5)
-        if isinstance(result.calibrator, calibrators.TemperatureScaling):
-            assert result.calibrator.temperature == pytest.approx(2.395, abs=1e-3)
 
 
 def test_inverted_test_rows_are_warned_of_and_not_kept():
