@@ -51,7 +51,6 @@ def _no_figures() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def saved(_no_figures: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
-    """The small comparison, and its folder."""
     out = tmp_path_factory.mktemp("compare") / "small"
     seen: list[tuple[int, int]] = []
     found = compare(arrays(), jobs=1, out=out, progress=lambda *k: seen.append(k), **SMALL)
@@ -61,7 +60,6 @@ def saved(_no_figures: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 @pytest.fixture
 def folder(saved: tuple[Comparison, Path], tmp_path: Path) -> Path:
-    """A copy of its folder."""
     return Path(shutil.copytree(saved[1], tmp_path / "copy"))
 
 

@@ -22,7 +22,6 @@ PNGS = {
 
 
 def table_of(out: Path) -> list[dict[str, str]]:
-    """The lines of `table.md`."""
     lines = (out / "table.md").read_text("utf-8").split("\n\n")[1].splitlines()
     header, rule, *body = ([c.strip() for c in line.strip("|").split("|")] for line in lines)
     assert {text.strip("-:") for text in rule} == {""}
@@ -53,10 +52,6 @@ def test_the_demo_of_two_seeds_and_three_methods(tmp_path, monkeypatch):
     assert {p.name for p in out.iterdir()} == names
     assert table_of(out) == rows
 
-    words = ("accuracy", "ECE", "cwECE", "NLL", "epsilon", "delta", "noise std", "bytes", "seconds")
-    for word in words:
-        assert [h for h in rows[0] if word in h.replace("/", " ")] != []
-    assert next(iter(rows[0])) == "method"
     assert [(row["method"], row["epsilon"]) for row in rows] == [
         *((name, "") for name in IDEALS),
         *((name, "inf") for name in LABELS),

@@ -17,7 +17,6 @@ from fedcal.errors import (
     BudgetExceeded,
     ContributionRefused,
     FedcalError,
-    InputError,
     PrivacyError,
     RoundFailed,
 )
@@ -93,9 +92,6 @@ def test_sampled_clients_fail_although_others_are_there(run, shards):
     with pytest.raises(RoundFailed, match="none answered"):
         run(strategy, shards, unavailable=lambda number: sampled)
     assert strategy.releases == []
-    for block in (0, -1, 1.5):
-        with pytest.raises(InputError, match="block"):
-            run_inline(newton(), shards, block=block)
 
 
 @engines

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from flwr.common.constant import ErrorCode
 
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
@@ -338,14 +337,6 @@ def test_a_client_that_raises_stops_the_run(masks, shards, caplog):
         assert "rows" not in line  # the client's own words stay in its log
         assert "cannot read" in caplog.text
         assert (strategy.releases, ledger.entries()) == ([], ())
-
-
-def test_nodes_differ_and_one_that_is_not_there_is_unavailable(shards):
-    app = client_app(lambda context: shards)
-    with pytest.raises(InputError, match="differ"):
-        InProcessGrid(app, [1, 2, 1])
-    (nobody,) = InProcessGrid(app, IDS).send_and_receive([Message(RecordDict(), 1, WHO)])
-    assert nobody.error.code == ErrorCode.NODE_UNAVAILABLE
 
 
 def gone_at(*absent: tuple[int, str]) -> Callable[[int, Message], bool]:

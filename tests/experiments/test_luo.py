@@ -38,7 +38,6 @@ POINT = SweepPoint("sources", 12, 10, 1.0)
 
 
 def made(n: int = 600, classes: int = 4, seed: int = 0, name: str = "made") -> Dataset:
-    """Logits that are too sure of themselves."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, classes, n)
     logits = 3 * (rng.normal(size=(n, classes)) + 0.8 * np.eye(classes)[labels])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from procfs import until
+from procfs import descendants, until
 
 from fedcal.experiments.engines.processes import ProcessTree
 
@@ -49,7 +49,6 @@ time.sleep(600)
 
 
 def runs(process: int) -> bool:
-    """Whether the process is there and not a zombie."""
     said = subprocess.run(
         ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
     )
@@ -122,23 +121,13 @@ def test_nothing_outlives_a_killed_parent(folder):
     assert until(lambda: not folder.exists())  # nobody else will remove it
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_killed_guard_leaves_its_own_session_dead(folder):
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     env = dict(os.environ)
     with ProcessTree(command, folder=folder, env=env, log=folder.parent / "log") as tree:
         guard = tree._guard.pid
-        kids: list[str] = []
-
-        def has_child() -> bool:
-            said = subprocess.run(
-                ["ps", "-o", "pid=", "--ppid", str(guard)],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
-            kids[:] = said.stdout.split()
-            return bool(kids)
-
-        assert until(has_child)
+        assert until(lambda: descendants(guard))
+        kids = descendants(guard)
         os.kill(guard, signal.SIGKILL)
-    assert until(lambda: not any(runs(int(kid)) for kid in kids))
+    assert until(lambda: not any(map(runs, kids)))

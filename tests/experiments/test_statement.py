@@ -43,7 +43,6 @@ def record(
 
 
 def under(secure_aggregation: str) -> dict[str, int]:
-    """Fields of a federation whose contributions are summed that way."""
     return {"committee": 5} if secure_aggregation == "protocol" else {}
 
 

@@ -37,7 +37,6 @@ def arrays() -> dict[str, Any]:
 
 @cache
 def truths() -> tuple[float, float]:
-    """Accuracy of patients, and of rows."""
     given = arrays()
     right = (given["probs"][:, 1] >= 0.5) == given["labels"]
     each = [right[given["subject"] == s].mean() for s in range(SUBJECTS)]
