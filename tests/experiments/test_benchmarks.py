@@ -25,7 +25,6 @@ from fedcal.experiments.benchmarks import (
 )
 from fedcal.experiments.benchmarks.__main__ import BENCH as CASES
 from fedcal.experiments.benchmarks.__main__ import main
-from fedcal.experiments.benchmarks.harness import lines
 from fedcal.experiments.benchmarks.timing import Contestant, Inside, PeerMissing, apart, compare
 from fedcal.experiments.engines import run_in_process
 from fedcal.secure_aggregation.messages import CONFIRMATION_BYTES
@@ -92,20 +91,6 @@ def test_every_work_has_a_row_with_our_time_and_its_peers_agree(tmp_path, monkey
     assert machine["versions"]["numpy"]
     assert set(machine["versions"]) >= {"scikit-learn", "torchmetrics", "fedcal", "ray"}
     assert machine["versions"]["netcal"] is machine["versions"]["probmetrics"] is None
-
-
-def test_only_runs_what_is_named(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch", None)  # as if it were not there
-    main(["--quick", "--only", "classwise-ece", "--out", str(tmp_path / "new")])
-    (row,) = json.loads((tmp_path / "new" / "bench.json").read_text())["rows"]
-    assert row["name"] == "classwise-ece"
-    peer = row["peers"][0]
-    assert peer["skipped"] == "torch is not installed"
-    assert (lines(row)[0]["peer"], lines(row)[0]["peer (median)"]) == (peer["name"], "skipped")
-    for wrong in (["--only", "nothing"], ["nothing"], ["audit", "--plain", "3"]):
-        with pytest.raises(SystemExit) as refused:
-            main([*wrong, "--out", str(tmp_path)])
-        assert refused.value.code == 2
 
 
 def test_contestants_take_turns_are_prepared_afresh_and_closed_whatever_happens():

@@ -3,7 +3,6 @@
 import json
 import shutil
 import statistics
-import warnings
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
@@ -15,7 +14,7 @@ from refusals import each_is_refused
 
 import fedcal.experiments.report
 from fedcal import datasets
-from fedcal.errors import FedcalError, InputError, Interrupted, TooLittle
+from fedcal.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments import Comparison, compare, simulate
 from fedcal.experiments.comparison import run
 from fedcal.experiments.folders import Replaced
@@ -142,15 +141,6 @@ def test_the_whole_grid_is_checked_first(monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_large_delta_is_told_once():
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        warnings.simplefilter("ignore", TooLittle)
-        compare(arrays(), jobs=1, method="fedbin,fednewton", delta=0.5, clients=4, seeds=2)
-    assert len(caught) == 1
-    assert "delta = 0.5 is not below" in str(caught[0].message)
-
-
 def test_a_run_that_fails_is_a_row_and_the_others_go_on(tmp_path):
     options: dict[str, Any] = {"method": "fedbin", "epsilon": 1, "clients": 2, "jobs": 1}
     found = compare(arrays(), seeds=6, dropout=0.6, out=tmp_path, **options)
@@ -255,7 +245,7 @@ def test_a_finished_comparison_stays_until_the_next_is_saved(folder, resume):
     assert bare(found.rows) == bare(compare(arrays(), jobs=1, **other).rows)
 
 
-def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path):
+def test_a_run_that_several_cells_mean_is_done_and_counted_once():
     deltas = {"method": "fedoneshot,fedbin", "delta": "1e-5,1e-6", "epsilon": 1.0}
     small = {"clients": 4, "seeds": 1, "jobs": 1}
     found = compare(arrays(client=np.arange(240) % 4), partition="natural", **deltas, **small)
@@ -264,12 +254,6 @@ def test_a_run_that_several_cells_mean_is_done_and_counted_once(tmp_path):
     assert "spend epsilon = 3, delta = 1.1e-05 for each user" in " ".join(found.statement)
     twice = {"method": "fedbbq,fedbbq[weighting=none]", "set": {"weighting": "none"}}
     assert len(compare(arrays(), epsilon=1.0, **twice, **small).rows) == 1 + 1
-    # whatever the order of the values, they are part of a grid that grows
-    compare(arrays(), out=tmp_path, **{**deltas, "delta": "1e-5"}, **small)
-    first = in_folder(tmp_path)
-    grown = {**deltas, "delta": "1e-6,1e-5"}
-    again = compare(arrays(), out=tmp_path, resume=True, **grown, **small)
-    assert all(row in again.rows for row in first)
 
 
 def test_an_interrupt_while_files_are_written_keeps_the_rows(tmp_path, monkeypatch):

@@ -2,7 +2,6 @@
 
 import math
 import re
-import tomllib
 from typing import Any
 
 import pytest
@@ -81,15 +80,12 @@ def test_options_that_are_refused():
 def test_a_variant_and_back():
     for text, settings, label in (
         ("fedbbq", {}, "FedBBQ"),
-        ("fedbbq[weighting=none]", {"weighting": "none"}, "FedBBQ (weighting=none)"),
         (
             "fedbbq[weighting=none;bins_exponent=5]",
             {"weighting": "none", "bins_exponent": 5},
             "FedBBQ (weighting=none, bins_exponent=5)",
         ),
-        ("fedtemp[clip=0.25]", {"clip": 0.25}, "FedTemp (clip=0.25)"),
         ("none", {}, "uncalibrated"),
-        ("pooled-bbq", {}, "pooled BBQ"),
     ):
         variant = Variant.parse(text)
         assert (variant.settings, variant.label) == (settings, label)
@@ -170,18 +166,6 @@ def test_without_privacy_there_is_one_delta_and_no_noise_to_trust_anybody_with()
         (math.inf, "secagg"),
         (1.0, "central"),
     ]
-
-
-def test_toml_and_back():
-    options: tuple[dict[str, Any], ...] = (
-        {},
-        {"method": "fedbbq[weighting=none,bins_exponent=5],none", "epsilon": "inf,0.5"},
-        {"data": ['odd "name", b.npz'], "clients": "3,4", "rounds": 2, "seeds": 9, "seed": 4},
-        {"set": {"clip": 0.2}, "dropout": 0.1, "trust": "central", "epsilon": 1},
-    )
-    for given in options:
-        grid = read_grid(given)
-        assert read_grid(tomllib.loads(grid.to_toml())) == grid
 
 
 def test_a_grid_may_grow_but_not_change():

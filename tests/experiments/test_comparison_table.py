@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from fedcal.experiments.comparison.summary import spread
-from fedcal.experiments.comparison.table import Cells, as_csv, as_markdown, as_table
+from fedcal.experiments.comparison.table import Cells, as_csv, as_table
 from fedcal.experiments.show.tables import terminal
 
 
@@ -111,15 +111,6 @@ def test_a_baseline_does_not_make_columns():
     assert Cells(lines).title == "d, 100 clients, iid, mean ± std over 2 seeds"
     assert Cells([line(seeds=[0])]).title.endswith("one seed")
     assert Cells([line(seeds=[], failures=[{}, {}])]).title.endswith("over 2 seeds")
-
-
-def test_markdown_has_the_same_cells():
-    lines = [line(**BASELINE), line(partition="a|b"), line(epsilon=1.0, delta=1e-5)]
-    header, rule, *rows = as_markdown(lines).splitlines()
-    assert header.count(" | ") + 1 == len(Cells(lines).headings)
-    assert rule.count("|") == header.count("|")
-    assert len(rows) == 3
-    assert r"a\|b" in rows[1]
 
 
 def test_csv_has_all_digits_and_fractions():

@@ -192,9 +192,6 @@ def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path):
     assert load_config(file, {"clients": 7, "data": "imdb-binary"}).set == {**fact, "low": 0.4}
     assert load_config(file, {"method": "fednewton"}).set == fact
     assert load_config(file, {"method": "fedbin"}).set == {}
-    central = {"clients": 20, "trust": "central", "secure_aggregation": "none", "epsilon": 1.0}
-    file.write_text(Config(**central, set={"rows_per_client": 20.0}).to_toml())
-    assert load_config(file, {"clients": 60}).set == {"rows_per_client": 20.0}
 
 
 def test_the_number_of_rows_is_told_only_where_it_is_needed():

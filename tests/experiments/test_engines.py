@@ -29,8 +29,6 @@ from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedNewton
 
 CLIENTS, CLASSES = 12, 3
-Run = Callable[..., object]
-
 engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
 
 

@@ -65,8 +65,6 @@ def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path):
     assert flower(first.decode())["config"] == run_config()
     file.write_bytes(first.replace(b"epsilon = inf", b"epsilon = 2.0"))
     assert write_app(folder).read_bytes() == first
-    file.write_bytes(b"")
-    assert write_app(folder).read_bytes() == first
 
 
 def test_a_file_of_somebody_else_stays(tmp_path):

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from procfs import descendants, listening
+from procfs import descendants, listening, processes, until
 from refusals import each_is_refused
 
 from fedcal.errors import RoundFailed
@@ -148,17 +147,11 @@ def test_ctrl_c_ends_every_process(nothing_stays, tmp_path):
         *("--clients", "2", "--out", "out"),
     ]
     command = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while len(descendants(command.pid)) < 8 and time.monotonic() < deadline:
-        time.sleep(0.2)
+    assert until(lambda: len(descendants(command.pid)) >= 8)
     started = descendants(command.pid)
-    assert len(started) >= 8
     command.send_signal(signal.SIGINT)
     _, said = command.communicate(timeout=60)
     assert command.returncode == 130
     assert said.splitlines()[-1] == "fedcal: interrupted; nothing was written"
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{p}").exists() for p in started) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not any(Path(f"/proc/{p}").exists() for p in started)
+    assert until(lambda: not started & processes().keys(), 20)
     assert not (tmp_path / "out").exists()

@@ -18,20 +18,10 @@ from fedcal.experiments.benchmarks import luo as benchmark
 from fedcal.experiments.benchmarks.timing import compare
 from fedcal.experiments.luo import cell
 from fedcal.experiments.luo.cell import run_point
-from fedcal.experiments.luo.methods import (
-    COLUMNS,
-    EXPONENTIAL,
-    PAPER,
-    PRIVATE,
-    Draws,
-    competitor,
-)
+from fedcal.experiments.luo.methods import COLUMNS, EXPONENTIAL, PAPER, PRIVATE, Draws, competitor
 from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_for
 from fedcal.experiments.luo.suite import DONE, Suite, check_cell, run_suite
-from fedcal.experiments.luo.tables import (
-    GRID,
-    Tables,
-)
+from fedcal.experiments.luo.tables import GRID, Tables
 from fedcal.experiments.luo.trials import Trials, divisions
 
 POINT = SweepPoint("sources", 12, 10, 1.0)

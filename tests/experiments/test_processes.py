@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from procfs import descendants, until
+from procfs import descendants, processes, until
 
 from fedcal.experiments.engines.processes import ProcessTree
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, adopts orphans")
 
 DAEMON = """
 import os, sys, time
@@ -49,10 +51,7 @@ time.sleep(600)
 
 
 def runs(process: int) -> bool:
-    said = subprocess.run(
-        ["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True, check=False
-    )
-    return said.stdout.strip()[:1] not in ("", "Z")
+    return process in processes()
 
 
 def daemons(folder: Path) -> list[int]:
@@ -87,7 +86,6 @@ def test_a_command_that_is_not_there_ends(folder):
     assert "/no/such" in log.read_text()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 def test_daemons_end_when_the_command_ends(folder):
     with start(folder, "7") as tree:
         assert until(lambda: tree.poll() is not None)
@@ -97,7 +95,6 @@ def test_daemons_end_when_the_command_ends(folder):
     assert (folder.parent / "log").read_text() == f"said hello {folder}\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 def test_end_ends_daemons_and_those_who_do_not_listen(folder):
     tree = start(folder, "stay", "stubborn")
     found = daemons(folder)
@@ -108,7 +105,6 @@ def test_end_ends_daemons_and_those_who_do_not_listen(folder):
     assert folder.exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="orphans are adopted on Linux only")
 def test_nothing_outlives_a_killed_parent(folder):
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(folder), DAEMON], stdout=subprocess.PIPE, text=True
@@ -121,7 +117,6 @@ def test_nothing_outlives_a_killed_parent(folder):
     assert until(lambda: not folder.exists())  # nobody else will remove it
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_killed_guard_leaves_its_own_session_dead(folder):
     command = [sys.executable, "-c", "import time; time.sleep(600)"]
     env = dict(os.environ)

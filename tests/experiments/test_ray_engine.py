@@ -149,8 +149,6 @@ OWN = NETWORK | {"epsilon": 1.0, "sampling_rate": 0.6, "dropout": 0.2}
     [
         NETWORK | {"data": "resnet110-cifar10"},
         NETWORK | {"data": "resnet110-cifar10", "method": "fedopvector", "epsilon": 1.0},
-        OWN | {"trust": "distributed", "quorum": 0.5},
-        OWN | {"trust": "local"},
         OWN | {"trust": "distributed", "unit": "subject", "quorum": 0.5},
         OWN | {"trust": "local", "unit": "example"},
     ],

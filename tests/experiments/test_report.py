@@ -321,5 +321,3 @@ def test_cards(made):
     assert table.open == []
     assert "fednewton 1.010 ± 0.101" in table.text
     assert "script" not in Page(comparison_card(poison(compared()))).tags
-    pooled = simulate(arrays(), method="pooled-temperature", clients=20)
-    assert "All rows were pooled in one place" in pooled._repr_html_()

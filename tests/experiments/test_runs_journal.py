@@ -212,7 +212,7 @@ def test_rows_of_other_or_unknown_data_are_refused(tmp_path):
     assert lines(tmp_path) == [row(0)]
 
 
-def test_a_folder_where_a_file_is_to_be(tmp_path):
+def test_a_folder_where_a_file_is_to_be_and_nothing_to_resume(tmp_path):
     for k, name in enumerate((ROWS, "report.html", "epsilon-2.png", CONFIG)):
         (folder := tmp_path / name).mkdir()
         (folder / name).mkdir()
@@ -220,9 +220,6 @@ def test_a_folder_where_a_file_is_to_be(tmp_path):
             (folder / DONE).touch()
         with pytest.raises(InputError, match=f"{name} in it is a folder"):
             fill(folder, [])
-
-
-def test_there_must_be_something_to_resume(tmp_path):
     for name in ("", CONFIG, ROWS, DONE):
         (folder := tmp_path / f"of {name}").mkdir()
         if name:

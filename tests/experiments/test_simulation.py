@@ -49,9 +49,8 @@ def test_arrays_a_dataset_and_a_path_give_the_same_result(tmp_path):
     by_arrays = simulate(rows(), **PRIVATE)
     by_dataset = simulate(datasets.from_arrays(**rows()), **PRIVATE)
     by_path = simulate(tmp_path / "rows.npz", **PRIVATE)
-    by_text = simulate(str(tmp_path / "rows.npz"), **PRIVATE)
     by_config = simulate(config=Config(data=str(tmp_path / "rows.npz"), **PRIVATE))
-    for other in (by_dataset, by_path, by_text, by_config):
+    for other in (by_dataset, by_path, by_config):
         assert same_bits(by_arrays, other)
         assert other.after == by_arrays.after
     assert by_arrays.config.data == "arrays"
@@ -123,10 +122,6 @@ def test_bytes_are_counted_per_expected_client_and_progress_is_told():
     assert everybody.communication["bytes_up_per_client"] == 3 * 2 * 8
     assert tenth["bytes_up_per_client"] == round(0.1 * 3 * 2 * 8)
     assert everybody.communication["rounds"] == tenth["rounds"] == 3
-    assert everybody.calibrator.input == "logits"
-    probs = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4], [0.7, 0.3]] * 5)
-    data = {"probs": probs, "labels": np.arange(20) % 2}
-    assert simulate(data, clients=3).calibrator.input == "probs"
 
 
 def test_the_statement_tells_what_is_claimed():

@@ -42,10 +42,6 @@ def record(
     return of_plan(plan, plan.rounds, masks, rows, real=real)
 
 
-def under(secure_aggregation: str) -> dict[str, int]:
-    return {"committee": 5} if secure_aggregation == "protocol" else {}
-
-
 def statement(plan: Plan, masks: str = "none", rows: float | None = None) -> str:
     return " ".join(record(plan, masks, rows)["statement"])
 
@@ -160,7 +156,8 @@ def test_against_whom_it_holds(trust, masks):
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_what_the_server_sees(trust, unit, masks):
-    sees = server(plan_of(trust=trust, unit=unit, **under(masks)), masks)
+    under = {"committee": 5} if masks == "protocol" else {}
+    sees = server(plan_of(trust=trust, unit=unit, **under), masks)
     assert ("exact sum" in sees) is (trust == "central")
     local = trust == "local" and masks != "none"
     assert ("noisy sum" in sees) is (trust == "distributed" or local)

@@ -96,6 +96,3 @@ def test_one_metric_alone_counts_patients_as_all_metrics_do():
         found = simulate(arrays(), method=f"evaluate-{metric}", epsilon=epsilon, **run)
         ((name, estimate),) = found.judged["metrics"].items()
         assert abs(estimate["value"] - whole[name]["value"]) <= 0.01
-    nameless = {k: v for k, v in arrays().items() if k != "subject"}
-    with pytest.raises(InputError, match="needs a column subject"):
-        evaluate(nameless, unit="subject")
