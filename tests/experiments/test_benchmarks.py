@@ -87,8 +87,6 @@ def test_every_work_has_a_row_with_our_time_and_its_peers_agree(tmp_path, monkey
     memory = rows["population"]["ours"]["values"]
     assert 0 < memory["MiB before"] <= memory["peak MiB"]
     machine = found["machine"]
-    assert machine["cores"] >= 1
-    assert machine["versions"]["numpy"]
     assert set(machine["versions"]) >= {"scikit-learn", "torchmetrics", "fedcal", "ray"}
     assert machine["versions"]["netcal"] is machine["versions"]["probmetrics"] is None
 

@@ -23,6 +23,7 @@ from fedcal.experiments.config import (
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
+from fedcal.strategies.method import CLIP
 from fedcal.strategies.settings import settings_of
 
 
@@ -32,6 +33,9 @@ def test_the_defaults_are_the_contract_s():
     assert (c.sampling_rate, c.delta, c.unit, c.epsilon) == (1.0, 1e-5, "user", math.inf)
     assert (c.trust, c.engine, c.secure_aggregation, c.seed) == (None, "inline", None, 0)
     assert (c.mechanism, c.quorum, c.noise_source) == ("auto", 0.9, "seeded")
+    defaults = {m: {k: p.default for k, p in settings_of(m).items()} for m in STRATEGIES}
+    assert (CLIP, defaults["fedtemp"]["clip"]) == (0.5, None)  # with privacy, and none without
+    assert (defaults["fedbin"]["weighting"], defaults["fedbbq"]["weighting"]) == ("none", "all")
 
 
 def test_every_method_takes_its_own_parameters_and_no_other():

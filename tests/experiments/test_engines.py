@@ -17,6 +17,7 @@ from fedcal.errors import (
     BudgetExceeded,
     ContributionRefused,
     FedcalError,
+    InputError,
     PrivacyError,
     RoundFailed,
 )
@@ -90,6 +91,8 @@ def test_sampled_clients_fail_although_others_are_there(run, shards):
     with pytest.raises(RoundFailed, match="none answered"):
         run(strategy, shards, unavailable=lambda number: sampled)
     assert strategy.releases == []
+    with pytest.raises(InputError, match="block"):
+        run_inline(newton(), shards, block=0)
 
 
 @engines

@@ -205,6 +205,5 @@ def test_damaged_rows_and_bad_suites_are_refused():
         ({"data": ("a", "a")}, "'a' is there twice"),
         ({"columns": ("acc-t",)}, "unknown column 'acc-t'"),
         ({"trials": 0}, "trials must be"),
-        ({"settings": "mnist"}, "unknown settings"),
     ]
     each_is_refused(suites, lambda options: Suite(**{"data": ("a",), **options}))
