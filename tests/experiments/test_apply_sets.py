@@ -67,10 +67,6 @@ def test_coverage_where_there_are_labels(tmp_path, capsys):
     assert "Class by class" in out
     assert out.count("Warning") == len(told["coverage_warnings"]) == 2  # labels are guesses here
     assert told["coverage_by"]["class"]["0"]["rows"] == (LABELS[40:] == 0).sum()
-    applied(tmp_path, SETS, "s.npy", {"logits": LOGITS}, quiet=False, json=True)
-    assert json.loads(capsys.readouterr().out)["set_size"] == pytest.approx(
-        SETS.sizes(LOGITS).mean()
-    )
 
 
 def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path):

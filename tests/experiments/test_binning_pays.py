@@ -1,14 +1,11 @@
 """The study of when binning pays: its file, its reading, and one cell measured again."""
 
-import math
 from typing import Any
 
-import numpy as np
 import pytest
 
-from fedcal import datasets
 from fedcal.experiments.studies import binning_pays
-from fedcal.experiments.studies.binning_pays import BINNING, CLIENTS, DATA, EPSILONS, NEGATIVES
+from fedcal.experiments.studies.binning_pays import BINNING, NEGATIVES
 from fedcal.experiments.studies.expected import shipped
 
 POOLED, PER_CLASS, PAPER = BINNING
@@ -53,50 +50,6 @@ def test_a_variant_that_breaks_the_model_does_not_count():
         [*cell(10, 0.012, 0.02, 0.02), row(POOLED, 10, 0.001, negatives="cut")],
     ):
         assert binning_pays.crossover(found)[0]["clients"] is None
-
-
-def test_a_population_draws_whole_rows_of_the_fit_part():
-    data = datasets.load("imdb-binary").split(0)
-    drawn = binning_pays.population(data, 300, 0)
-    assert (drawn.clients, len(drawn.labels)) == (300, 300 * 50)
-    there = {(*z.tolist(), y) for z, y in zip(data.logits, data.labels.tolist(), strict=True)}
-    found = zip(drawn.logits[::37], drawn.labels[::37].tolist(), strict=True)
-    assert {(*z.tolist(), y) for z, y in found} <= there
-    again, other = (binning_pays.population(data, 300, seed) for seed in (0, 1))
-    assert np.array_equal(again.logits, drawn.logits)
-    assert not np.array_equal(other.labels, drawn.labels)
-
-
-def test_the_file_holds_every_cell_once():
-    found = shipped("binning-pays").rows
-    keys = [(r["data"], r["clients"], r["epsilon"], r["method"], r["negatives"]) for r in found]
-    assert len(set(keys)) == len(keys)
-    sizes = {(name, k) for name in DATA for k in CLIENTS}
-    left_out = {("densenet-cifar100", 3000), ("densenet-cifar100", 10000)}
-    budgets = [e if math.isfinite(e) else "inf" for e in EPSILONS]
-    want = {
-        (name, k, e, m, None)
-        for name, k in sizes - left_out
-        for e in budgets
-        for m in ("none", "fednewton", *BINNING)
-    }
-    assert {key for key in keys if key[-1] is None} == want
-    assert {key[-1] for key in keys} == {None, *NEGATIVES}
-    for r in found:
-        for metric in ("classwise_ece", "classwise_ece_std", "ece", "accuracy"):
-            assert 0 <= r[metric] <= 1
-        assert 0 < r["nll"] < 100
-
-
-def test_what_the_file_says():
-    found = {
-        (r["data"], r["epsilon"]): r for r in binning_pays.crossover(shipped("binning-pays").rows)
-    }
-    assert len(found) == len(DATA) * len(EPSILONS)
-    for epsilon in (0.5, 1.0):  # a hundred to a thousand users are too few, anywhere
-        for name in DATA:
-            assert found[name, epsilon]["clients"] in (None, 3000, 10000)
-    assert found["imdb-binary", "inf"]["clients"] is not None
 
 
 def test_one_cell_again():

@@ -37,12 +37,6 @@ def write(path: Path, order: tuple[str, ...] = NAMES, *, named: bool = True) -> 
     return path
 
 
-def read(path: Path) -> tuple[list[str], np.ndarray]:
-    with path.open(newline="") as file:
-        head, *lines = csv.reader(file)
-    return head, np.array([line[1:] for line in lines], np.float64)
-
-
 def command(*arguments: str | Path) -> int:
     with pytest.raises(SystemExit) as left:
         main([str(argument) for argument in arguments])
@@ -62,7 +56,8 @@ def test_names_are_kept_from_the_columns_to_what_is_applied(tmp_path, capsys):
     other, out = write(tmp_path / "other.csv", ("bird", "cat", "dog")), tmp_path / "out.csv"
     apply = ("apply", "--calibrator", run / "calibrator.npz", "--data", other, "--out")
     assert command(*apply, out) == 0
-    head, applied = read(out)
+    head, *lines = csv.reader(out.read_text().splitlines())
+    applied = np.array([line[1:] for line in lines], np.float64)
     assert head == ["label", "prob_bird", "prob_cat", "prob_dog"]
     expected = calibrator.predict_proba(rows()[0])[:, [2, 0, 1]]
     np.testing.assert_array_equal(applied, expected)

@@ -44,12 +44,9 @@ def test_a_winner_within_the_noise_is_no_winner_for_sure():
     assert "A (2 %) (one seed: the noise is unknown)" in headline(alone)
 
 
-def test_what_tells_two_lines_of_a_method_apart_is_said():
+def test_promises_are_told_apart_and_not_ranked_against_each_other():
     lines = [line("A", 0.02), line("A", 0.03, mechanism="laplace")]
     assert "A, mechanism gaussian (2 %)" in headline(lines)
-
-
-def test_promises_are_not_ranked_against_each_other():
     lines = [line("A", 0.02), line("A", 0.01, trust="local"), line("B", 0.03)]
     said = headline(lines)
     assert "at epsilon = 1, trust central A (2 %)" in said

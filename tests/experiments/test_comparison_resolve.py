@@ -50,11 +50,6 @@ def test_a_setting_is_left_to_the_runs_that_it_does_something_in():
     assert "clip_positive has no effect here" in why
 
 
-def test_a_quorum_needs_a_trust_that_counts_answers():
-    found = resolved(method="fedtemp", epsilon=1, trust="central,distributed", quorum=0.5)
-    assert [c.config.quorum for c in found.cells] == [0.9, 0.5]
-
-
 def test_trusts_and_units_multiply_and_are_resolved():
     found = resolved(
         method="fedtemp", epsilon="inf,1", trust="central,distributed,local", unit="user,example"
@@ -71,19 +66,8 @@ def test_trusts_and_units_multiply_and_are_resolved():
         )
     ]
     assert [c.config.secure_aggregation for c in found.cells[1:4]] == ["none", "masks", "none"]
-
-
-def test_a_mechanism_that_is_the_method_s_own_is_run_once():
-    found = resolved(method="fedtemp,acct", epsilon=1, mechanism="auto,gaussian,laplace")
-    assert protections(found) == [
-        (method, 1.0, "user", "central", mechanism)
-        for method, mechanism in (
-            ("fedtemp", "gaussian"),
-            ("acct", "laplace"),
-            ("acct", "gaussian"),
-            ("fedtemp", "laplace"),
-        )
-    ]
+    found = resolved(method="fedtemp", epsilon=1, trust="central,distributed", quorum=0.5)
+    assert [c.config.quorum for c in found.cells] == [0.9, 0.5]  # of those who count answers
 
 
 def test_what_is_left_out_is_told_before_and_after():
@@ -132,21 +116,10 @@ def test_a_value_that_goes_with_nothing_is_refused():
     each_is_refused(table, lambda given: resolved(**{"method": "fedtemp", "epsilon": "1", **given}))
 
 
-def test_a_mechanism_of_some_methods_or_trusts_only():
+def test_a_mechanism_of_some_methods_only():
     found = resolved(method="fedtemp,fedoneshot", epsilon=1, mechanism="auto,exponential")
     assert {p[0]: p[4] for p in protections(found)} == {
         "fedtemp": "gaussian",
         "fedoneshot": "exponential",
     }
     assert [cell.variant.label for cell, _ in found.left_out] == ["FedTemp"]
-    found = resolved(
-        method="fedtemp", epsilon=1, trust="central,distributed", mechanism="auto,laplace"
-    )
-    assert [p[3:] for p in protections(found)] == [
-        ("central", "gaussian"),
-        ("central", "laplace"),
-        ("distributed", "discrete-gaussian"),
-    ]
-    ((cell, why),) = found.left_out
-    assert (cell.config.trust, cell.config.mechanism) == ("distributed", "laplace")
-    assert "cannot be drawn in shares" in why

@@ -88,7 +88,6 @@ def test_where_the_number_of_rows_can_be_read():
 
 
 def planned(epsilon: float = 1.0, **config: Any) -> Cell:
-    """A resolved cell."""
     found = cell(epsilon, **config)
     plan = job_of(found.config, SHARDS).plan
     known = replace(

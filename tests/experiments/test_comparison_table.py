@@ -4,11 +4,10 @@ import csv
 import io
 from typing import Any
 
-import pytest
 from rich.console import Console
 
 from fedcal.experiments.comparison.summary import spread
-from fedcal.experiments.comparison.table import Cells, as_csv, as_markdown, as_table
+from fedcal.experiments.comparison.table import Cells, as_csv, as_table
 from fedcal.experiments.show.tables import terminal
 
 
@@ -114,15 +113,6 @@ def test_a_baseline_does_not_make_columns():
     assert Cells([line(seeds=[], failures=[{}, {}])]).title.endswith("over 2 seeds")
 
 
-def test_markdown_has_the_same_cells():
-    lines = [line(**BASELINE), line(partition="a|b"), line(epsilon=1.0, delta=1e-5)]
-    header, rule, *rows = as_markdown(lines).splitlines()
-    assert header.count(" | ") + 1 == len(Cells(lines).headings)
-    assert rule.count("|") == header.count("|")
-    assert len(rows) == 3
-    assert r"a\|b" in rows[1]
-
-
 def test_csv_has_all_digits_and_fractions():
     failed = line(seeds=[], failures=[{"seed": 0}], before={}, after={}, bytes_up=None)
     failed["seconds"] = spread([])
@@ -145,9 +135,3 @@ def test_the_terminal_shows_every_column_and_sections(capsys):
     for heading in Cells(lines).headings:
         assert heading in said
     assert said.count("├") == 2  # after the baseline, and before the budget of 1
-
-
-def test_a_spread():
-    assert spread([]) == {"mean": None, "std": None}
-    assert spread([2.0]) == {"mean": 2.0, "std": 0.0}
-    assert spread([1.0, 3.0]) == {"mean": 2.0, "std": pytest.approx(2**0.5)}

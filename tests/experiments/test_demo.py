@@ -2,28 +2,20 @@
 
 import functools
 import json
-import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from fedcal.experiments import demo, simulate
+from fedcal.experiments import demo
 
 LABELS = ("FedNewton", "FedOneShot", "FedBBQ (weighting=all)")
 IDEALS = ("uncalibrated", "pooled temperature", "pooled BBQ")
 FILES = {"table.md", "table.csv", "compare.json", "rows.jsonl", "config.toml", "report.html"}
-PNGS = {
-    "reliability-before-after.png",
-    "reliability-without-privacy.png",
-    "reliability-epsilon-1.png",
-    "reliability.png",
-    "reliability-dark.png",
-}
+ENDS = ("", "-dark", "-before-after", "-without-privacy", "-epsilon-1")
+PNGS = {f"reliability{end}.png" for end in ENDS}
 
 
 def table_of(out: Path) -> list[dict[str, str]]:
-    """The lines of `table.md`."""
     lines = (out / "table.md").read_text("utf-8").split("\n\n")[1].splitlines()
     header, rule, *body = ([c.strip() for c in line.strip("|").split("|")] for line in lines)
     assert {text.strip("-:") for text in rule} == {""}
@@ -54,10 +46,6 @@ def test_the_demo_of_two_seeds_and_three_methods(tmp_path, monkeypatch):
     assert {p.name for p in out.iterdir()} == names
     assert table_of(out) == rows
 
-    words = ("accuracy", "ECE", "cwECE", "NLL", "epsilon", "delta", "noise std", "bytes", "seconds")
-    for word in words:
-        assert [h for h in rows[0] if word in h.replace("/", " ")] != []
-    assert next(iter(rows[0])) == "method"
     assert [(row["method"], row["epsilon"]) for row in rows] == [
         *((name, "") for name in IDEALS),
         *((name, "inf") for name in LABELS),
@@ -68,20 +56,3 @@ def test_the_demo_of_two_seeds_and_three_methods(tmp_path, monkeypatch):
     assert (uncalibrated["accuracy %"], uncalibrated["ECE %"]) == ("93.560", "4.750")
     assert float(pooled["ECE %"]) == pytest.approx(1.13, abs=0.01)
     assert float(pooled["cwECE %"]) == pytest.approx(0.434, abs=0.005)  # logits are float16
-
-    runs = [simulate(demo.DATA, method="fednewton", epsilon=1.0, seed=s) for s in range(2)]
-    values = [100 * run.after["ece"] for run in runs]
-    said = f"{np.mean(values):.3f} ± {np.std(values, ddof=1):.3f}"
-    assert by_name["FedNewton", "1"]["ECE %"] == said
-
-
-def test_the_whole_demo_is_the_issue_s():
-    assert demo.SEEDS == 5
-    assert list(demo.BUDGETS) == [math.inf, 1.0]
-    assert demo.DATA == "resnet110-cifar10"
-    assert (
-        *("fedtemp", "fedopvector", "fedcal", "fednewton", "fednewton-entropy", "fedoneshot"),
-        "fedbin",
-        *(f"fedbbq[weighting={w}]" for w in ("none", "all", "changed")),
-    ) == demo.METHODS
-    assert demo.BASELINES == ("none", "pooled-temperature", "pooled-bbq")

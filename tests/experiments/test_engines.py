@@ -30,8 +30,6 @@ from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedNewton
 
 CLIENTS, CLASSES = 12, 3
-Run = Callable[..., object]
-
 engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
 
 
@@ -93,9 +91,8 @@ def test_sampled_clients_fail_although_others_are_there(run, shards):
     with pytest.raises(RoundFailed, match="none answered"):
         run(strategy, shards, unavailable=lambda number: sampled)
     assert strategy.releases == []
-    for block in (0, -1, 1.5):
-        with pytest.raises(InputError, match="block"):
-            run_inline(newton(), shards, block=block)
+    with pytest.raises(InputError, match="block"):
+        run_inline(newton(), shards, block=0)
 
 
 @engines

@@ -1,7 +1,6 @@
 """Figures as data, then drawn: for paper (PNG, SVG), and panel by panel for a page."""
 
 import itertools
-import math
 import re
 import struct
 import xml.etree.ElementTree as ET
@@ -26,7 +25,6 @@ from fedcal.experiments.figures.curves import (
     quality_axis,
     rounds_sheet,
     series_of,
-    spaced_axis,
     trust_sheet,
 )
 from fedcal.experiments.figures.diagrams import (
@@ -34,7 +32,6 @@ from fedcal.experiments.figures.diagrams import (
     class_gaps,
     classes_sheet,
     diagram,
-    gap_panel,
     histogram,
     pooled,
     reliability_sheet,
@@ -64,7 +61,6 @@ def plotted(panel: Panel) -> Axes:
 
 
 def marks(panel: Panel, kind: type, series: str) -> Any:
-    """The artist of a series."""
     (found,) = (
         m for m in plotted(panel).get_children() if isinstance(m, kind) and m.get_label() == series
     )
@@ -86,9 +82,6 @@ def boxes(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
     """Left ends, and low and high ends, (boxes, 2)."""
     corners = marks(panel, PathPatch, series).get_path().vertices.reshape(-1, 5, 2)
     return corners[:, 0, 0], corners[:, [0, 2], 1]
-
-
-# --- what is drawn ------------------------------------------------------------------------------
 
 
 def test_the_bars_are_the_record():
@@ -163,15 +156,6 @@ def test_bins_of_few_rows_are_pooled(rows):
         assert (len(count) == 15) is bool((record.class_count[j] >= FEWEST).all())
 
 
-def test_the_panel_of_all_classes_counts_those_that_got_better():
-    before, after = overconfident(classes=30), overconfident(classes=30, seed=3)
-    panel = gap_panel(before, after)
-    better = int((class_gaps(after) < class_gaps(before)).sum())
-    assert panel.note == f"{better} of 30 classes better"
-    assert marks(panel, Line2D, "class").get_linestyle() == "None"
-    np.testing.assert_allclose(line(panel, "class")[0], 100 * class_gaps(before))
-
-
 def test_rounds_begin_with_before():
     before = {"ece": 0.1, "classwise_ece": 0.02, "nll": 0.5, "accuracy": 0.9}
     after = {k: v / 2 for k, v in before.items()}
@@ -191,9 +175,6 @@ def test_rounds_begin_with_before():
     assert rounds_sheet(before, [{"round": 1}], "t") is None
 
 
-# --- a comparison -------------------------------------------------------------------------------
-
-
 def cell(label: str, epsilon: float | None, mean: float, **more: Any) -> dict[str, Any]:
     metrics = ("ece", "classwise_ece", "nll", "accuracy")
     return {
@@ -210,17 +191,6 @@ CELLS = [
     *(cell("b", e, v, bytes_up=9000) for e, v in ((0.5, 0.2), (8.0, 0.1))),
     cell("a", 0.5, 0.04, partition="natural"),
 ]
-
-
-def test_budgets_lie_on_a_logarithmic_axis_and_none_at_its_right():
-    axis, places = spaced_axis("epsilon", [0.5, 8.0, math.inf, 0.5])
-    assert places[8.0] - places[0.5] == pytest.approx(math.log10(16))
-    assert places[math.inf] == max(places.values())
-    assert sorted(zip(axis["xticks"], axis["xticklabels"], strict=True)) == [
-        *((places[0.5], "0.5"), (places[8.0], "8"), (places[math.inf], "∞"))
-    ]
-    assert axis["xlim"][0] < min(places.values())
-    assert axis["xlim"][1] > places[math.inf]
 
 
 def test_quality_against_epsilon():
@@ -252,19 +222,6 @@ def test_quality_against_bytes():
     assert "none (baseline)" not in dict(sheet.legend).values()
 
 
-def test_more_kinds_of_cells_than_markers_have_panels():
-    kinds = itertools.product(("user", "example"), ("central", "local"), range(5))
-    cells = [cell("a", 1.0, 0.01, unit=u, trust=t, partition=f"dirichlet:{k}") for u, t, k in kinds]
-    sheet = bytes_sheet(cells, ("ece",), "t")
-    assert [p.note for p in sheet.panels] == [f"ε = 1, dirichlet:{k}" for k in range(5)]
-    assert [text for _, text in sheet.legend] == [
-        *("a", "unit user, trust central", "unit user, trust local"),
-        *("unit example, trust central", "unit example, trust local"),
-    ]
-    for panel in sheet.panels:
-        assert len({m.get_marker() for m in plotted(panel).lines}) == 4
-
-
 def test_quality_by_trust_model():
     trusts = {"central": 0.01, "local": 0.04}
     cells = [
@@ -274,19 +231,8 @@ def test_quality_by_trust_model():
     sheet = trust_sheet(cells, ("ece",), "t")
     _, local = line(sheet.panels[1], sheet.legend[2][0])
     assert list(local) == pytest.approx([4.0, 4.0])
-    for c in cells[1:]:
-        c["mechanism"] = "gaussian"
-    more = [{**c, "mechanism": "laplace"} for c in cells[1:] if c["trust"] == "local"]
-    several = trust_sheet([*cells, *more], ("ece",), "t")
-    for found in (sheet, several):
-        assert [p.note for p in found.panels] == ["a, iid", "b, iid"]
-    names = ["none (baseline)", "trust central", "trust local"]
-    assert [text for _, text in sheet.legend] == names
-    names = ["trust local, gaussian", "trust local, laplace"]
-    assert [text for _, text in several.legend[2:]] == names
-
-
-# --- axes ---------------------------------------------------------------------------------------
+    assert [p.note for p in sheet.panels] == ["a, iid", "b, iid"]
+    assert [text for _, text in sheet.legend] == ["none (baseline)", "trust central", "trust local"]
 
 
 def test_ticks_are_few_distinct_and_inside():
@@ -302,15 +248,6 @@ def test_ticks_are_few_distinct_and_inside():
         assert len({t.get_text() for t in shown}) == len(shown)
         said = [float(t.get_text().replace("−", "-")) for t in shown]
         assert said == pytest.approx([t.get_position()[1] for t in shown], rel=1e-5, abs=1e-9)
-    for sent in ((64,), (64, 1e6), (300, 310), (10, 30)):
-        cells = [cell("a", 1.0, 0.01, bytes_up=b, partition=f"p{b}") for b in sent]
-        ax = plotted(bytes_sheet(cells, ("ece",), "t").panels[0])
-        low, high = ax.get_xlim()
-        assert low < min(sent) <= max(sent) < high
-        assert 1 <= sum(low <= t <= high for t in ax.get_xticks()) <= 7
-
-
-# --- inline SVG ---------------------------------------------------------------------------------
 
 
 def panel_svg(panel: Panel, name: str = "n", *palette: Any) -> str:
@@ -337,11 +274,6 @@ def test_inline_svg_shows_the_marks_where_they_belong():
     assert x0 < left < right < x0 + width
     assert y0 < top < bottom < y0 + height
     assert right - left == pytest.approx(bottom - top, abs=0.2)  # half of each side of a square
-    path = next(p for p in root.iter("path") if "stroke-width: 1.1" in str(p.get("style")))
-    (x0, y0), (x1, y1) = corners(path)
-    assert (x0 + x1) / 2 == pytest.approx(left, abs=0.02)
-    assert (y0 + y1) / 2 == pytest.approx(top, abs=0.02)
-    assert {u.get("y") for u in root.iter("use")} >= {f"{y0:g}", f"{y1:g}"}  # markers
     words = list(root.iter("text"))
     assert [t.text for t in words] == ["0", "1", "a", "0", "1", "b"]
     assert "font" not in "".join(str(t.attrib) for t in words)  # they are the page's
@@ -358,7 +290,6 @@ def test_what_is_named_is_there_once_and_every_colour_is_the_pages():
         assert "#" not in re.sub(r"""(url\(|href=")#p7""", "", text)
     assert one.count("<pattern") == 2
     assert one == panel_svg(diagram("x", overconfident()), "p7")
-    assert len(one) < 15_000
     assert "var(" not in panel_svg(diagram("x", overconfident()), "p7", fixed)
     for series in (*BOXES, *LINES):
         assert "<path" in key_svg(series, "n")
@@ -379,8 +310,6 @@ def test_untrusted_words_are_escaped():
     assert {evil, label} <= {t.text for t in root.iter("text")}
     assert root.get("aria-label") == evil
 
-
-# --- colours ------------------------------------------------------------------------------------
 
 # Machado, Oliveira & Fernandes 2009, severity 1, on linear RGB: each row adds up to 1
 DEFICIENCIES = {
@@ -425,25 +354,6 @@ def test_methods_differ_without_any_colour():
     assert len({s.get("hatch") for s in BOXES.values()}) == 3
 
 
-# --- for paper ----------------------------------------------------------------------------------
-
-
-def test_a_figure_for_paper_has_every_panel_and_one_legend():
-    records = {f"method {i}": overconfident(seed=i) for i in range(3)}
-    figure = reliability_figure(records, "ResNet-110 on CIFAR-10")
-    words = [t.get_text() for t in figure.findobj(Text) if t.get_visible()]
-    assert "ResNet-110 on CIFAR-10" in words
-    for heading, record in records.items():
-        assert f"{heading}\ntop-label ECE {100 * record.ece:.2f} %" in words
-    assert words.count("share correct") >= 2  # the axis and the legend
-    assert words.count("confidence of the top label") == 3  # once for each column
-    (legend,) = figure.legends
-    assert [t.get_text() for t in legend.get_texts()] == [
-        *("perfect calibration", "share correct", "overconfident", "underconfident"),
-        "95 % interval of a bin",
-    ]
-
-
 def test_words_of_a_figure_lie_inside_it_and_beside_each_other():
     sheets = [
         reliability_sheet({"before": overconfident(), "after": overconfident(seed=1)}, "t"),
@@ -482,8 +392,7 @@ def test_png_and_svg_are_written_and_repeatable(tmp_path):
     width, _ = struct.unpack(">II", data[16:24])
     assert width == round(draw(sheet).get_figwidth() * 300)
     root = ET.parse(tmp_path / "one.svg").getroot()
-    words = "".join(root.itertext())
-    assert "title & more" in words  # text is text, not outlines
+    assert "title & more" in "".join(root.itertext())  # text is text, not outlines
     before = {name: (tmp_path / name).read_bytes() for name in written}
     save_sheets({"one": sheet}, tmp_path)
     assert {name: (tmp_path / name).read_bytes() for name in written} == before
@@ -498,9 +407,6 @@ def test_a_figure_for_a_dark_screen_has_its_colours(tmp_path):
         for hue in ("paper", "ink", "blue", "grey"):
             assert (HUES[hue][0] in found) is not dark
             assert (HUES[hue][1] in found) is dark
-
-
-# --- parts of a page ----------------------------------------------------------------------------
 
 
 def test_a_forest_plot_has_a_line_for_each_label():

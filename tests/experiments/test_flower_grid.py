@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
-from flwr.common.constant import ErrorCode
 
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
@@ -129,9 +128,6 @@ def stops(shards: Shards, tamper: Tamper, match: str, masks: str = "masks") -> N
         assert (strategy.releases, ledger.entries()) == ([], ())
 
 
-# -- what the server sees -----------------------------------------------------------------------
-
-
 def answers_of(shards: Shards, masks: str) -> tuple[Wire, np.ndarray, np.ndarray]:
     """A run of FedBin: what was on its wire, its answers, and the plain contributions."""
     wire, strategy = Wire(shards), fedbin(masks)
@@ -197,9 +193,6 @@ def test_a_query_carries_the_plans_bound_and_ring(masks, shards):
         ]
         assert rounds[0].shape == rounds[1].shape == (CLIENTS, 2)
         assert (rounds[0] != rounds[1]).all()
-
-
-# -- who is there -------------------------------------------------------------------------------
 
 
 def values(strategy: CalibrationStrategy) -> list[bytes]:
@@ -275,9 +268,6 @@ def test_a_node_that_lies_about_its_site_stops_the_run(shards):
         stops(shards, lie, "does not say which site")
 
 
-# -- answers that cannot be -----------------------------------------------------------------------
-
-
 WORDS: list[Any] = [
     *(np.zeros(2, dtype) for dtype in (np.int64, np.float64, ">u8")),
     *(np.zeros(shape, np.uint64) for shape in (3, 1, (1, 2), 0, ())),
@@ -349,17 +339,6 @@ def test_a_client_that_raises_stops_the_run(masks, shards, caplog):
         assert (strategy.releases, ledger.entries()) == ([], ())
 
 
-def test_nodes_differ_and_one_that_is_not_there_is_unavailable(shards):
-    app = client_app(lambda context: shards)
-    with pytest.raises(InputError, match="differ"):
-        InProcessGrid(app, [1, 2, 1])
-    (nobody,) = InProcessGrid(app, IDS).send_and_receive([Message(RecordDict(), 1, WHO)])
-    assert nobody.error.code == ErrorCode.NODE_UNAVAILABLE
-
-
-# -- unmasking ------------------------------------------------------------------------------------
-
-
 def gone_at(*absent: tuple[int, str]) -> Callable[[int, Message], bool]:
     return lambda site, message: (site, message.metadata.message_type) in absent
 
@@ -391,9 +370,6 @@ def test_a_reveal_that_cannot_be_stops_the_run(shards):
             strategy.start(Wire(shards, tamper, gone_at((3, ANSWER))))
         assert "\n" not in str(caught.value), seeds
         assert strategy.releases == [], seeds
-
-
-# -- Flower's interface -----------------------------------------------------------------------
 
 
 def test_another_number_of_rounds_is_refused_before_anything_is_asked(shards):

@@ -1,12 +1,10 @@
 """The engine grpc: real SuperNodes on this machine, the bits of inline, and nothing left behind."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from procfs import descendants, listening
+from procfs import descendants, listening, processes, until
 from refusals import each_is_refused
 
 from fedcal.errors import RoundFailed
@@ -149,30 +147,11 @@ def test_ctrl_c_ends_every_process(nothing_stays, tmp_path):
         *("--clients", "2", "--out", "out"),
     ]
     command = subprocess.Popen(words, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    deadline = time.monotonic() + 60
-    while len(descendants(command.pid)) < 8 and time.monotonic() < deadline:
-        time.sleep(0.2)
+    assert until(lambda: len(descendants(command.pid)) >= 8)
     started = descendants(command.pid)
-    assert len(started) >= 8
     command.send_signal(signal.SIGINT)
     _, said = command.communicate(timeout=60)
     assert command.returncode == 130
     assert said.splitlines()[-1] == "fedcal: interrupted; nothing was written"
-    deadline = time.monotonic() + 20
-    while any(Path(f"/proc/{p}").exists() for p in started) and time.monotonic() < deadline:
-        time.sleep(0.2)
-    assert not any(Path(f"/proc/{p}").exists() for p in started)
+    assert until(lambda: not started & processes().keys(), 20)
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.slow
-def test_from_the_command_line(nothing_stays, tmp_path):
-    np.savez(tmp_path / "rows.npz", **rows())
-    words = [
-        *(sys.executable, "-m", "fedcal", "simulate", "--data", "rows.npz", "--engine", "grpc"),
-        *("--clients", "3", "--partition", "iid", "--method", "fedoneshot", "--json"),
-    ]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
-    want = run("inline", method="fedoneshot").to_json()
-    assert (told["before"], told["after"]) == (want["before"], want["after"])

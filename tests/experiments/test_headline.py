@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from fedcal.evaluation.page import decimals, shown
 from fedcal.experiments.headline import headline
 from fedcal.metrics.holm import holm
 
@@ -28,20 +27,6 @@ def evaluated(gap: dict[str, Any], score: str = "positive", **more: Any) -> dict
 
 def plain(result: dict[str, Any]) -> str:
     return headline(result).replace("\xa0", " ")
-
-
-def test_a_number_has_the_digits_of_its_interval():
-    for low, high, digits, read in (
-        (0.384, 0.436, 0, "41"),
-        (0.409, 0.412, 2, "41.00"),
-        (0.4, 0.42, 1, "41.0"),
-        (0.0, 1.0, 0, "41"),
-        (0.41, 0.41, 2, "41.00"),
-        (float("-inf"), 1.0, 2, "41.00"),
-    ):
-        assert decimals("accuracy", low, high) == digits
-        assert shown("accuracy", 0.41, digits=digits) == read
-    assert decimals("roc_auc", 0.64, 0.93) == 2  # where a share has none
 
 
 UNKNOWN = "Whether its confidence is right on average could not be measured under this noise."

@@ -21,7 +21,6 @@ pytestmark = pytest.mark.usefixtures("quick_figures")
 
 LABELS = np.arange(60) % 3
 LOGITS = np.random.default_rng(0).normal(size=(60, 3)) + 2 * np.eye(3)[LABELS]
-WARD = np.array(["east", "west"])[np.arange(60) % 2]
 
 
 def frame(**more: Any) -> Any:
@@ -32,15 +31,6 @@ def frame(**more: Any) -> Any:
 
 def same(found: Dataset) -> bool:
     return np.array_equal(found.scores, LOGITS) and np.array_equal(found.labels, LABELS)
-
-
-def test_a_frame_has_the_columns_of_a_file(tmp_path):
-    told = frame(client=WARD, split=np.where(np.arange(60) < 40, "train", "test"))
-    told.to_csv(tmp_path / "rows.csv", index=False)
-    found, read = load_any(told), datasets.load(tmp_path / "rows.csv")
-    assert found.client_names == read.client_names == ("east", "west")
-    for part in ("scores", "labels", "client", "test_scores", "test_labels"):
-        np.testing.assert_array_equal(getattr(found, part), getattr(read, part))
 
 
 def test_frames_hold_lists_scores_and_columns_that_may_lack_values():
@@ -54,15 +44,6 @@ def test_frames_hold_lists_scores_and_columns_that_may_lack_values():
         load_any(frame(age=1))
     bare = datasets.from_frame(frame().drop(columns="label"), labels_required=False)
     assert not bare.labelled
-
-
-def test_tensors_lists_and_tuples_are_arrays():
-    torch = pytest.importorskip("torch")
-    z = torch.tensor(LOGITS, requires_grad=True)
-    assert same(load_any({"logits": z, "labels": torch.tensor(LABELS)}))
-    assert same(load_any({"logits": LOGITS.tolist(), "labels": tuple(LABELS.tolist())}))
-    half = load_any({"logits": z.bfloat16(), "labels": LABELS})
-    np.testing.assert_allclose(half.scores, LOGITS, rtol=1e-2)
 
 
 def test_what_is_not_taken_says_what_is():

@@ -14,7 +14,6 @@ from fedcal import datasets
 from fedcal.errors import FedcalError, InputError, TooLittle
 from fedcal.experiments import simulate, simulation
 from fedcal.experiments.cli import _run
-from fedcal.experiments.comparison import Comparison, compare
 from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.estimator.federated import FederatedCalibrator
@@ -137,17 +136,6 @@ def test_a_trained_model_outlives_a_report_that_breaks(end, again, images, tmp_p
     told = json.loads((out / "training.json").read_text("utf-8"))
     assert told["privacy"]["releases"] == 12
     assert not {"outcome.json", "checkpoint.json"} & {p.name for p in out.iterdir()}
-
-
-def test_a_comparison_whose_table_breaks_keeps_its_rows(data, tmp_path, monkeypatch):
-    grid: dict[str, Any] = {"method": "fednewton", "clients": 4, "seeds": 2, "jobs": 1}
-    with monkeypatch.context() as patch:
-        patch.setattr(Comparison, "to_markdown", broken)
-        with pytest.raises(KeyError):
-            compare(data, out=tmp_path / "sweep", **grid)
-    rows = (tmp_path / "sweep" / "rows.jsonl").read_text("utf-8").splitlines()
-    compare(out=tmp_path / "sweep", resume=True, jobs=1)
-    assert (tmp_path / "sweep" / "rows.jsonl").read_text("utf-8").splitlines() == rows
 
 
 def test_a_report_that_cannot_be_written_is_told_before_the_first_charge(

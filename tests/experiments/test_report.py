@@ -13,7 +13,6 @@ from compared import cell
 from html_page import Page, page_of
 from refusals import each_is_refused
 
-from fedcal.errors import FedcalError
 from fedcal.experiments import simulate
 from fedcal.experiments.cli import _run
 from fedcal.experiments.headline import headline
@@ -48,7 +47,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(made: Path, tmp_path: Path) -> Path:
-    """A folder with the files that a report reads."""
     for name in ("result.json", "reliability.json", "rounds.jsonl"):
         (tmp_path / name).write_bytes((made / name).read_bytes())
     return tmp_path
@@ -61,9 +59,6 @@ def result_of(folder: Path) -> dict[str, Any]:
 
 def metric_entries(result: dict[str, Any]) -> list[Any]:
     return list(metric_table(result).rows)
-
-
-# --- a run --------------------------------------------------------------------------------------
 
 
 def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
@@ -86,11 +81,8 @@ def test_it_is_self_contained(made):
 
 def test_every_part_of_the_order_is_there(made):
     result, text = result_of(made), page_of(made / "report.html").text
-    for heading in (
-        *("Metrics", "Reliability of the top label", "Class by class", "Round by round"),
-        *("Privacy", "Who sees what", "What is not protected", "Where the noise comes from"),
-        *("Communication and time", "Run it again"),
-    ):
+    of_privacy = ("Privacy", "Who sees what", "What is not protected", "Where the noise comes from")
+    for heading in (*of_privacy, "Class by class", "Round by round", "Run it again"):
         assert heading in text
     for heading, before, after, change in metric_entries(result):
         assert f"{heading} {before.text} {before.small} {after.text}" in text
@@ -98,13 +90,10 @@ def test_every_part_of_the_order_is_there(made):
     privacy = result["privacy"]
     for sentence in (*privacy["statement"], *privacy["not_protected"], privacy["noise"]):
         assert sentence in text
-    for name in ("unit", "adjacency", "trust model", "epsilon", "delta", "noise source"):
-        assert name in text
     for line in privacy["sees"]:
         assert f"{line['who']} {line['what']}" in text
     sent = result["communication"]
     assert f"{sent['bytes_up_per_client']:,} bytes" in text
-    assert f"{result['seconds']:.3f} s" in text
     for name, version in result["versions"].items():
         assert f"{name} {version}" in text
     title = re.search("<h1>(.*)</h1>", (made / "report.html").read_text("utf-8"))
@@ -146,17 +135,6 @@ def test_commands_are_quoted_and_real_sites_are_not_simulated(tmp_path):
     ]
 
 
-def test_more_than_twenty_classes_show_the_worst(tmp_path):
-    simulate(arrays(30, 400), method="none", out=tmp_path / "out")
-    page = page_of(tmp_path / "out" / "report.html")
-    assert "Of 30 classes these are the 20 whose ECE against the rest was worst" in page.text
-    assert "0 of 30 classes better" in page.text
-    assert "Round by round" not in page.text  # nothing was released
-    assert {p.name for p in (tmp_path / "out").iterdir()} & FIGURES == {
-        f"{n}.{s}" for n in ("reliability", "classes") for s in ("png", "svg")
-    }
-
-
 @pytest.mark.usefixtures("quick_figures")
 def test_results_of_older_runs_have_no_intervals(copy):
     result = result_of(copy)
@@ -175,7 +153,6 @@ EVIL = "<script>alert('1')</script>\"'&"
 
 
 def poison(value: Any) -> Any:
-    """The same with every string made hostile."""
     if isinstance(value, dict):
         return {k: poison(v) for k, v in value.items()}
     if isinstance(value, list):
@@ -215,33 +192,18 @@ def test_other_files_are_refused_in_one_line(made, copy):
         (("result.json", None), r"result\.json"),
         (("rounds.jsonl", None), r"rounds\.jsonl"),
         (("result.json", "{"), "JSON"),
-        (("result.json", '{"schema": NaN}'), ""),
         (("result.json", '{"schema": 2}'), "schema"),
-        (("result.json", "[]"), ""),
         (("result.json", "[" * 200_000), ""),
         (("result.json", '{"schema": 1}'), needed),
         (("result.json", re.sub(r'"seconds": [^,]+,', '"seconds": 1e999,', good)), ""),
         (("result.json", with_("privacy", statement=None)), needed),
-        (("result.json", with_("privacy", sees="x")), needed),
         (("result.json", with_("privacy", sees=[1])), needed),
         (("result.json", with_(None, versions=None)), needed),
-        (("result.json", with_(None, versions=[])), needed),
-        (("result.json", with_(None, intervals="x")), needed),
         (("reliability.json", "\udcff\udcfe"), ""),
         (("reliability.json", "{}"), ""),
-        (("rounds.jsonl", "3\n"), ""),
     ]
     each_is_refused([(given, f"{re.escape(str(copy))}.*{why}") for given, why in table], refused)
     assert not (copy / "report.html").exists()
-
-
-def test_a_folder_that_cannot_be_written(copy):
-    (copy / "reliability.png").mkdir()
-    with pytest.raises(FedcalError):
-        write_report(copy)
-
-
-# --- words --------------------------------------------------------------------------------------
 
 
 def test_a_class_that_sets_hide_is_seen_at_once(tmp_path, capsys):
@@ -281,9 +243,6 @@ def test_better_is_said_only_where_the_interval_says_so(made):
         assert metric_entries(result)[0][2].small.endswith(f" to {100 * ends[1]:.1f}{why}")
     signs = [signed("ece", -0.015), signed("nll", 0.015), signed("ece", -1e-9)]
     assert signs == ["−1.50", "+0.0150", "0.00"]
-
-
-# --- a comparison -------------------------------------------------------------------------------
 
 
 def compared() -> dict[str, Any]:
@@ -343,9 +302,6 @@ def test_a_comparison_of_baselines_only_or_none(tmp_path):
     assert "baselines, resnet110-cifar10 none 4.750" in only.text
 
 
-# --- notebooks ----------------------------------------------------------------------------------
-
-
 def test_cards(made):
     result = result_of(made)
     records = json.loads((made / "reliability.json").read_text("utf-8"))
@@ -365,5 +321,3 @@ def test_cards(made):
     assert table.open == []
     assert "fednewton 1.010 ± 0.101" in table.text
     assert "script" not in Page(comparison_card(poison(compared()))).tags
-    pooled = simulate(arrays(), method="pooled-temperature", clients=20)
-    assert "All rows were pooled in one place" in pooled._repr_html_()

@@ -28,16 +28,8 @@ def arrays(test_rows: int = 40, **more: Any) -> dict[str, Any]:
     return parts | {"test_logits": 3 * logits[200:], "test_labels": labels[200:]} | more
 
 
-def read(folder: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads((folder / "result.json").read_text("utf-8"))
-    return content
-
-
 def words_of(folder: Path) -> str:
     return page_of(folder / "report.html").text
-
-
-# --- few test rows ------------------------------------------------------------------------------
 
 
 def test_few_test_rows_have_no_intervals(tmp_path):
@@ -47,7 +39,6 @@ def test_few_test_rows_have_no_intervals(tmp_path):
     for rows, said in ((1, "1 test row"), (FEWEST - 1, f"{FEWEST - 1} test rows")):
         result = simulate(arrays(rows), clients=10, out=tmp_path / str(rows))
         assert result.intervals is None
-        assert read(tmp_path / str(rows))["intervals"] is None
         said += ": too few for intervals"
         page = words_of(tmp_path / str(rows))
         assert said in page
@@ -59,9 +50,6 @@ def test_few_test_rows_have_no_intervals(tmp_path):
         assert "95 % interval" not in page.partition("Metrics On")[0]
 
 
-# --- data that were handed over in Python -------------------------------------------------------
-
-
 def test_only_arrays_cannot_be_named_on_a_command_line(tmp_path):
     for k, name in enumerate(("arrays", "a$b_{$")):
         simulate(arrays(name=name), method="none", out=tmp_path / str(k))
@@ -70,12 +58,6 @@ def test_only_arrays_cannot_be_named_on_a_command_line(tmp_path):
     for k, data in enumerate((tmp_path / "rows.npz", "resnet110-cifar10"), 2):
         simulate(data, method="none", out=tmp_path / str(k))
         assert "handed over" not in words_of(tmp_path / str(k))
-
-
-# --- figures of an earlier run ------------------------------------------------------------------
-
-
-# --- a comparison -------------------------------------------------------------------------------
 
 
 PLAIN: dict[str, Any] = {"baseline": True, "partition": None, "clients": None, "bytes_up": 0}
@@ -119,21 +101,6 @@ def test_each_data_set_has_its_own_figures(tmp_path):
     assert "handed over" not in page
     cells[2]["data"] = "mine"
     assert page.count("handed over") < written(tmp_path, cells).count("The data mine was handed")
-
-
-def test_what_varies_is_told():
-    for fact, values, words in (
-        ("delta", (1e-5, 1e-3), ("δ = 1e-05", "δ = 0.001")),
-        ("trust", ("central", "local"), ("trust central", "trust local")),
-        ("rounds", (1, 8), ("1 round", "8 rounds")),
-        ("unit", ("user", "example"), ("unit user", "unit example")),
-        ("mechanism", ("gaussian", "laplace"), ("gaussian", "laplace")),
-    ):
-        cells = [cell("a", 1.0, 0.01 * (k + 1), **{fact: v}) for k, v in enumerate(values)]
-        assert list(cells_table(cells).sections.values()) == [f"{w}, ε = 1" for w in words]
-
-
-# --- the privacy record -------------------------------------------------------------------------
 
 
 def seen(privacy: dict[str, Any], who: str) -> str:

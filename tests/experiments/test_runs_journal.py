@@ -105,16 +105,6 @@ def test_a_row_is_in_the_file_when_append_returns_and_stays(tmp_path):
     assert lines(folder) == [row(0), row(1), row(2)]
 
 
-def test_what_failed_is_not_kept(tmp_path):
-    failed = {"run": {"data": "d", "seed": 1}, "versions": {}, "error": "nobody answered"}
-    fill(tmp_path, [row(0), failed, row(2)])
-    for _ in range(2):
-        with journal(tmp_path, resume=True) as kept:
-            assert list(kept.rows.values()) == [row(0), row(2)]
-            kept.append("1", failed)
-            assert kept.count() == 3
-
-
 def test_a_torn_last_line_is_cut_off(tmp_path):
     for k, torn in enumerate((b"{", b'{"run": {"seed"', b"\x00\x00", b'{"run": {}}')):
         fill(folder := tmp_path / str(k), [row(0)])
@@ -130,26 +120,18 @@ DAMAGED = [
     "{",
     "[]",
     "{}",
-    '{"run": 3}',
     json.dumps(row(7, seconds="1")),
     json.dumps(row(7, seconds=float("nan"))),
     json.dumps(row(7, communication={})),
-    json.dumps(row(7, versions=[])),
     json.dumps(row(7, run={"seed": float("nan")})),
     json.dumps(row(7)).replace('"seed": 7', '"seed": 1e999'),
     json.dumps({k: v for k, v in row(7).items() if k != "privacy"}),
     damaged("before", "ece"),
     damaged("before", "more", 0.1),
-    damaged("after", "ece", [0.1]),
-    damaged("after", "ece", True),
-    damaged("after", "ece", float("nan")),
-    damaged("after", "ece", float("inf")),
-    damaged("after", "ece", 10**400),
-    damaged("after", "ece", 1e300),
+    *(damaged("after", "ece", value) for value in (True, float("nan"), 10**400, 1e300)),
     json.dumps(row(7)).replace("0.05", "1e999"),
     damaged("privacy", "mechanism"),
     damaged("privacy", "noise_std", [0.5, "1"]),
-    damaged("privacy", "noise_std", []),
     damaged("communication", "rounds", 1.5),
     damaged("communication", "bytes_up_per_client", 10**400),
     "[" * 100_000,
@@ -212,26 +194,6 @@ def test_a_finished_folder_is_replaced(tmp_path):
     assert (tmp_path / INPUTS).stat().st_mode & 0o777 == 0o600
 
 
-def test_a_finished_folder_grows_beside_what_it_holds(tmp_path):
-    fill(tmp_path, [row(0)])
-    (tmp_path / DONE).write_text("old")
-    bigger = read_grid({"data": "d", "method": "fedbin", "seeds": 9})
-    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
-
-    def refuse(rows: Any) -> None:
-        assert list(rows.values()) == [row(0)]
-        raise InputError("not these")
-
-    with pytest.raises(InputError, match="not these"):  # before anything is changed
-        module.journal(of(tmp_path, bigger), INPUTS_OF, resume=True, check=refuse).__enter__()
-    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
-    for seeds in ([0, 1], [0, 1, 2]):  # interrupted in between
-        with journal(tmp_path, bigger, resume=True) as kept:
-            kept.append("k", row(seeds[-1]))
-        assert [r["run"]["seed"] for r in lines(tmp_path / UNFINISHED)] == seeds
-    assert ((tmp_path / DONE).read_text(), lines(tmp_path)) == ("old", [row(0)])
-
-
 def test_rows_of_other_or_unknown_data_are_refused(tmp_path):
     def resumed(content: str | None) -> None:
         (tmp_path / INPUTS).unlink(missing_ok=True)
@@ -250,7 +212,7 @@ def test_rows_of_other_or_unknown_data_are_refused(tmp_path):
     assert lines(tmp_path) == [row(0)]
 
 
-def test_a_folder_where_a_file_is_to_be(tmp_path):
+def test_a_folder_where_a_file_is_to_be_and_nothing_to_resume(tmp_path):
     for k, name in enumerate((ROWS, "report.html", "epsilon-2.png", CONFIG)):
         (folder := tmp_path / name).mkdir()
         (folder / name).mkdir()
@@ -258,9 +220,6 @@ def test_a_folder_where_a_file_is_to_be(tmp_path):
             (folder / DONE).touch()
         with pytest.raises(InputError, match=f"{name} in it is a folder"):
             fill(folder, [])
-
-
-def test_there_must_be_something_to_resume(tmp_path):
     for name in ("", CONFIG, ROWS, DONE):
         (folder := tmp_path / f"of {name}").mkdir()
         if name:
@@ -298,9 +257,6 @@ def test_a_full_disk_is_told(tmp_path):
         assert kept.count() == 1
     with journal(tmp_path, resume=True) as kept:
         assert list(kept.rows.values()) == [row(0)]
-
-
-# --- the question -------------------------------------------------------------------------------
 
 
 def test_people_are_asked_about_an_unfinished_folder_alone(tmp_path, monkeypatch, capsys):

@@ -3,9 +3,7 @@
 import inspect
 from collections.abc import Sequence
 from types import NoneType
-from typing import Any, get_args, get_type_hints
-
-import pytest
+from typing import get_args, get_type_hints
 
 import fedcal
 from fedcal.experiments.comparison.grid import AXES, Grid
@@ -42,21 +40,3 @@ def test_a_notebook_sees_every_option():
 def test_a_plan_takes_what_a_run_takes():
     of_run, found = get_type_hints(Config), get_type_hints(plan)
     assert all(found[name] == of_run[name] for name in {*found} & {*of_run} - {"data", "seed"})
-
-
-@pytest.mark.slow
-def test_a_type_checker_finds_a_misspelt_option(tmp_path):
-    api: Any = pytest.importorskip("mypy.api")
-    mine = tmp_path / "mine.py"
-    mine.write_text(
-        "from fedcal import compare, evaluate, simulate\n"
-        "simulate('imdb-binary', method='fednewton', epsilon=1.0, unit='example', set={'a': 1})\n"
-        "compare('imdb-binary', method=['acct', 'nllt'], epsilon='inf,1', seeds=2)\n"
-        "evaluate('imdb-binary', by='group', epsilon=1, out='run', overwrite=True)\n"
-        "simulate('imdb-binary', epsilom=1.0)\n"
-        "compare('imdb-binary', seed=[1])\n"
-        "evaluate('imdb-binary', method='fedtemp')\n"
-    )
-    out, _, _ = api.run(["--strict", "--cache-dir", str(tmp_path / "cache"), str(mine)])
-    lines = [line.split(":")[1] for line in out.splitlines() if ": error:" in line]
-    assert lines == ["5", "6", "7"], out

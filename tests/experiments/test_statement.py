@@ -42,11 +42,6 @@ def record(
     return of_plan(plan, plan.rounds, masks, rows, real=real)
 
 
-def under(secure_aggregation: str) -> dict[str, int]:
-    """Fields of a federation whose contributions are summed that way."""
-    return {"committee": 5} if secure_aggregation == "protocol" else {}
-
-
 def statement(plan: Plan, masks: str = "none", rows: float | None = None) -> str:
     return " ".join(record(plan, masks, rows)["statement"])
 
@@ -54,9 +49,6 @@ def statement(plan: Plan, masks: str = "none", rows: float | None = None) -> str
 def server(plan: Plan, masks: str) -> str:
     sees = {s["who"]: str(s["what"]) for s in record(plan, masks)["sees"]}
     return sees["the server"]
-
-
-# --- numbers ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("unit", UNITS)
@@ -88,8 +80,6 @@ def test_the_numbers_are_the_plan_s(unit, trust, preferred, row_sums):
     assert ("except with probability 1e-05" in said) is not pure
     assert ("and more delta" in said + lost) is not pure
 
-
-# --- what is promised ---------------------------------------------------------------------------
 
 NEIGHBOURS = {
     "removing all rows of one client": ("user", ("central", "distributed")),
@@ -139,13 +129,12 @@ AGAINST = {
         "does not hold against it. It holds against everyone else if at least 18 of the 20",
         ("trusted to forget", "the server too"),
     ),
-    ("local", "none"): (
-        "against everyone, the server too, whatever other clients do",
-        ("trusted to forget", "share of the noise", "honest"),
-    ),
-    ("local", "masks"): (
-        "against everyone, the server too, whatever other clients do",
-        ("trusted to forget", "share of the noise", "honest"),
+    **dict.fromkeys(
+        [("local", "none"), ("local", "masks")],
+        (
+            "against everyone, the server too, whatever other clients do",
+            ("trusted to forget", "share of the noise", "honest"),
+        ),
     ),
 }
 
@@ -167,7 +156,8 @@ def test_against_whom_it_holds(trust, masks):
 @pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_what_the_server_sees(trust, unit, masks):
-    sees = server(plan_of(trust=trust, unit=unit, **under(masks)), masks)
+    under = {"committee": 5} if masks == "protocol" else {}
+    sees = server(plan_of(trust=trust, unit=unit, **under), masks)
     assert ("exact sum" in sees) is (trust == "central")
     local = trust == "local" and masks != "none"
     assert ("noisy sum" in sees) is (trust == "distributed" or local)
@@ -178,9 +168,6 @@ def test_what_the_server_sees(trust, unit, masks):
     own = UNITS[unit].own_client()
     assert (seers[0] == own[0]) if own else (seers[0] == "another client")
     assert ("a subject's own client" in seers) is (unit == "subject")
-
-
-# --- under the protocol -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -276,9 +263,6 @@ def test_what_a_simulation_does_to_subjects(unit, held_out, partition):
     assert about_subjects(plan_of(unit=unit, epsilon=math.inf), partition, held_out) == []
 
 
-# --- sampling -----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("trust", "unit"), list(product(TRUSTS, UNITS)))
 def test_what_is_said_of_sampling_is_what_the_plan_claims(trust, unit):
     federation = Federation(CLIENTS, 3, sampling_rate=0.5, epsilon=1.0, trust=trust, unit=unit)
@@ -298,8 +282,6 @@ def test_what_is_said_of_sampling_is_what_the_plan_claims(trust, unit):
     for words in ("amplification", "secret coin", "counts on"):
         assert words not in everybody
 
-
-# --- noise --------------------------------------------------------------------------------------
 
 NOISES = {
     ("central", "gaussian"): "Gaussian noise is added to each sum by the server, once",
@@ -345,9 +327,6 @@ def test_where_the_noise_comes_from(trust, preferred):
         assert "without exception" not in said
 
 
-# --- the number of rows -------------------------------------------------------------------------
-
-
 def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped():
     of_clients = plan_of(unit="example", trust="central")
     of_rows = plan_of(True, unit="example", trust="central")
@@ -365,9 +344,6 @@ def test_the_nominal_number_of_rows_sets_no_noise_where_rows_are_clipped():
         assert "tell" in lost
 
 
-# --- without privacy ----------------------------------------------------------------------------
-
-
 def test_without_privacy_nothing_is_promised():
     adjacencies = {"user": "zero-out", "subject": "add-remove", "example": "add-remove"}
     for unit in UNITS:
@@ -376,9 +352,6 @@ def test_without_privacy_nothing_is_promised():
         assert told == (None, unit, adjacencies[unit])
         assert "No differential privacy" in found["statement"][0]
         assert "DP for each" not in " ".join(found["statement"])
-
-
-# --- in a table ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", SECURE_AGGREGATION)

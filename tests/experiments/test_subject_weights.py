@@ -37,7 +37,6 @@ def arrays() -> dict[str, Any]:
 
 @cache
 def truths() -> tuple[float, float]:
-    """Accuracy of patients, and of rows."""
     given = arrays()
     right = (given["probs"][:, 1] >= 0.5) == given["labels"]
     each = [right[given["subject"] == s].mean() for s in range(SUBJECTS)]
@@ -97,6 +96,3 @@ def test_one_metric_alone_counts_patients_as_all_metrics_do():
         found = simulate(arrays(), method=f"evaluate-{metric}", epsilon=epsilon, **run)
         ((name, estimate),) = found.judged["metrics"].items()
         assert abs(estimate["value"] - whole[name]["value"]) <= 0.01
-    nameless = {k: v for k, v in arrays().items() if k != "subject"}
-    with pytest.raises(InputError, match="needs a column subject"):
-        evaluate(nameless, unit="subject")
