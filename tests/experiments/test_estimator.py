@@ -38,6 +38,7 @@ from fedcal.numerics import logits_from_probs, softmax
 from fedcal.partition import deal
 from fedcal.privacy.plan import Federation
 from fedcal.strategies import FedNewton
+from fedcal.units import UNITS
 
 
 def overconfident(n: int = 600, classes: int = 3, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
