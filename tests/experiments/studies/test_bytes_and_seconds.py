@@ -1,7 +1,6 @@
 """What is counted is what is sent, to the byte; what is timed computes the same."""
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,6 @@ from fedcal.errors import FedcalError
 from fedcal.experiments import simulate
 from fedcal.experiments.studies import bytes_sent, client_seconds
 from fedcal.experiments.studies.bytes_sent import METHODS, job_for
-from fedcal.experiments.studies.check import deviations
 from fedcal.experiments.studies.expected import shipped
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
@@ -73,32 +71,6 @@ def test_claims_are_held_against_the_bytes():
     assert not bytes_sent.claims([*larger, *made_up(exact, "inf")])[3][1]
 
 
-@pytest.mark.slow
-def test_each_size_holds_the_one_within_and_the_numbers_are_those_of_the_papers_table():
-    """Up, where the paper has the same calibrator and privacy asks for no count besides."""
-    table = bytes_sent.rows(quick=True)
-    assert len({frozenset(r) for r in table}) == 1
-    json.dumps(table, allow_nan=False)
-    for r in table:
-        assert r["numbers_up"] < r["record_up"] < r["objects_up"]
-        assert r["record_down"] < r["record_down_masks"]
-        assert r["objects_down"] < r["objects_down_masks"]
-        assert r["over"] == r["record_up"] / r["numbers_up"]
-    compared = [r for r in table if r["paper_up"] is not None and r["epsilon"] == "1"]
-    methods = {r["method"].partition("[")[0] for r in compared}
-    assert methods == set(bytes_sent.PAPER_UP) & set(STRATEGIES)
-    for row in compared:
-        assert row["numbers_up"] == row["paper_up"]
-    kept = {"fedtemp": 0.01, "fedopvector": 0.16, "fedcal": 43.08, "fedbbq": 20.0}
-    assert {k: round(v / 1024, 2) for k, v in bytes_sent.PAPER_UP.items()} == kept
-    # weights without privacy take a further question
-    asked = ("fedbbq[tables=per_class,weighting=all]", "inf")
-    counts, histograms = [r for r in table if (r["method"], r["epsilon"]) == asked]
-    assert (counts["query"], counts["numbers_up"]) == ("class_counts", 8 * 10)
-    assert counts["paper_up"] is None
-    assert histograms["query"] == "class_histograms"
-
-
 PRIVATE = [name for name in METHODS if name not in exact_only()]
 
 
@@ -118,34 +90,6 @@ def test_every_method_with_a_private_form_is_timed():
         slow = [r["method"] for r in table if r[key] < 50]
         assert holds == (not slow)
         assert all(method in names for method in slow)
-
-
-def test_what_the_paper_says_of_seconds():
-    loop = {"fedcal": 0.008, "fedtemp": 0.111, "fedopvector": 0.017}
-    ratios = {"ratio": 60.0, "ratio_flower": 60.0}
-    paper = [
-        {"method": m, "clients": 100, "rows": 50, "loop": s, **ratios} for m, s in loop.items()
-    ]
-    assert [holds for _, holds, _ in client_seconds.claims(paper)[:2]] == [False, True]
-    slower = [{**r, "loop": 0.05 if r["method"] == "fedcal" else 0.02} for r in paper]
-    told = client_seconds.claims(slower)[:2]
-    assert [holds for _, holds, _ in told] == [True, False]
-    assert told[0][2] == "the slowest, fedcal, needs 0.05"
-
-
-def test_what_is_expected_has_no_clock():
-    """The same methods on every population, and numbers that no machine changes."""
-    kept = shipped("maddock-table7")
-    sizes = list(dict.fromkeys((r["clients"], r["rows"]) for r in kept.rows))
-    assert sizes == list(client_seconds.POPULATIONS)
-    for clients, _ in sizes:
-        there = [r["method"] for r in kept.rows if r["clients"] == clients]
-        assert there == [name for name in PRIVATE if name in there]
-        assert len(there) == len(kept.rows) / len(sizes)
-    slower = [r | {k: 9 * v for k, v in r.items() if k in ("loop", "ratio")} for r in kept.rows]
-    assert deviations(replace(kept, rows=slower), kept) == []
-    other = [{**kept.rows[0], "numbers": 3}, *kept.rows[1:]]
-    assert len(deviations(replace(kept, rows=other), kept)) == 1
 
 
 def test_scipy_finds_the_optima_that_the_client_finds():

@@ -1,15 +1,11 @@
 """Tables: marks, the best of a line, ratios, and files for programs."""
 
-import csv
-import io
 
-import pytest
 from study_row import CELL
 
 from fedcal.experiments.show.tables import Marked, markdown
 from fedcal.experiments.studies.cells import completed
-from fedcal.experiments.studies.layout import MARK, blocks_of, printed_block
-from fedcal.experiments.studies.registry import experiment
+from fedcal.experiments.studies.layout import MARK, blocks_of
 from fedcal.experiments.studies.result import Reproduction
 from fedcal.experiments.studies.spec import Experiment, Field, Part, Record, RowsTable
 
@@ -71,25 +67,6 @@ def test_ratios_are_to_the_reference_of_the_same_network():
         ("net", "0.500", "1.500"),
         ("other", "1.000", "1.000"),
         ("mean", "0.750", "1.250"),
-    ]
-
-
-def test_csv_holds_fractions_with_all_digits():
-    text = Reproduction(GRID, CELLS).to_csv()
-    lines = {line["title"]: line for line in csv.DictReader(io.StringIO(text))}
-    assert list(lines) == ["Base", "A", "B", "pooled"]
-    assert float(lines["B"]["classwise_ece_mean"]) == pytest.approx(0.03)
-    assert lines["A"]["loses_accuracy"] == "True"
-
-
-def test_the_paper_s_table_is_printed_as_it_stands():
-    paper = experiment("maddock-table3").paper
-    assert paper is not None
-    block = printed_block(paper, "network")
-    said = {str(name): entries for name, *entries in block.rows}
-    assert said["SVHN (18)"] == [
-        *("2.05", "6.89 (0.64)", "2.047 (0.002)", "9.955 (0.034)", "2.396 (0.528)"),
-        "2.007 (0.025)",
     ]
 
 

@@ -21,35 +21,6 @@ def test_the_table_the_folder_and_the_guide_agree():
     assert [name for name in EXPERIMENTS if f"`{name}`" not in page] == []
 
 
-def test_the_sources_name_the_papers_that_are_run_again():
-    page = (ROOT / "docs" / "sources.md").read_text("utf-8")
-    for title in (
-        "Private Federated Multiclass Post-hoc Calibration",
-        "Privacy Preserving Recalibration under Domain Shift",
-        "Private Prediction Sets",
-        "A Closer Look at the Calibration of Differentially Private Learners",
-        "Federated Calibration and Evaluation of Binary Classifiers",
-    ):
-        assert page.count(title) == 1
-
-
-def test_an_unknown_name_is_refused_with_the_nearest():
-    with pytest.raises(InputError, match="maddock-table6") as refused:
-        experiment("maddock-table9")
-    assert sum(name in str(refused.value) for name in EXPERIMENTS) == 3
-
-
-def test_each_has_its_line_of_the_list():
-    for name in EXPERIMENTS:
-        found = experiment(name)
-        assert found.title
-        assert "\n" not in found.about
-        assert len(found.about) < 140
-        if not found.parts:
-            assert callable(found.home.rows)
-            assert found.tables
-
-
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_grid_names_only_what_there_is(name):
     found = experiment(name)
