@@ -113,7 +113,7 @@ def test_an_address_is_read_and_written_or_refused():
     ):
         assert read_address("--fleet", text) == address
         assert str(address) == text
-    bad = (
+    hosts = (
         "",
         "hub",
         ":1",

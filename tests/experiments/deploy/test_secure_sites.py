@@ -151,24 +151,6 @@ def does_not_start(names: str) -> str:
     )
 
 
-@pytest.mark.parametrize(
-    ("out", "asked", "said"),
-    [
-        ("method", ("--method", "fedbin", *ONCE[2:]), "the method: asked is fedbin"),
-        ("epsilon", (*ONCE, "--epsilon", "2"), "the epsilon: asked is 2.0, allowed at most 1.0"),
-    ],
-)
-def test_what_no_policy_allows_is_no_run(there, out, asked, said):
-    booked = [there.books(f"site-{name}") for name in SITES]
-    code, lines = done(there.start(out, *asked, *ALL))
-    refusal = f"this site's policy refuses {said}"
-    assert (code, lines.pop()) == (2, does_not_start("a, b, c"))
-    for name, line in zip(SITES, lines, strict=True):
-        assert line.startswith(f"fedcal: warning: {name}: {refusal}")
-        assert f"cannot take part: {refusal}" in there.log(name).splitlines()[-1]
-    assert [there.books(f"site-{name}") for name in SITES] == booked
-
-
 def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there):
     log = restarted(there, there.agree(), "spent", total=1.0)
     spent = "fedcal: warning: c: what is left of its budget does not suffice for this run"

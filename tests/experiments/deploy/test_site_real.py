@@ -71,17 +71,6 @@ app = ClientApp()
 """
 
 
-AHEAD = """
-import datetime, sys
-if any("flower-supernode" in word for word in sys.orig_argv):
-    class Ahead(datetime.datetime):
-        @classmethod
-        def now(cls, tz=None):
-            return super().now(tz) + datetime.timedelta(seconds=60)
-    datetime.datetime = Ahead
-"""
-
-
 @pytest.fixture(scope="module")
 def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuperLink]:
     link = SuperLink(tmp_path_factory.mktemp("superlink"), ["a", "b", "c"])
@@ -183,7 +172,7 @@ def test_two_sites_answer_and_run_nothing_that_the_server_names(link, tmp_path):
     assert left_of(tmp_path / "state") == []
 
 
-def test_why_a_site_cannot_connect_is_one_line(link, tmp_path, monkeypatch):
+def test_why_a_site_cannot_connect_is_one_line(link, tmp_path):
     def ended(key: str, root: Path | None = None) -> str:
         site = start_site(link, tmp_path, key, root)
         said, _ = site.communicate(timeout=60)
@@ -197,10 +186,6 @@ def test_why_a_site_cannot_connect_is_one_line(link, tmp_path, monkeypatch):
     (tmp_path / "key.records").unlink(missing_ok=True)
     other = tmp_path / "other" / "ca.crt"
     assert "was not signed by --root-certificates" in ended("a", other)
-    (tmp_path / "clock").mkdir()
-    (tmp_path / "clock" / "sitecustomize.py").write_text(AHEAD, "utf-8")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "clock"))
-    assert "the clocks of the two machines differ" in ended("a")
 
 
 def test_sigterm_ends_all_and_a_kill_leaves_nothing(link, tmp_path):

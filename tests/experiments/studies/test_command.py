@@ -10,8 +10,6 @@ from fedcal.experiments.studies.expected import content, read, write
 from fedcal.experiments.studies.registry import EXPERIMENTS
 from fedcal.experiments.studies.run import reproduce
 
-Captured = pytest.CaptureFixture[str]
-
 
 def fedcal(*words: str) -> int:
     with pytest.raises(SystemExit) as left:

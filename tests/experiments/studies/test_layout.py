@@ -1,6 +1,5 @@
 """Tables: marks, the best of a line, ratios, and files for programs."""
 
-
 from study_row import CELL
 
 from fedcal.experiments.show.tables import Marked, markdown

@@ -39,20 +39,6 @@ def test_a_grid_names_only_what_there_is(name):
     assert BASE in titles  # its accuracy is the one to keep
 
 
-def test_the_paper_s_tables_are_whole():
-    for name in (f"maddock-table{n}" for n in (2, 3, 6, 7)):
-        found = experiment(name)
-        assert found.paper.rows
-        for values in found.paper.rows.values():
-            assert len(values) == len(found.paper.columns)
-            assert all(len(v) in (1, 2) and v[0] >= 0 for v in values)
-        if found.parts:
-            titles = {title for part in found.parts for title in part.methods}
-            assert set(found.paper.columns) <= titles
-            paper = found.parts[0].settings
-            assert (paper["rounds"], paper["sampling_rate"], found.seeds) == (12, 0.1, 5)
-
-
 def test_a_setting_that_compare_lacks_and_a_verdict_of_a_fourth_kind_are_refused(
     tmp_path, monkeypatch
 ):

@@ -1,7 +1,6 @@
 """Running an experiment: settings, networks of the user's, files, interruptions."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,6 @@ from fedcal.experiments.studies.result import Reproduction
 from fedcal.experiments.studies.run import reproduce
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
-Ran = tuple[Reproduction, Path]
 
 
 def values(found: Reproduction) -> dict[tuple[str, ...], Any]:

@@ -23,7 +23,6 @@ from fedcal.experiments.studies.set_trials import MEDICAL, exact_thresholds, rng
 from fedcal.experiments.studies.set_worlds import (
     Setup,
     engine_thresholds,
-    law_of,
     thresholds_of,
 )
 
@@ -105,21 +104,6 @@ def test_peers_on_few_splits(monkeypatch):
     assert prediction_sets_peers.sheet(rows) is not None
     sized = [r for r in rows if r["data"] in prediction_sets_peers.DATA]
     assert all(r["set_size"] > 0 for r in sized)
-
-
-GRID = (np.arange(16) + 1) / 16
-
-
-def test_a_law_counts_every_score_once():
-    for name in (*prediction_sets_coverage.LAWS, "imdb-binary margin"):
-        law = law_of(name, GRID)
-        shares = law.buckets(GRID)
-        assert shares.shape == GRID.shape
-        assert shares.sum() == pytest.approx(1.0)
-        assert law.covered(GRID) == pytest.approx(np.cumsum(shares))
-        assert law.covered(np.array([-1e-9])) == 0.0
-        if name.endswith("edges"):  # masses at and just above thresholds
-            assert shares[0] == pytest.approx(0.0 if name == "above edges" else 1 / 16)
 
 
 def test_engine_and_laws_find_the_same_thresholds():

@@ -132,19 +132,6 @@ def test_a_killed_training_goes_on_from_its_last_checkpoint(images, tmp_path):
     assert same(train(config), train(out=out, resume=True))
 
 
-def test_an_interrupt_while_the_files_are_written_loses_no_round(images, tmp_path, monkeypatch):
-    def stop(self: Training, folder: Path) -> None:
-        raise KeyboardInterrupt
-
-    config, out = small(images), tmp_path / "out"
-    with monkeypatch.context() as patched:
-        patched.setattr(Training, "_write", stop)
-        with pytest.raises(Interrupted, match="3 rounds are kept"):
-            train(config, out=out)
-    assert same(train(config), train(out=out, resume=True))
-    assert not (out / CHECKPOINT).exists()
-
-
 def test_what_cannot_be_resumed(images, tmp_path):
     config, out = small(images), tmp_path / "out"
     with pytest.raises(InputError, match=r"nothing to resume in .*: there is no checkpoint"):
@@ -244,35 +231,6 @@ def test_the_command(images, tmp_path, capsys):
     assert capsys.readouterr().out == ""
     assert fedcal("train", "--data", str(images), "--model", "vgg") == 2
     assert capsys.readouterr().err.startswith("fedcal: error: unknown model 'vgg'")
-
-
-def test_ctrl_c_says_how_to_go_on(images, tmp_path, monkeypatch, capsys):
-    from fedcal.training import local_sgd
-
-    descend, seen = local_sgd.descend, []
-
-    def stopping(*arguments: Any, **named: Any) -> float:
-        seen.append(1)
-        if len(seen) == 5:  # in the second round
-            raise KeyboardInterrupt
-        return descend(*arguments, **named)
-
-    monkeypatch.setattr(local_sgd, "descend", stopping)
-    options = [*("train", "--data", str(images), "--clients", "6", "--partition", "iid")]
-    options += [*("--sampling-rate", "0.5", "--rounds", "3")]
-    out = tmp_path / "out"
-    assert fedcal(*options, "--out", str(out)) == 130
-    said = capsys.readouterr().err
-    assert said == (
-        f"fedcal: interrupted: 1 rounds are kept; go on: fedcal train --out {out} --resume\n"
-    )
-    seen += [1] * 5
-    assert fedcal("train", "--out", str(out), "--resume", "--quiet") == 0
-    whole = train(data=str(images), clients=6, partition="iid", sampling_rate=0.5, rounds=3)
-    assert json.loads((out / "training.json").read_text())["rounds"] == list(whole.history)
-    seen.clear()
-    assert fedcal(*options) == 130
-    assert capsys.readouterr().err == "fedcal: interrupted; nothing was written\n"
 
 
 def test_two_trainings_never_share_a_folder(tmp_path):
