@@ -247,9 +247,6 @@ def test_a_setting_is_within_its_range_or_its_list(allowed, value):
             asked.of(policy)
 
 
-# --- the file ------------------------------------------------------------------------------------
-
-
 def written(path: Path, **changed: Any) -> Path:
     table = {f.name: getattr(POLICY, f.name) for f in fields(Policy)} | changed
     text = {k.replace("_", "-"): _listed(v) for k, v in table.items() if v is not None}

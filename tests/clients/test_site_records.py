@@ -75,7 +75,6 @@ def test_a_round_is_answered_once_and_charged(site):
         words, again = run.answer(site)
         assert again
         assert (words.tolist(), words.dtype) == (first.tolist(), np.uint64)
-    assert run.request.context is not None
     softer = replace(run.request.context, epsilon=2.0)
     with pytest.raises(InputError, match="asked before with another question"):
         run.answer(site, replace(run.request, context=softer))

@@ -42,15 +42,11 @@ def cell(title: str, ece: float, accuracy: float = 0.9, **more: Any) -> Record:
 )
 def test_where_the_paper_s_own_numbers_bear_it_out(table, claim, said):
     paper = experiment(f"maddock-{table}").paper
-    assert paper is not None
     found = judge(claim, [], printed_rows(paper))
     count, _, places = (said or "").partition("; ")
     expected = f"on {count} of 7; {places}" if places else f"on {count} of 7"
     assert found.printed.startswith(expected) if said else found.printed == ""
     assert (found.holds, found.word) == (None, "not told here")
-
-
-# --- ours ---------------------------------------------------------------------------------------
 
 
 def test_each_some_and_all():

@@ -87,9 +87,6 @@ def test_rows_are_packed_and_unpacked():
     assert [repr(row) for row in unpacked([first, second])] == [repr(row) for row in rows]
 
 
-# --- the shipped files --------------------------------------------------------------------------
-
-
 FILES = sorted({path.stem for path in expected.FOLDER.glob("*.json")} - {*COMPARISONS})
 
 

@@ -64,7 +64,6 @@ def test_baselines_are_lines_across_in_every_panel_of_their_network():
 
 def test_files_are_whole_and_the_same_each_time(tmp_path):
     made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), cells(rounds=[1, 12]))
-    assert made is not None
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
         assert set(save(made, folder, "f")) == {p.name for p in folder.iterdir()}

@@ -125,8 +125,6 @@ def test_nothing_runs_before_all_parts_are_checked(small, network, tmp_path, mon
     each_is_refused(table, lambda options: reproduce(**{**given, **options}))
 
 
-# --- functions that return rows -----------------------------------------------------------------
-
 FUNCTION = """
 [function]
 title = "A function"

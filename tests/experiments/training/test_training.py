@@ -97,9 +97,6 @@ def test_the_files_give_the_same_model_and_hold_weights_only(images, tmp_path):
     np.testing.assert_allclose(logits, training.test_logits[: len(logits)], atol=1e-5)
 
 
-# --- interrupting and resuming --------------------------------------------------------------
-
-
 def interrupted(
     config: TrainConfig, out: Path | None, after: int, kind: type[BaseException]
 ) -> None:
@@ -159,9 +156,6 @@ def test_what_cannot_be_resumed(images, tmp_path):
         train(out=out, resume=True)
 
 
-# --- what goes wrong ------------------------------------------------------------------------
-
-
 def test_a_training_that_diverges_says_so_and_writes_nothing(images, tmp_path):
     # one batch a client: the loss on the way is still that of the weights before
     judged = {"batch_size": 1000, "lr": 1e30, "evaluate_every": 1, "checkpoint_every": 1}
@@ -201,9 +195,6 @@ def test_what_is_not_allowed_is_one_line(images, tmp_path):
         assert TrainConfig(**by_rows).by_method
         with pytest.raises(InputError, match=f"{name} = 5 goes by how many rows a client has"):
             TrainConfig(**by_rows, epsilon=1.0)
-
-
-# --- the command ----------------------------------------------------------------------------
 
 
 def fedcal(*arguments: str) -> int:

@@ -37,9 +37,6 @@ def dealt(data: str, **options: Any) -> ClientData:
     return load(TrainConfig(data, **options))[0]
 
 
-# --- how rows are cut -------------------------------------------------------------------------
-
-
 def test_every_row_is_in_one_part_of_one_client_and_the_seed_says_which(tmp_path):
     data = npz(tmp_path, x=X, y=Y)
     options: dict[str, Any] = {"clients": 7, "partition": "dirichlet:0.5"}
@@ -120,7 +117,6 @@ def test_nothing_is_trained_on_a_test_part(tmp_path, kind, method):
             dealt(data, **{**options, "method": "fedavg"})
     made = dealt(data, **options)
     trained = shards_of(made)
-    assert trained.inputs is not None
     assert not (trained.inputs == MARK).any()
     assert all((rows.x == MARK).all() for rows in made.parts["test"])
     halved = method == "fedavg" and kind == "leaf"  # the others are for calibration
@@ -139,9 +135,6 @@ def test_nothing_is_fitted_to_a_test_part(tmp_path, kind):
     assert (at_site.test[0] == MARK).all()
     assert (part_for_tests(loaded, 0).logits == MARK).all()
     assert (rows_to_evaluate(loaded).scores == MARK).all()
-
-
-# --- images -----------------------------------------------------------------------------------
 
 
 def image_folder(folder: Path, mode: str = "RGB") -> Path:
@@ -229,8 +222,6 @@ def test_other_files_and_pairs(tmp_path):
     each_is_refused(table, read_pool)
 
 
-# --- text ---------------------------------------------------------------------------------------
-
 LINES = ["To be, or not to be: that is the question.", "Whether 'tis nobler in the mind"]
 
 
@@ -290,9 +281,6 @@ def test_bad_texts(tmp_path):
         (("a.txt", None), "No such file"),
     ]
     each_is_refused(table, read)
-
-
-# --- LEAF ---------------------------------------------------------------------------------------
 
 
 def leaf(folder: Path, **parts: dict[str, Any]) -> str:
