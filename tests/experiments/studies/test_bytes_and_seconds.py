@@ -51,26 +51,6 @@ def test_sizes_are_the_same_each_time_and_are_what_a_result_reports():
             assert plain[key] == masked[key]
 
 
-def made_up(up: dict[str, int], epsilon: str, more: int = 0) -> list[dict[str, Any]]:
-    return [
-        {"method": m, "epsilon": epsilon, "numbers_up": n + more, "numbers_down": n}
-        | {"paper_up": bytes_sent.PAPER_UP[m], "paper_down": bytes_sent.PAPER_DOWN[m]}
-        for m, n in up.items()
-    ]
-
-
-def test_claims_are_held_against_the_bytes():
-    exact = bytes_sent.PAPER_UP
-    other = {"method": "acct", "epsilon": "1", "numbers_up": 8, "paper_up": None}
-    told = bytes_sent.claims([*made_up(exact, "1"), *made_up(exact, "inf", 8), other])
-    assert [holds for _, holds, _ in told] == [True, True, False, True]
-    assert "fedcal 44,112 (paper: 44,112)" in told[0][2]
-    told = bytes_sent.claims([*made_up(exact, "1", 1), *made_up(exact, "inf", 16)])
-    assert [holds for _, holds, _ in told] == [False, False, False, True]
-    larger = made_up({**exact, "fedbbq": 50_000}, "1")
-    assert not bytes_sent.claims([*larger, *made_up(exact, "inf")])[3][1]
-
-
 PRIVATE = [name for name in METHODS if name not in exact_only()]
 
 

@@ -5,8 +5,7 @@ from study_row import CELL
 from fedcal.experiments.show.tables import Marked, markdown
 from fedcal.experiments.studies.cells import completed
 from fedcal.experiments.studies.layout import MARK, blocks_of
-from fedcal.experiments.studies.result import Reproduction
-from fedcal.experiments.studies.spec import Experiment, Field, Part, Record, RowsTable
+from fedcal.experiments.studies.spec import Experiment, Part, Record
 
 PAPER = {"Base": "none", "A": "fedbbq", "B": "fedtemp"}
 POOLED = {"pooled": "pooled-temperature"}
@@ -67,19 +66,3 @@ def test_ratios_are_to_the_reference_of_the_same_network():
         ("other", "1.000", "1.000"),
         ("mean", "0.750", "1.250"),
     ]
-
-
-def test_rows_are_selected_and_shown():
-    fields = (Field("method", "method"), Field("ece", "ECE, %", digits=2, factor=100))
-    table = RowsTable("T", fields, {"what": "run"})
-    found = Experiment(name="r", title="R", about="", module="nowhere", tables=(table,))
-    rows = [
-        {"what": "run", "method": "m", "ece": 0.01234},
-        {"what": "run", "method": "n", "ece": None},
-        {"what": "other", "x": 1},
-    ]
-    (block,) = blocks_of(found, rows)
-    assert block.rows == [("m", "1.23"), ("n", "")]
-    head, *lines = Reproduction(found, rows).to_csv().splitlines()
-    assert head == "what,method,ece,x"
-    assert "other,,,1" in lines

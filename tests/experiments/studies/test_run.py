@@ -8,7 +8,7 @@ from refusals import each_is_refused
 
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import compare
-from fedcal.experiments.studies import grids, registry, spec
+from fedcal.experiments.studies import grids
 from fedcal.experiments.studies.check import checked
 from fedcal.experiments.studies.result import Reproduction
 from fedcal.experiments.studies.run import reproduce
@@ -123,48 +123,3 @@ def test_nothing_runs_before_all_parts_are_checked(small, network, tmp_path, mon
     ]
     given = {"name": small, "networks": [network]}
     each_is_refused(table, lambda options: reproduce(**{**given, **options}))
-
-
-FUNCTION = """
-[function]
-title = "A function"
-about = "Rows."
-rows = "made_up"
-
-[[function.tables]]
-title = "Numbers"
-where = { what = "n" }
-columns = [
-  { key = "name", title = "name" },
-  { key = "value", title = "value", digits = 1, tolerance = 0.1 },
-]
-"""
-
-
-class MadeUp:
-    """Stands for a module."""
-
-    @staticmethod
-    def rows(seeds: int = 3, progress: Any = None) -> list[dict[str, Any]]:
-        return [{"what": "n", "name": f"row {k}", "value": float(k)} for k in range(seeds)]
-
-    @staticmethod
-    def claims(rows: list[dict[str, Any]]) -> list[tuple[str, bool, str]]:
-        return [("There are three.", len(rows) == 3, f"there are {len(rows)}")]
-
-
-def test_a_function_s_rows_are_laid_out(small, tmp_path, monkeypatch):
-    (registry.FOLDER / "function.toml").write_text(FUNCTION)
-    monkeypatch.setattr(registry, "EXPERIMENTS", {"function": "function"})
-    monkeypatch.setattr(spec.Experiment, "home", MadeUp)
-    found = reproduce("function", jobs=2, out=tmp_path, progress=lambda done, total: None)
-    assert [(v.text, v.word) for v in found.verdicts] == [("There are three.", "holds")]
-    (block,) = found.blocks
-    assert block.rows == [("row 0", "0.0"), ("row 1", "1.0"), ("row 2", "2.0")]
-    written = {f"function.{suffix}" for suffix in ("json", "md", "csv", "html")}
-    assert {p.name for p in tmp_path.iterdir()} == written
-    assert reproduce("function", seeds=2).verdicts[0].word == "does not hold"
-    with pytest.raises(InputError, match="no choice of data"):
-        reproduce("function", data=["x.npz"])
-    with pytest.raises(InputError, match="in one go"):
-        reproduce("function", resume=True, out=tmp_path)

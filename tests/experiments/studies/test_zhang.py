@@ -11,7 +11,7 @@ from fedcal.errors import InputError
 from fedcal.experiments.studies import angelopoulos_figure3
 from fedcal.experiments.studies.expected import shipped
 from fedcal.experiments.studies.spec import Rows
-from fedcal.experiments.studies.zhang import figure1, mixture, models, table1, table3
+from fedcal.experiments.studies.zhang import mixture, models, table1, table3
 from fedcal.experiments.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
 from fedcal.experiments.studies.zhang.models import DELTA, Training
 from fedcal.experiments.studies.zhang.scores import above
@@ -83,12 +83,6 @@ def test_added_noise_has_the_std_that_it_is_said_to_have():
     steps = np.subtract(noisy, plain) * one.batch
     assert steps.std() == pytest.approx(400.0, rel=0.15)
     assert abs(steps.mean()) < 4 * 400 / math.sqrt(steps.size)
-
-
-@pytest.mark.slow
-def test_clipping_polarises_two_gaussians():
-    rows = figure1.rows(seeds=1)
-    assert all(holds for _, holds, _ in figure1.claims(rows))
 
 
 def test_what_does_not_differ_neither_holds_nor_fails():
