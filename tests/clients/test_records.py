@@ -509,10 +509,7 @@ RESTORED = {
     "the same inode": lambda backup, folder: (folder / "records.sqlite").write_bytes(
         (backup / "records.sqlite").read_bytes()
     ),
-    "the folder": lambda backup, folder: (
-        shutil.rmtree(folder),
-        shutil.copytree(backup, folder),
-    ),
+    "the folder": lambda backup, folder: (shutil.rmtree(folder), shutil.copytree(backup, folder)),
     "no file": lambda backup, folder: (folder / "records.sqlite").unlink(),
     "no count": lambda backup, folder: (folder / "records.count").unlink(),
 }

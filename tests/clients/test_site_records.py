@@ -14,13 +14,7 @@ from fedcal.agreement import job_digest
 from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, Limits
 from fedcal.clients.prepared import Prepared, prepare, prepared
 from fedcal.clients.records import SiteRecords
-from fedcal.clients.site_records import (
-    EARLIER,
-    RECORDS,
-    answer_once,
-    finish,
-    records_of,
-)
+from fedcal.clients.site_records import EARLIER, RECORDS, answer_once, finish, records_of
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request

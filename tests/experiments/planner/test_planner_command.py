@@ -60,11 +60,6 @@ def test_people_see_a_table_and_a_recommendation(capsys):
     assert "--engine ray" in ray
     assert "wall time" not in ray
     grpc = shown("--engine", "grpc")
-    (headings,) = [line for line in grpc.splitlines() if " wall time " in line]
-    assert headings.count("┃") - 1 == 8
-    assert {"ECE after, %", "error left", "runs made worse"} <= {
-        heading.strip() for heading in headings.split("┃")
-    }
     assert "s over gRPC" in grpc
     assert "--engine grpc" in grpc
 
@@ -80,9 +75,6 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys):
                 ": for example --rows-per-client 50 --classes 10\n",
             ),
         ),
-        (["plan", "--clients", "5", "--rows-per-client", "5"], ("classes",)),
-        (["plan", *FACTS, "--trust", "secagg"], ("adds no noise",)),
-        (["plan", *FACTS, "--data", "rows.npz"], ("rows.npz",)),
         (["plan", *FACTS, "--method", "fedtmp"], ("fedtmp",)),
         (["compare", "--method", "auto", "--epsilon", "1"], ("auto",)),
         (["simulate", "--method", "auto", "--set", "clip=1"], ("auto",)),

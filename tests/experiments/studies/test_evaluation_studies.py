@@ -8,19 +8,10 @@ import pytest
 from fedcal.evaluation import intervals
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.studies import (
-    evaluation_coverage,
-    evaluation_errors,
-    evaluation_intervals,
-)
+from fedcal.experiments.studies import evaluation_coverage, evaluation_errors, evaluation_intervals
 from fedcal.experiments.studies.evaluation_intervals import Cell, shards_of
 from fedcal.experiments.studies.expected import shipped
-from fedcal.experiments.studies.score_worlds import (
-    released,
-    rng_of,
-    rows_of_rounds,
-    world,
-)
+from fedcal.experiments.studies.score_worlds import released, rng_of, rows_of_rounds, world
 from fedcal.privacy.plan import Federation
 from fedcal.strategies import FedEvaluate
 

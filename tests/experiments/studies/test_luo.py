@@ -1,8 +1,9 @@
-"""Tables and figures of Luo et al.: what is summed up, what is claimed, and what is drawn."""
+"""Tables and figures of Luo et al.: what is summed up, what is drawn, what is refused."""
 
 import functools
 import inspect
 from collections.abc import Callable
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,9 @@ import pytest
 
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments.figures.drawing import draw
-from fedcal.experiments.studies import luo, luo_figures, luo_table1
+from fedcal.experiments.studies import luo_figures, luo_table1
 from fedcal.experiments.studies.registry import experiment
 from fedcal.experiments.studies.run import reproduce
-
-TABLE_1, TABLE_7 = luo.printed("table1"), luo.printed("table7")
 
 
 @pytest.fixture
@@ -32,6 +31,9 @@ def test_an_interrupted_table_goes_on(shifts, tmp_path, monkeypatch):
     options: dict[str, Any] = {"data": shifts, "jobs": 1}
     whole = reproduce("luo-table1", **options)
     assert {r["data"] for r in whole.rows if r["what"] == "cell"} == {"fog.npz", "snow.npz"}
+    ece = [r["acc-t/local"] for r in whole.rows if r["what"] == "cell"]
+    methods = {(r["method"], r["noise"]): r for r in whole.rows if r["what"] == "method"}
+    assert methods["acc-t", "local"]["median"] == median(ece)
     assert len(whole.verdicts) == 9
     assert all(block.rows for block in whole.blocks)
 

@@ -20,11 +20,7 @@ from fedcal.experiments.studies import (
     prediction_sets_users,
 )
 from fedcal.experiments.studies.set_trials import MEDICAL, exact_thresholds, rng_of, scored, split
-from fedcal.experiments.studies.set_worlds import (
-    Setup,
-    engine_thresholds,
-    thresholds_of,
-)
+from fedcal.experiments.studies.set_worlds import Setup, engine_thresholds, thresholds_of
 
 FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
 

@@ -190,16 +190,13 @@ def test_bad_arrays(tmp_path):
         ({"x": X}, "the array 'y' is missing"),
         ({"x": X, "y": Y, "z": Y}, "unknown key 'z'"),
         ({"x": X[0], "y": Y}, r"x: must have shape \(rows, height, width\)"),
-        ({"x": X[:0], "y": Y[:0]}, "x: must have shape"),
         ({"x": X.astype(int), "y": Y}, "x: must be uint8 .* got int64"),
         ({"x": np.full(X.shape, np.nan), "y": Y}, "x: all values must be finite"),
         ({"x": X, "y": Y[1:]}, r"y: must have shape \(200,\)"),
         ({"x": X, "y": Y - 1}, "y: -1 at row 0; must be a class"),
-        ({"x": X, "y": Y + 0.5}, r"y: 0.5 at row 0; must be a class"),
         ({"x": X, "y": np.where(Y == 1, np.nan, 0)}, "y: nan at row 1"),
         ({"x": X, "y": Y.astype(str)}, "y: must hold whole numbers"),
         ({"x": X, "y": 0 * Y}, "there is one class"),
-        ({"x": X, "y": Y, "client": Y[1:]}, "client: must have shape"),
         ({"x": X, "y": Y, "client": Y / 2}, "client: must hold whole numbers or strings"),
         ({"x": X, "y": Y, "test_x": X}, "the array 'test_y' is missing"),
         ({"x": X, "y": Y, "test_x": X[:, 1:], "test_y": Y}, "test_x: 5 x 6"),
@@ -311,11 +308,6 @@ def test_leaf_clients_keep_their_own_cut(tmp_path):
     federation = dealt(data, model="lstm", min_rows=1)
     assert [CHARACTERS[k] for k in federation.labels("train")] == ["c", "d"]
     assert CHARACTERS[federation.parts["test"][0].x[0, -1]] == "b"
-
-    train, test = ({"HAMLET": {"x": ["ab" * 40] * n, "y": ["c"] * n}} for n in (80, 20))
-    data = leaf(tmp_path / "large", train=train, test=test)
-    federation = dealt(data, model="lstm", min_rows=1, max_rows=40)
-    assert [federation.sizes(name).tolist() for name in PARTS] == [[32], [4], [4]]
 
 
 def test_bad_leaf_folders(tmp_path):
