@@ -124,15 +124,9 @@ def test_a_server_that_dies_in_mid_round_charges_nobody_twice(there, out, given,
         assert there.result(out)["privacy"]["releases"] == 2
     else:
         assert (job["epsilon"], job["trust"]) == (None, "secagg")
-        result = simulate(
-            str(there.together()),
-            partition="natural",
-            method="fednewton",
-            rounds=2,
-            secure_aggregation="protocol",
-            committee="3,2",
-            quorum=1.0,
-        )
+        options = {"secure_aggregation": "protocol", "committee": "3,2", "quorum": 1.0}
+        options |= {"partition": "natural", "method": "fednewton", "rounds": 2}
+        result = simulate(str(there.together()), **options)
         lines = (there.folder / out / "rounds.jsonl").read_text().splitlines()
         learned = ("values", "temperature")
         found = [[json.loads(line)[key] for key in learned] for line in lines]

@@ -10,7 +10,6 @@ from fedcal.evaluation.release import ScoreRelease
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.studies import evaluation_coverage, evaluation_errors, evaluation_intervals
 from fedcal.experiments.studies.evaluation_intervals import Cell, shards_of
-from fedcal.experiments.studies.expected import shipped
 from fedcal.experiments.studies.score_worlds import released, rng_of, rows_of_rounds, world
 from fedcal.privacy.plan import Federation
 from fedcal.strategies import FedEvaluate
@@ -99,9 +98,6 @@ def test_a_few_errors():
         exact = (row["trust"], row["quantity"]) == ("secagg", "P/R/A given")
         assert (row["error"] == 0) == exact
     assert evaluation_errors.claims(found)[0][1]
-    kept = shipped("evaluation-errors").rows
-    axes = {r["axis"] for r in kept if r["what"] == "slope"}
-    assert axes == {"clients", "buckets", "epsilon", "height"}
 
 
 def test_a_slope_holds_by_its_limit_and_not_by_its_noise():

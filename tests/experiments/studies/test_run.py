@@ -103,9 +103,6 @@ def test_a_finished_run_is_replaced_if_asked_for_and_grows_by_a_seed(ran, small,
     assert values(again) == values(first)
     assert values(reproduce(small, resume=True, **given)) == values(ran[0])
     assert (tmp_path / "other.json").read_text() == "of another experiment"
-    (tmp_path / f"{small}.json").write_text("{}")
-    with pytest.raises(InputError, match="no result of fedcal's"):
-        reproduce(small, overwrite=True, **given)
 
 
 def test_nothing_runs_before_all_parts_are_checked(small, network, tmp_path, monkeypatch):

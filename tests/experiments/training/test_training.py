@@ -216,9 +216,6 @@ def test_the_command(images, tmp_path, capsys):
     told = json.loads(capsys.readouterr().out)
     written = json.loads((out / "training.json").read_text())
     assert told["rounds"] == written["rounds"]
-    config = str(out / "config.toml")
-    assert fedcal("train", "--config", config, "--seed", "7", "--quiet") == 0
-    assert capsys.readouterr().out == ""
     assert fedcal("train", "--data", str(images), "--model", "vgg") == 2
     assert capsys.readouterr().err.startswith("fedcal: error: unknown model 'vgg'")
 
