@@ -54,9 +54,6 @@ def noise_in(sent: np.ndarray, request: Request, shards: Shards) -> np.ndarray:
     return (sent - answer(shards, request)).view(np.int64)
 
 
-# --- noise --------------------------------------------------------------------------------------
-
-
 @trusted
 def test_each_client_adds_its_noise_to_its_answer(mechanism, trust):
     plan = plan_of(500, mechanism=mechanism, trust=trust)
@@ -109,9 +106,6 @@ def test_noise_of_the_operating_system_has_the_plans_std(mechanism, trust):
     total = contribute(shards, request, everybody).sum(axis=0, dtype=np.uint64)
     noise = plan.ring.decode(total)
     np.testing.assert_allclose(noise.std(), plan.std_of_sum(CLIENTS)[0], rtol=0.25)
-
-
-# --- coins --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("source", ["seeded", "system"])
@@ -186,8 +180,6 @@ def test_a_tail_is_computed_and_refused_like_a_head():
             contribute(some_shards().block(k, k + 1), request, np.array([k]))
 
 
-# --- rows ---------------------------------------------------------------------------------------
-
 STATS = {kind: query(**query.examples[-1]) for kind, query in QUERIES.items() if query.row_sums}
 """Examples are for three classes."""
 
@@ -219,9 +211,6 @@ def test_more_rows_than_the_ring_holds_are_saturated():
     limit = tight.ring.limit
     np.testing.assert_array_equal(sent, np.clip(whole, -limit, limit))
     assert (sent == limit).any()
-
-
-# --- unary encoding -----------------------------------------------------------------------------
 
 
 @trusted

@@ -49,10 +49,7 @@ def test_members_that_are_missing_or_come_twice_are_refused():
         with pytest.raises(InputError, match="bundle holds"):
             check_bundle(packed(files))
     out = BytesIO(packed(OURS))
-    with (
-        zipfile.ZipFile(out, "a") as archive,
-        pytest.warns(UserWarning, match="Duplicate"),
-    ):
+    with zipfile.ZipFile(out, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
         archive.writestr("pyproject.toml", b"[project.other]")
     with pytest.raises(InputError, match="bundle holds 3 files"):
         check_bundle(out.getvalue())

@@ -100,8 +100,6 @@ def test_what_is_not_allowed_is_an_error_reply(grid):
         assert reply.error.code == ErrorCode.CLIENT_APP_RAISED_EXCEPTION
 
 
-# --- noise and coins ----------------------------------------------------------------------------
-
 LENGTH = 40
 
 
@@ -112,7 +110,6 @@ def noisy_request(shards: Shards, **change: Any) -> Request:
     )
     plan = make_plan(federation, rounds=1, bound=Bound((LENGTH,), (2.0,)))
     request = Curator(plan).open(1, TemperatureScores(0.25, 8.0, LENGTH)).request
-    assert request.seed is not None
     return replace(request, **change)
 
 

@@ -35,13 +35,6 @@ def test_counts_are_those_of_the_reliability_diagram(c):
     assert not wrong[2].any()
 
 
-def test_of_tied_logits_the_first_is_predicted():
-    logits = np.array([[1.0, 1.0, 0.0], [1.0, 1.0, 0.0]])
-    shards = Shards.from_owner(logits, np.array([0, 1]), np.array([0, 1]), 2)
-    counts = bin_outcomes(shards, BinOutcomes(2, "correct_wrong"))
-    assert counts.tolist() == [[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 1.0, 0.0]]
-
-
 def test_one_row_changes_the_counts_by_its_sensitivity():
     shards = some_shards(3)
     for row in range(0, 200, 7):

@@ -93,14 +93,3 @@ def test_shards_without_an_optimum_answer_the_bound():
     for limit in (2.0, 1e6):
         got = updates(shard([[4.0, 0.0], [0.0, 1.0]], [0, 1]), {**INVERSE, "limit": limit})
         assert got[0, 0] == pytest.approx(1 - limit)
-
-
-def test_a_row_alone_is_fitted_as_by_the_calibrator():
-    """It has its optimum inside the bounds only if two classes are near each other."""
-    rng = np.random.default_rng(10)
-    logits, labels = rng.normal(0, 3, (50, 10)), rng.integers(0, 10, 50)
-    got = local_log_a(Shards.from_owner(logits, labels, np.arange(50), 50), 0.0)
-    rows = zip(logits[:, None], labels[:, None], strict=True)
-    fitted = [math.log(TemperatureScaling().fit(z, y).temperature) for z, y in rows]
-    assert -got == pytest.approx(fitted, abs=2e-6)
-    assert (np.abs(got) == LOG_A_LIMIT).any()

@@ -46,8 +46,3 @@ def test_each_is_its_slow_twin(c):
     assert clipped_nll(shards, ClippedNLL(TEMPERATURES, 2.0)) == pytest.approx(loss, abs=1e-10)
     gaps = calibration_gaps(shards, CalibrationGaps(TEMPERATURES, 15))
     assert gaps == pytest.approx(bins, abs=1e-10)
-
-
-def test_the_gap_rises_with_the_temperature():
-    gaps = accuracy_gap(some_shards(10), AccuracyGap(np.linspace(0.2, 9, 40)))
-    assert (np.diff(gaps[:4]) > 0).all()

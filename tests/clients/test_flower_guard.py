@@ -84,27 +84,13 @@ def test_the_self_test_passes_and_leaves_nothing(caplog):
         assert len(os.listdir("/proc/self/task")) == len(threads)
 
 
-def no_guard(app: ClientApp) -> dict[str, object]:
-    return {}
-
-
-def unpacks(app: ClientApp) -> dict[str, object]:
-    return {"get_load_client_app_fn": lambda **_: lambda *_: app}
-
-
-def takes_code(app: ClientApp) -> dict[str, object]:
-    return {"install_from_fab": lambda *_, **__: None, **unpacks(app)}
-
-
-def loads(app: ClientApp) -> dict[str, object]:
-    return {"install_from_fab": lambda *_, **__: None}
-
-
-@pytest.mark.parametrize("half", [no_guard, unpacks, takes_code, loads])
+@pytest.mark.parametrize("half", [(), ("load",), ("install",), ("install", "load")])
 def test_the_self_test_sees_half_a_guard(half, monkeypatch):
     @contextlib.contextmanager
     def own(app: ClientApp) -> Iterator[None]:
-        with guard._replaced(**half(app)):
+        load, install = lambda **_: lambda *_: app, lambda *_, **__: None
+        whole = {"load": ("get_load_client_app_fn", load), "install": ("install_from_fab", install)}
+        with guard._replaced(**dict(whole[name] for name in half)):
             yield
 
     monkeypatch.setattr(guard, "own_app", own)

@@ -171,7 +171,6 @@ def test_only_members_keys_for_this_job_are_sealed_for(world):
     own = world.told_key(3, SigningKey(bytes(32)), job)
     zero = Enrolment.made(world.keys[3], bytes.fromhex(job), 3, bytes(32), bytes(16)).to_bytes()
     outsiders = world.enrol(4, job)
-    assert outsiders is not None
     unusable = (own, one.enrolled[3], zero, known[0], outsiders, b"")
     for more in ([], *([text] for text in unusable)):
         with pytest.raises(InputError, match="2 members of the committee have enrolled, and 3 are"):

@@ -98,7 +98,6 @@ POLICY = Policy(
     largest_vector=50,
 )
 ANY_SUM = replace(POLICY, trust=("secagg", "central", "distributed"), colluding=0, answers=1)
-FOUR = replace(ROSTER, sites=ROSTER.sites[:5], signature=None)
 OTHER = replace(ROSTER, committee=Committee((1, 2, 3, 4, 5), 4), signature=None)
 OF_FOUR = replace(FEDERATION, committee=4, threshold=3, colluding=1)
 NOBODY = replace(FEDERATION, committee=0, threshold=0, colluding=0)
@@ -246,9 +245,6 @@ def test_a_setting_is_within_its_range_or_its_list(allowed, value):
     else:
         with pytest.raises(InputError, match="clip of fedtemp"):
             asked.of(policy)
-
-
-# --- the file ------------------------------------------------------------------------------------
 
 
 def written(path: Path, **changed: Any) -> Path:

@@ -97,9 +97,6 @@ def test_a_damaged_file_is_one_line(tmp_path):
         assert "\n" not in str(said.value)
 
 
-# --- who takes part, and in what -----------------------------------------------------------------
-
-
 @pytest.fixture
 def files(tmp_path: Path) -> dict[str, Path]:
     """A federation of three with this site as its second, its key and its policy."""

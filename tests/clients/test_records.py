@@ -11,7 +11,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from hashlib import sha256
@@ -502,12 +501,6 @@ def test_two_processes_that_race_for_a_round_send_the_same_bytes(file):
     assert kept(file) == 1
 
 
-def test_threads_share_one_object(file):
-    with SiteRecords(file) as records, ThreadPoolExecutor(8) as pool:
-        sent = list(pool.map(lambda i: give(records, job(i % 3)), range(24)))
-    assert len(set(sent)) == 3
-
-
 # --- restored from a backup ---------------------------------------------------------------------
 
 
@@ -516,10 +509,7 @@ RESTORED = {
     "the same inode": lambda backup, folder: (folder / "records.sqlite").write_bytes(
         (backup / "records.sqlite").read_bytes()
     ),
-    "the folder": lambda backup, folder: (
-        shutil.rmtree(folder),
-        shutil.copytree(backup, folder),
-    ),
+    "the folder": lambda backup, folder: (shutil.rmtree(folder), shutil.copytree(backup, folder)),
     "no file": lambda backup, folder: (folder / "records.sqlite").unlink(),
     "no count": lambda backup, folder: (folder / "records.count").unlink(),
 }

@@ -79,14 +79,6 @@ def test_a_flower_that_is_not_known_answers_nothing(monkeypatch, capsys, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_a_site_it_is_one_line(monkeypatch, capsys):
-    monkeypatch.delenv(runtime.SITE, raising=False)
-    assert runtime.main(ARGUMENTS, terms_of_job) == 2
-    assert capsys.readouterr().err == (
-        "fedcal: error: FEDCAL_SITE is not set: fedcal site sets it\n"
-    )
-
-
 def test_the_exit_code_is_the_workers(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert handover.hand_over(["x"]) is None  # there is none

@@ -53,17 +53,6 @@ def test_no_clients_are_as_many_as_flower_says_there_are():
         site_rows(run_config("imdb-binary", "iid", 0), {"partition-id": 0})
 
 
-def test_a_process_reads_its_data_once(tmp_path):
-    file = tmp_path / "rows.csv"
-    file.write_text(CSV)
-    run = run_config(file, "iid", 4)
-    first = site_rows(run, {"partition-id": 0})
-    file.unlink()
-    assert same(site_rows(dict(run), {"partition-id": 0}), first)
-    with pytest.raises(InputError, match="no such file"):
-        site_rows({**run, "seed": 1}, {"partition-id": 0})
-
-
 def test_columns_travel_with_their_rows_and_with_those_who_have_none(tmp_path):
     file = tmp_path / "rows.csv"
     scores = [((k * 7 % 10) / 10, (k * 3 % 10) / 10) for k in range(40)]

@@ -14,13 +14,7 @@ from fedcal.agreement import job_digest
 from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, Limits
 from fedcal.clients.prepared import Prepared, prepare, prepared
 from fedcal.clients.records import SiteRecords
-from fedcal.clients.site_records import (
-    EARLIER,
-    RECORDS,
-    answer_once,
-    finish,
-    records_of,
-)
+from fedcal.clients.site_records import EARLIER, RECORDS, answer_once, finish, records_of
 from fedcal.errors import BudgetExceeded, InputError
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request
@@ -75,7 +69,6 @@ def test_a_round_is_answered_once_and_charged(site):
         words, again = run.answer(site)
         assert again
         assert (words.tolist(), words.dtype) == (first.tolist(), np.uint64)
-    assert run.request.context is not None
     softer = replace(run.request.context, epsilon=2.0)
     with pytest.raises(InputError, match="asked before with another question"):
         run.answer(site, replace(run.request, context=softer))

@@ -131,21 +131,6 @@ def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
     assert values(out) == [one["values"] for one in second.rounds]
 
 
-def test_an_outcome_that_nobody_waited_for_is_fetched_not_made_again(link, tmp_path, monkeypatch):
-    out = tmp_path / "out"
-
-    def interrupted(*_: object) -> None:
-        raise Interrupted("")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(deploy, "_follow", interrupted)
-        with pytest.raises(Interrupted):
-            deploy.deployed(config(tmp_path), out=out)
-    found = deploy.deployed(deploy.asked_for(out, {}), out=out, resume=True)
-    assert link.runs == 1
-    assert values(out) == [one["values"] for one in found.rounds]
-
-
 NAMES = ("Aachen", "Basel", "Celle")
 
 
@@ -225,8 +210,19 @@ def test_a_run_that_goes_on_is_followed_and_not_started_twice(link, tmp_path, mo
 def test_a_server_that_does_not_end_with_its_run_is_not_joined_by_another(
     link, tmp_path, monkeypatch
 ):
+    """And an outcome that nobody waited for is fetched, not made again."""
     out = tmp_path / "out"
-    deploy.deployed(config(tmp_path), out=out)
+
+    def interrupted(*_: object) -> None:
+        raise Interrupted("")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deploy, "_follow", interrupted)
+        with pytest.raises(Interrupted):
+            deploy.deployed(config(tmp_path), out=out)
+    found = deploy.deployed(deploy.asked_for(out, {}), out=out, resume=True)
+    assert link.runs == 1
+    assert values(out) == [one["values"] for one in found.rounds]
     (out / "server" / "outcome.json").unlink()
     monkeypatch.setattr(deploy, "_ENDS_S", 0.5)
     with run_folder.alone(out / "server"), pytest.raises(FedcalError, match="end its process"):

@@ -87,23 +87,6 @@ def test_a_site_books_each_run_once(there, trust, vouches):
     assert (privacy["epsilon"], privacy["noise_source"]) == (1.0, "system")
 
 
-def assert_as_simulated(there: Federated, out: str) -> None:
-    """Bits of the releases of exact sums, and what is learned from them."""
-    result = simulate(
-        str(there.together()),
-        partition="natural",
-        method="fednewton",
-        rounds=2,
-        secure_aggregation="protocol",
-        committee="3,2",
-        quorum=1.0,
-    )
-    lines = (there.folder / out / "rounds.jsonl").read_text().splitlines()
-    learned = ("values", "temperature")
-    found = [[json.loads(line)[key] for key in learned] for line in lines]
-    assert found == [[record[key] for key in learned] for record in result.rounds]
-
-
 @pytest.mark.parametrize(
     ("out", "given", "step"),
     [("cut-exact", EXACT, "answered: "), ("cut-noisy", NOISY, "confirmed: ")],
@@ -141,7 +124,13 @@ def test_a_server_that_dies_in_mid_round_charges_nobody_twice(there, out, given,
         assert there.result(out)["privacy"]["releases"] == 2
     else:
         assert (job["epsilon"], job["trust"]) == (None, "secagg")
-        assert_as_simulated(there, out)
+        options = {"secure_aggregation": "protocol", "committee": "3,2", "quorum": 1.0}
+        options |= {"partition": "natural", "method": "fednewton", "rounds": 2}
+        result = simulate(str(there.together()), **options)
+        lines = (there.folder / out / "rounds.jsonl").read_text().splitlines()
+        learned = ("values", "temperature")
+        found = [[json.loads(line)[key] for key in learned] for line in lines]
+        assert found == [[record[key] for key in learned] for record in result.rounds]
 
 
 def does_not_start(names: str) -> str:
@@ -149,24 +138,6 @@ def does_not_start(names: str) -> str:
         f"fedcal: error: the run does not start: {names} cannot take part, as the lines above say; "
         "nothing was asked and nothing is booked. --without-unready goes on without them"
     )
-
-
-@pytest.mark.parametrize(
-    ("out", "asked", "said"),
-    [
-        ("method", ("--method", "fedbin", *ONCE[2:]), "the method: asked is fedbin"),
-        ("epsilon", (*ONCE, "--epsilon", "2"), "the epsilon: asked is 2.0, allowed at most 1.0"),
-    ],
-)
-def test_what_no_policy_allows_is_no_run(there, out, asked, said):
-    booked = [there.books(f"site-{name}") for name in SITES]
-    code, lines = done(there.start(out, *asked, *ALL))
-    refusal = f"this site's policy refuses {said}"
-    assert (code, lines.pop()) == (2, does_not_start("a, b, c"))
-    for name, line in zip(SITES, lines, strict=True):
-        assert line.startswith(f"fedcal: warning: {name}: {refusal}")
-        assert f"cannot take part: {refusal}" in there.log(name).splitlines()[-1]
-    assert [there.books(f"site-{name}") for name in SITES] == booked
 
 
 def test_a_run_goes_on_without_a_site_that_has_spent_its_budget(there):

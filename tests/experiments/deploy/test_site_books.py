@@ -84,9 +84,6 @@ def test_the_ledger_says_what_was_spent_and_what_is_left(state, says):
     # for a row the user's charge is twice its epsilon and 1 + e^epsilon times its delta
     last = next(line for line in lines if line[:1] == ["all,"])
     assert " ".join(last) == "all, for each example 2.5 4 4.71828e-06 1e-05"
-
-
-def test_the_ledger_is_told_to_programs_too(state, says):
     code, out, _ = says("site", "ledger", "--state", state, "--json")
     told = json.loads(out)
     assert code == 0

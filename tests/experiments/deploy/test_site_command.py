@@ -133,9 +133,6 @@ def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, m
     assert second.startswith("warning: test rows: all 60 rows have the same label, well")
 
 
-# --- a SuperNode that has ended -----------------------------------------------------------------
-
-
 def test_what_is_said_of_a_supernode_that_has_ended(tmp_path, monkeypatch):
     lease = tmp_path / "lease"
 
@@ -179,9 +176,6 @@ def test_flowers_log_is_put_aside_and_what_was_seen_stays_known(tmp_path, monkey
     assert not node.ended().denied
 
 
-# --- rows to train on ---------------------------------------------------------------------------
-
-
 def features(**change: object) -> dict[str, object]:
     x = np.arange(24.0, dtype=np.float32).reshape(6, 4)
     known = {"features": x, "labels": LABELS, "test_features": x[:2], "test_labels": LABELS[:2]}
@@ -192,7 +186,6 @@ def test_a_site_of_features_has_rows_to_train_on(tmp_path, capsys):
     file = tmp_path / "rows.npz"
     np.savez(file, **features(class_names=["well", "sick"], norm=2.0))
     rows = site_rows(str(file), None)
-    assert rows.shards.inputs is not None
     assert np.linalg.norm(rows.shards.inputs, axis=1).max() <= 2.0 + 1e-6
     assert rows.described(counts=False) == (
         "rows.npz: 2 classes (well, sick), 4 features to train on"

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,25 +73,6 @@ def test_a_model_comes_of_it_and_each_site_judges_it(there):
         r"a message took ([\d.]+) s", (there.folder / "site-a" / "flower.log").read_text("utf-8")
     )
     assert len(took) >= ROUNDS + 2
-    data = datasets.load(str(applied(there)))
-    assert data.test_logits is not None
-
-
-def applied(there: Deployment) -> Path:
     words = ["--calibrator", "trained/model.npz", "--data", "a.npz", "--out", "logits.npz"]
     there.machine.call(["fedcal", "apply", *words], there.env)
-    return there.folder / "logits.npz"
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (("--set", "shape=8"), "inputs of shape 16, and the network reads inputs of shape 8"),
-        (("--set", "shape=16", "--trust", "distributed"), "--trust central or local"),
-    ],
-)
-def test_what_cannot_be_is_one_line(there, more, said):
-    code, line = asked(there, "refused", *more, "--rounds", "2")
-    assert code == 2
-    assert said in line
-    assert not (there.folder / "refused" / "model.npz").exists()
+    assert datasets.load(str(there.folder / "logits.npz")).test_logits.shape == (100, 3)

@@ -160,10 +160,6 @@ def test_training_tuning_and_what_follows(features, tmp_path):
     card = (out / "tune-1" / "report.html").read_text()
     for title in ("Clipped gradients", "How confident the model is", "ECE by class", "By group"):
         assert title in card
-    before = {p: p.read_bytes() for p in out.rglob("*.json")}
-    again = run(settled(tables), out)
-    assert again == record
-    assert before == {p: p.read_bytes() for p in out.rglob("*.json")}
 
 
 def test_a_stage_whose_result_breaks_is_not_paid_again(logits, tmp_path, monkeypatch):
@@ -226,8 +222,7 @@ def test_what_is_not_allowed_is_one_line(logits):
     ]
     top = {"data": logits, "clients": 3, "partition": "iid", "epsilon": 2.0}
     each_is_refused(
-        table,
-        lambda tables: settled({k: v for k, v in {**top, **tables}.items() if v is not None}),
+        table, lambda tables: settled({k: v for k, v in {**top, **tables}.items() if v is not None})
     )
 
 

@@ -135,26 +135,6 @@ def test_where_nothing_pays_it_says_what_would():
     assert plan(clients=clients[0], epsilon=0.1).chosen is not None
 
 
-def test_a_plan_for_grpc_recommends_few_rounds_and_says_how_long_they_take():
-    """Without privacy FedOneShot asks once for what FedNewton finds in eight rounds."""
-    facts: dict[str, Any] = {"methods": ["fednewton", "fedoneshot"], "clients": 4}
-    usual, grpc = (planning.to_json(plan(engine=e, **facts)) for e in ("inline", "grpc"))
-    assert usual["recommendation"]["method"] == "fednewton"  # it sends less
-    assert "wall_seconds" not in usual["recommendation"]
-    assert not {"engine", "epsilon"} & usual["options"].keys()
-    assert usual["facts"]["epsilon"] == "inf"
-    assert usual["methods"][0]["noise_std"] == [0.0]
-    to_json(usual)
-    best = grpc["recommendation"]
-    assert best in grpc["methods"]
-    assert (best["method"], best["rounds"], best["wall_seconds"]) == ("fedoneshot", 1, 27.6)
-    assert grpc["options"]["engine"] == "grpc"
-    assert "--engine grpc" in grpc["command"]
-    assert any("4.2 s for each exchange" in line for line in grpc["statement"])
-    assert best["runs"] == 4 * STAGES[-1][0]  # though few runs put it near the best
-    assert [m["expected"] for m in usual["methods"]] == [m["expected"] for m in grpc["methods"]]
-
-
 def test_public_data_take_the_place_of_made_up_rows():
     advice = plan(classes=None, data="imdb-binary", epsilon=1.0)
     assert advice.public

@@ -8,7 +8,7 @@ import pytest
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.planner.candidates import Candidate, candidates
-from fedcal.experiments.planner.estimate import Population, Size, drive, scaled, trial
+from fedcal.experiments.planner.estimate import Population, Size, drive, scaled
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import made_up
 from fedcal.partition import owners
@@ -88,20 +88,6 @@ def test_rows_scale_where_each_row_has_its_own_bound():
     assert strategy.plan.bound.norms[0] == pytest.approx(0.2 * population.size.rows)
 
 
-def test_unary_counts_are_unbiased():
-    """Each client that has rows is in one cell of the histogram."""
-    public = facts(5000, 5.0, epsilon=2.0, trust="local", mechanism="unary")
-    population = Population.draw(WORLD, public, 0)
-    candidate = Candidate("dp-histogram")
-    assert candidate.plan(public).mechanism == "unary"
-    found = []
-    for seed in range(30):
-        strategy = candidate.job(public, 5.0, seed).strategy()
-        drive(strategy, population.shards, 1.0, seed)
-        found.append(strategy.releases[0].values.sum())
-    assert np.mean(found) == pytest.approx(5000 * (population.shards.rows > 0).mean(), rel=0.1)
-
-
 def test_candidates_are_the_strategies_and_say_why_one_is_left_out():
     found, refused = candidates(facts(epsilon=1.0))
     assert {c.method for c in found} | {name for name, _ in refused} == set(calibrating())
@@ -110,12 +96,3 @@ def test_candidates_are_the_strategies_and_say_why_one_is_left_out():
     assert all(c.plan(facts(epsilon=1.0, rounds=3)).rounds == 3 for c in found)
     with pytest.raises(InputError, match="unknown method"):
         candidates(facts(), ["fedtmp"])
-
-
-def test_a_trial_depends_on_its_population_alone():
-    public = facts(epsilon=1.0)
-    one, two = (Population.draw(WORLD, public, 3) for _ in range(2))
-    first, again = (trial(Candidate("fednewton"), public, p) for p in (one, two))
-    assert first.errors == again.errors
-    assert (first.confidence == again.confidence).all()
-    assert first.bytes[0] == 4 * 16  # four rounds of two numbers

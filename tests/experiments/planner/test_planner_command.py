@@ -3,7 +3,6 @@
 import json
 import math
 import tomllib
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 from fedcal import datasets
 from fedcal.errors import InputError
 from fedcal.experiments.cli import _run
-from fedcal.experiments.config import ENGINES, Config, load_config
+from fedcal.experiments.config import Config, load_config
 from fedcal.experiments.planner import advice, auto
 from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.simulation import simulate
@@ -61,22 +60,8 @@ def test_people_see_a_table_and_a_recommendation(capsys):
     assert "--engine ray" in ray
     assert "wall time" not in ray
     grpc = shown("--engine", "grpc")
-    (headings,) = [line for line in grpc.splitlines() if " wall time " in line]
-    assert headings.count("┃") - 1 == 8
-    assert {"ECE after, %", "error left", "runs made worse"} <= {
-        heading.strip() for heading in headings.split("┃")
-    }
     assert "s over gRPC" in grpc
     assert "--engine grpc" in grpc
-
-
-def test_auto_over_grpc_takes_few_rounds():
-    shards = deal(datasets.load("imdb-binary").split(0), "iid", 20, 0)
-    config = Config(method="auto", engine="grpc", set={"rows_per_client": 20.0})
-    rounds = {e: auto.resolved(replace(config, engine=e), shards)[0].rounds for e in ENGINES}
-    assert rounds["grpc"] is not None
-    assert rounds["inline"] == rounds["ray"]
-    assert rounds["grpc"] <= (rounds["inline"] or 0)
 
 
 def test_bad_input_is_one_line_and_exit_code_2(capsys):
@@ -90,9 +75,6 @@ def test_bad_input_is_one_line_and_exit_code_2(capsys):
                 ": for example --rows-per-client 50 --classes 10\n",
             ),
         ),
-        (["plan", "--clients", "5", "--rows-per-client", "5"], ("classes",)),
-        (["plan", *FACTS, "--trust", "secagg"], ("adds no noise",)),
-        (["plan", *FACTS, "--data", "rows.npz"], ("rows.npz",)),
         (["plan", *FACTS, "--method", "fedtmp"], ("fedtmp",)),
         (["compare", "--method", "auto", "--epsilon", "1"], ("auto",)),
         (["simulate", "--method", "auto", "--set", "clip=1"], ("auto",)),
@@ -163,7 +145,3 @@ def test_the_estimator_takes_auto_too():
     fitted = FederatedCalibrator("auto", epsilon=1.0).fit(data.logits, data.labels)
     assert fitted.calibrator_.kind == "temperature"
     assert any("chosen by the planner" in line for line in fitted.privacy_["statement"])
-    with pytest.warns(UserWarning, match="not enough"):
-        alone = FederatedCalibrator("auto", epsilon=0.002, clients=5).fit(data.logits, data.labels)
-    assert alone.calibrator_.kind == "identity"
-    assert alone.result_.records == []

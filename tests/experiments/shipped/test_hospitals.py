@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal.experiments.shipped import hospitals
-from fedcal.experiments.shipped.hospitals import FEATURES, HOSPITALS
+from fedcal.experiments.shipped.hospitals import HOSPITALS
 
 LINE = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0"
 
@@ -37,20 +37,6 @@ def test_no_patient_who_trained_the_model_is_shipped(folder):
     assert arrays["subject"].tolist() == fit.tolist()
     right = (arrays["logits"][:, 1] > 0) == (arrays["labels"] == 1)
     assert right.mean() > 0.7
-
-
-def test_what_is_missing_becomes_what_is_usual_where_the_model_learns(folder):
-    file = folder / HOSPITALS["hungary"]
-    file.write_text("?,1,?,145,0,1,2,150,0,2.3,3,9,6,2\n" + LINE)
-    patients = hospitals.read_patients(folder)
-    odd = int(np.flatnonzero(patients.hospital == 1)[0])
-    missing = {f for f, value in zip(FEATURES, patients.x[odd], strict=True) if np.isnan(value)}
-    assert missing == {"age", "cp", "chol", "ca"}  # nobody has a cholesterol of 0
-    assert patients.y[odd] == 1
-    train, *_ = hospitals.halves(patients.hospital)
-    columns = hospitals.design(patients.x, train)
-    assert np.isfinite(columns).all()
-    assert columns[odd, 1] == 0.0  # the median age, in standard units
 
 
 def test_the_command_writes_a_data_file_and_refuses_in_one_line(folder, capsys):

@@ -15,7 +15,6 @@ from fedcal.accounting.zcdp import (
     zcdp_rho,
     zcdp_rho_simple,
 )
-from fedcal.errors import InputError
 from fedcal.experiments.studies import amplification
 from fedcal.experiments.studies.expected import shipped
 
@@ -54,18 +53,6 @@ def test_renyi_is_the_papers_zcdp_and_with_sampling_above_the_tight_one():
     found = rdp_multiplier(1.0, 1e-5, 12, 0.1)
     assert rdp_epsilon(1e-5, found, 12, 0.1) <= 1.0 < rdp_epsilon(1e-5, found * 0.999, 12, 0.1)
     assert gaussian_multiplier(1.0, 1e-5, 12, 0.1) < found < zcdp_multiplier(1.0, 1e-5, 12)
-    with pytest.raises(InputError, match="sampling rate"):
-        rdp_epsilon(1e-5, 1.0, 1, 0.0)
-    with pytest.raises(InputError, match="rounds"):
-        rdp_multiplier(1.0, 1e-5, 0)
-    with pytest.raises(InputError, match="multiplier"):
-        rdp_epsilon(1e-5, -1.0)
-
-
-def test_sampling_never_lowers_the_noise_of_the_mean():
-    """The same rounds with everybody: at least as good, at the price of more answers."""
-    stds = [gaussian_multiplier(1.0, 1e-5, 4, q) / q for q in (0.05, 0.25, 1.0)]
-    assert stds == sorted(stds, reverse=True)
 
 
 def test_rows_are_plain_and_complete(monkeypatch):

@@ -14,7 +14,6 @@ from fedcal.experiments.studies.expected import content, packed, read, shipped, 
 from fedcal.experiments.studies.registry import EXPERIMENTS
 from fedcal.experiments.studies.result import Reproduction
 from fedcal.experiments.studies.run import reproduce
-from fedcal.experiments.studies.spec import EVERYWHERE, Experiment, Field, RowsTable
 
 
 @pytest.fixture
@@ -74,28 +73,6 @@ def test_what_ships_is_read_as_it_was(small, result, tmp_path, monkeypatch):
     assert read("small")["commit"] == "abc1234"
 
 
-def test_rows_that_nothing_tells_apart_are_refused():
-    fields = (Field("method", "method"), Field("bytes", "bytes", 0, tolerance=0.0))
-    tables = (RowsTable("t", fields),)
-    table = Experiment(name="sizes", title="t", about="a", module="none", tables=tables)
-    row = {"method": "acct", "bytes": 8}
-    with pytest.raises(InputError, match="two rows are called acct"):
-        content(Reproduction(table, [row, row]))
-
-
-def test_what_is_expected_must_be_claimed_and_told():
-    expected = {"made-up": {EVERYWHERE: "holds"}}
-    some = Experiment(
-        name="n", title="t", about="a", module="noise_audit", tables=(), expected=expected
-    )
-    assert wrong_verdicts(Reproduction(some, [])) == ["made-up: expected, but not claimed"]
-    kept = shipped("evaluation-errors")
-    noisy = [r | ({"slope_std": 9.0} if r["what"] == "slope" else {}) for r in kept.rows]
-    lines = wrong_verdicts(Reproduction(kept.experiment, noisy))
-    assert len(lines) > 10
-    assert all(": not told here, expected: " in line for line in lines)
-
-
 def test_rows_are_packed_and_unpacked():
     """Keys of all, values of all, nothing of either; mappings; 1 is not 1.0."""
     rows = [
@@ -108,9 +85,6 @@ def test_rows_are_packed_and_unpacked():
     assert first["same"] == {"b": None}
     assert second["rows"] == [[]]
     assert [repr(row) for row in unpacked([first, second])] == [repr(row) for row in rows]
-
-
-# --- the shipped files --------------------------------------------------------------------------
 
 
 FILES = sorted({path.stem for path in expected.FOLDER.glob("*.json")} - {*COMPARISONS})

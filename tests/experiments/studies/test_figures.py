@@ -48,18 +48,6 @@ def test_each_setting_has_its_place():
         assert {text for _, text in made.legend} == {"FedTemp", "FedBBQ"}
 
 
-def test_budgets_are_curves_of_their_own_where_rounds_are_the_axis():
-    of, rounds = experiment(Plot("T", "p", "rounds", "accuracy")), cells(rounds=[1, 12])
-    made = sheet_of(of, [c | {"epsilon": e} for c in rounds for e in (1.0, 3.0)])
-    names = [text for _, text in made.legend]
-    assert len(names) == len(set(names)) == 4
-    assert "FedTemp, ε = 1" in names
-    assert len({style for style, _ in made.legend}) == 4
-    # a table has no figure, and failed cells are not drawn
-    assert sheet_of(experiment(), rounds) is None
-    assert sheet_of(of, [c | {"failures": ["no"]} for c in rounds]) is None
-
-
 def test_baselines_are_lines_across_in_every_panel_of_their_network():
     base = CELL | {"title": "Base", "baseline": True, "rounds": None, "partition": None}
     mine = [*cells(rounds=[1, 12]), base]
@@ -76,7 +64,6 @@ def test_baselines_are_lines_across_in_every_panel_of_their_network():
 
 def test_files_are_whole_and_the_same_each_time(tmp_path):
     made = sheet_of(experiment(Plot("T", "p", "rounds", "accuracy")), cells(rounds=[1, 12]))
-    assert made is not None
     for folder in (tmp_path / "a", tmp_path / "b"):
         folder.mkdir()
         assert set(save(made, folder, "f")) == {p.name for p in folder.iterdir()}

@@ -21,35 +21,6 @@ def test_the_table_the_folder_and_the_guide_agree():
     assert [name for name in EXPERIMENTS if f"`{name}`" not in page] == []
 
 
-def test_the_sources_name_the_papers_that_are_run_again():
-    page = (ROOT / "docs" / "sources.md").read_text("utf-8")
-    for title in (
-        "Private Federated Multiclass Post-hoc Calibration",
-        "Privacy Preserving Recalibration under Domain Shift",
-        "Private Prediction Sets",
-        "A Closer Look at the Calibration of Differentially Private Learners",
-        "Federated Calibration and Evaluation of Binary Classifiers",
-    ):
-        assert page.count(title) == 1
-
-
-def test_an_unknown_name_is_refused_with_the_nearest():
-    with pytest.raises(InputError, match="maddock-table6") as refused:
-        experiment("maddock-table9")
-    assert sum(name in str(refused.value) for name in EXPERIMENTS) == 3
-
-
-def test_each_has_its_line_of_the_list():
-    for name in EXPERIMENTS:
-        found = experiment(name)
-        assert found.title
-        assert "\n" not in found.about
-        assert len(found.about) < 140
-        if not found.parts:
-            assert callable(found.home.rows)
-            assert found.tables
-
-
 @pytest.mark.parametrize("name", GRIDS)
 def test_a_grid_names_only_what_there_is(name):
     found = experiment(name)
@@ -66,20 +37,6 @@ def test_a_grid_names_only_what_there_is(name):
     titles = {title for part in found.parts for title in part.methods}
     assert not found.reference or found.reference in titles
     assert BASE in titles  # its accuracy is the one to keep
-
-
-def test_the_paper_s_tables_are_whole():
-    for name in (f"maddock-table{n}" for n in (2, 3, 6, 7)):
-        found = experiment(name)
-        assert found.paper.rows
-        for values in found.paper.rows.values():
-            assert len(values) == len(found.paper.columns)
-            assert all(len(v) in (1, 2) and v[0] >= 0 for v in values)
-        if found.parts:
-            titles = {title for part in found.parts for title in part.methods}
-            assert set(found.paper.columns) <= titles
-            paper = found.parts[0].settings
-            assert (paper["rounds"], paper["sampling_rate"], found.seeds) == (12, 0.1, 5)
 
 
 def test_a_setting_that_compare_lacks_and_a_verdict_of_a_fourth_kind_are_refused(

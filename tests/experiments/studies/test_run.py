@@ -1,7 +1,6 @@
 """Running an experiment: settings, networks of the user's, files, interruptions."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +8,12 @@ from refusals import each_is_refused
 
 from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import compare
-from fedcal.experiments.studies import grids, registry, spec
+from fedcal.experiments.studies import grids
 from fedcal.experiments.studies.check import checked
 from fedcal.experiments.studies.result import Reproduction
 from fedcal.experiments.studies.run import reproduce
 
 pytestmark = pytest.mark.usefixtures("undrawn")
-
-Ran = tuple[Reproduction, Path]
 
 
 def values(found: Reproduction) -> dict[tuple[str, ...], Any]:
@@ -106,9 +103,6 @@ def test_a_finished_run_is_replaced_if_asked_for_and_grows_by_a_seed(ran, small,
     assert values(again) == values(first)
     assert values(reproduce(small, resume=True, **given)) == values(ran[0])
     assert (tmp_path / "other.json").read_text() == "of another experiment"
-    (tmp_path / f"{small}.json").write_text("{}")
-    with pytest.raises(InputError, match="no result of fedcal's"):
-        reproduce(small, overwrite=True, **given)
 
 
 def test_nothing_runs_before_all_parts_are_checked(small, network, tmp_path, monkeypatch):
@@ -126,50 +120,3 @@ def test_nothing_runs_before_all_parts_are_checked(small, network, tmp_path, mon
     ]
     given = {"name": small, "networks": [network]}
     each_is_refused(table, lambda options: reproduce(**{**given, **options}))
-
-
-# --- functions that return rows -----------------------------------------------------------------
-
-FUNCTION = """
-[function]
-title = "A function"
-about = "Rows."
-rows = "made_up"
-
-[[function.tables]]
-title = "Numbers"
-where = { what = "n" }
-columns = [
-  { key = "name", title = "name" },
-  { key = "value", title = "value", digits = 1, tolerance = 0.1 },
-]
-"""
-
-
-class MadeUp:
-    """Stands for a module."""
-
-    @staticmethod
-    def rows(seeds: int = 3, progress: Any = None) -> list[dict[str, Any]]:
-        return [{"what": "n", "name": f"row {k}", "value": float(k)} for k in range(seeds)]
-
-    @staticmethod
-    def claims(rows: list[dict[str, Any]]) -> list[tuple[str, bool, str]]:
-        return [("There are three.", len(rows) == 3, f"there are {len(rows)}")]
-
-
-def test_a_function_s_rows_are_laid_out(small, tmp_path, monkeypatch):
-    (registry.FOLDER / "function.toml").write_text(FUNCTION)
-    monkeypatch.setattr(registry, "EXPERIMENTS", {"function": "function"})
-    monkeypatch.setattr(spec.Experiment, "home", MadeUp)
-    found = reproduce("function", jobs=2, out=tmp_path, progress=lambda done, total: None)
-    assert [(v.text, v.word) for v in found.verdicts] == [("There are three.", "holds")]
-    (block,) = found.blocks
-    assert block.rows == [("row 0", "0.0"), ("row 1", "1.0"), ("row 2", "2.0")]
-    written = {f"function.{suffix}" for suffix in ("json", "md", "csv", "html")}
-    assert {p.name for p in tmp_path.iterdir()} == written
-    assert reproduce("function", seeds=2).verdicts[0].word == "does not hold"
-    with pytest.raises(InputError, match="no choice of data"):
-        reproduce("function", data=["x.npz"])
-    with pytest.raises(InputError, match="in one go"):
-        reproduce("function", resume=True, out=tmp_path)

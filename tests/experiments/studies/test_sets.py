@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.conformal import Conformity, PredictionSets, grids
-from fedcal.conformal.noise import Noise
-from fedcal.conformal.release import Goal, SetRelease
-from fedcal.encodings import column_norm, decoder_of
+from fedcal.conformal import Conformity, PredictionSets
 from fedcal.errors import InputError
 from fedcal.experiments.studies import (
     angelopoulos_figure2,
@@ -21,15 +18,9 @@ from fedcal.experiments.studies import (
     prediction_sets_peers,
     prediction_sets_rows,
     prediction_sets_users,
-    set_worlds,
 )
 from fedcal.experiments.studies.set_trials import MEDICAL, exact_thresholds, rng_of, scored, split
-from fedcal.experiments.studies.set_worlds import (
-    Setup,
-    engine_thresholds,
-    law_of,
-    thresholds_of,
-)
+from fedcal.experiments.studies.set_worlds import Setup, engine_thresholds, thresholds_of
 
 FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
 
@@ -109,45 +100,6 @@ def test_peers_on_few_splits(monkeypatch):
     assert prediction_sets_peers.sheet(rows) is not None
     sized = [r for r in rows if r["data"] in prediction_sets_peers.DATA]
     assert all(r["set_size"] > 0 for r in sized)
-
-
-def test_our_release_is_the_library_s():
-    n, grid, multiplier = 1000, grids.spread(64, arcs=True), 2.0
-    rng = np.random.default_rng(0)
-    scores = rng.random((300, n))
-    here = prediction_sets_peers.release(scores, rng, grid, multiplier)
-    std = multiplier * column_norm("prefix", 64, 1, 2)
-    decoder, found = decoder_of("prefix", 64), []
-    for row in scores[:100]:
-        counts = np.bincount(np.searchsorted(grid, row), minlength=64)
-        noisy = counts + decoder @ rng.normal(0.0, std, 64)
-        told = SetRelease(grid, noisy[None], decoder, Noise(std), n)
-        found.append(told.found(Goal(0.1))[0])
-    spread = np.std(here) / 100**0.5 + np.std(here) / 300**0.5
-    assert np.mean(found) == pytest.approx(here.mean(), abs=3 * spread)
-
-
-GRID = (np.arange(16) + 1) / 16
-
-
-def test_a_law_counts_every_score_once():
-    for name in (*prediction_sets_coverage.LAWS, "imdb-binary margin"):
-        law = law_of(name, GRID)
-        shares = law.buckets(GRID)
-        assert shares.shape == GRID.shape
-        assert shares.sum() == pytest.approx(1.0)
-        assert law.covered(GRID) == pytest.approx(np.cumsum(shares))
-        assert law.covered(np.array([-1e-9])) == 0.0
-        if name.endswith("edges"):  # masses at and just above thresholds
-            assert shares[0] == pytest.approx(0.0 if name == "above edges" else 1 / 16)
-
-
-def test_mean_of_the_non_private_rule_is_that_of_runs():
-    rng = np.random.default_rng(0)
-    law = law_of("ties", GRID)
-    found = set_worlds.exact_thresholds(law, 50, 46, 4000, rng)
-    mean = prediction_sets_rows.mean_coverage(law, 50, law.scores)
-    assert law.covered(found).mean() == pytest.approx(mean, abs=0.004)
 
 
 def test_engine_and_laws_find_the_same_thresholds():

@@ -37,9 +37,6 @@ def dealt(data: str, **options: Any) -> ClientData:
     return load(TrainConfig(data, **options))[0]
 
 
-# --- how rows are cut -------------------------------------------------------------------------
-
-
 def test_every_row_is_in_one_part_of_one_client_and_the_seed_says_which(tmp_path):
     data = npz(tmp_path, x=X, y=Y)
     options: dict[str, Any] = {"clients": 7, "partition": "dirichlet:0.5"}
@@ -66,19 +63,6 @@ def test_natural_clients_keep_their_rows_and_are_left_out_or_cut(tmp_path):
     assert dealt(data, clients=1, seed=3).clients == 1
     with pytest.raises(InputError, match=r"2 natural clients .* but clients = 3"):
         dealt(data, clients=3)
-
-
-def test_sources_become_one_pool_and_their_test_rows_another(tmp_path):
-    both = npz(tmp_path, x=X, y=Y)
-    halves = (slice(150), slice(150, None))
-    one, two = (npz(tmp_path, f"{k}.npz", x=X[p], y=Y[p]) for k, p in enumerate(halves))
-    found = [dealt(data, partition="iid", clients=4) for data in (both, f"{one},{two}")]
-    assert len({federation.fingerprint() for federation in found}) == 1
-    apart = npz(tmp_path, "apart.npz", x=X[:99], y=Y[:99], test_x=X[99:150], test_y=Y[99:150])
-    pool, tested = read_pool(f"{apart},{two}"), read_pool(apart).test
-    assert (len(pool.y), len(pool.judged.y)) == (149, 51)
-    assert tested is not None
-    assert pool.judged.x.tobytes() == X[99:150].tobytes()
 
 
 MARK = 7
@@ -133,7 +117,6 @@ def test_nothing_is_trained_on_a_test_part(tmp_path, kind, method):
             dealt(data, **{**options, "method": "fedavg"})
     made = dealt(data, **options)
     trained = shards_of(made)
-    assert trained.inputs is not None
     assert not (trained.inputs == MARK).any()
     assert all((rows.x == MARK).all() for rows in made.parts["test"])
     halved = method == "fedavg" and kind == "leaf"  # the others are for calibration
@@ -154,9 +137,6 @@ def test_nothing_is_fitted_to_a_test_part(tmp_path, kind):
     assert (rows_to_evaluate(loaded).scores == MARK).all()
 
 
-# --- images -----------------------------------------------------------------------------------
-
-
 def image_folder(folder: Path, mode: str = "RGB") -> Path:
     image = pytest.importorskip("PIL.Image")
     for name, value in (("cat", 10), ("dog", 200)):
@@ -173,10 +153,7 @@ def test_folders_of_images(tmp_path):
     assert (pool.x.shape, pool.x.dtype, pool.classes) == ((40, 4, 5, 3), np.uint8, 2)
     assert pool.y.tolist() == [0] * 20 + [1] * 20
     assert pool.x[23, 0, 0].tolist() == [200, 3, 0]
-    grey = read_pool(str(image_folder(tmp_path / "grey", "L")))
-    assert grey.x.shape == (40, 4, 5)
     more = image_folder(tmp_path / "more")
-    assert len(read_pool(f"{tmp_path / 'images'},{more}").y) == 80
     with pytest.raises(InputError, match="there twice"):
         read_pool(f"{more},{more / 'cat' / '..'}")
 
@@ -213,16 +190,13 @@ def test_bad_arrays(tmp_path):
         ({"x": X}, "the array 'y' is missing"),
         ({"x": X, "y": Y, "z": Y}, "unknown key 'z'"),
         ({"x": X[0], "y": Y}, r"x: must have shape \(rows, height, width\)"),
-        ({"x": X[:0], "y": Y[:0]}, "x: must have shape"),
         ({"x": X.astype(int), "y": Y}, "x: must be uint8 .* got int64"),
         ({"x": np.full(X.shape, np.nan), "y": Y}, "x: all values must be finite"),
         ({"x": X, "y": Y[1:]}, r"y: must have shape \(200,\)"),
         ({"x": X, "y": Y - 1}, "y: -1 at row 0; must be a class"),
-        ({"x": X, "y": Y + 0.5}, r"y: 0.5 at row 0; must be a class"),
         ({"x": X, "y": np.where(Y == 1, np.nan, 0)}, "y: nan at row 1"),
         ({"x": X, "y": Y.astype(str)}, "y: must hold whole numbers"),
         ({"x": X, "y": 0 * Y}, "there is one class"),
-        ({"x": X, "y": Y, "client": Y[1:]}, "client: must have shape"),
         ({"x": X, "y": Y, "client": Y / 2}, "client: must hold whole numbers or strings"),
         ({"x": X, "y": Y, "test_x": X}, "the array 'test_y' is missing"),
         ({"x": X, "y": Y, "test_x": X[:, 1:], "test_y": Y}, "test_x: 5 x 6"),
@@ -244,8 +218,6 @@ def test_other_files_and_pairs(tmp_path):
     ]
     each_is_refused(table, read_pool)
 
-
-# --- text ---------------------------------------------------------------------------------------
 
 LINES = ["To be, or not to be: that is the question.", "Whether 'tis nobler in the mind"]
 
@@ -288,9 +260,6 @@ def test_plain_text_has_no_clients(tmp_path):
         dealt(str(path), model="lstm", partition="dirichlet:0.1")
     with pytest.raises(InputError, match="holds texts, which the model cnn does not read"):
         dealt(str(path), model="cnn")
-    path.write_text("short")
-    with pytest.raises(InputError, match="too few rows: no client has 100"):
-        dealt(str(path), model="lstm", clients=1)
 
 
 def test_bad_texts(tmp_path):
@@ -309,9 +278,6 @@ def test_bad_texts(tmp_path):
         (("a.txt", None), "No such file"),
     ]
     each_is_refused(table, read)
-
-
-# --- LEAF ---------------------------------------------------------------------------------------
 
 
 def leaf(folder: Path, **parts: dict[str, Any]) -> str:
@@ -342,11 +308,6 @@ def test_leaf_clients_keep_their_own_cut(tmp_path):
     federation = dealt(data, model="lstm", min_rows=1)
     assert [CHARACTERS[k] for k in federation.labels("train")] == ["c", "d"]
     assert CHARACTERS[federation.parts["test"][0].x[0, -1]] == "b"
-
-    train, test = ({"HAMLET": {"x": ["ab" * 40] * n, "y": ["c"] * n}} for n in (80, 20))
-    data = leaf(tmp_path / "large", train=train, test=test)
-    federation = dealt(data, model="lstm", min_rows=1, max_rows=40)
-    assert [federation.sizes(name).tolist() for name in PARTS] == [[32], [4], [4]]
 
 
 def test_bad_leaf_folders(tmp_path):

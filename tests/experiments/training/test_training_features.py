@@ -65,22 +65,6 @@ def test_the_source_s_test_rows_stay_test_rows(tmp_path):
             np.testing.assert_array_equal(rows.y, rows.ids % 3)
             np.testing.assert_array_equal(rows.group, 1 - rows.ids % 2)
     np.testing.assert_array_equal(made.shifted["fog", 3], -X[:40][ids["test"]].astype(float))
-    client = np.arange(200) // 100
-    path = npz(tmp_path, features=X, scale=1, y=Y, client=client, **TEST, test_client=Y[:40] % 2)
-    made = split(read_pool(path), TrainConfig(path, partition="natural"))
-    assert made.names == ("0", "1")
-    assert made.sizes("test").tolist() == np.bincount(Y[:40] % 2).tolist()
-
-
-def test_the_fingerprint_covers_the_inputs(tmp_path):
-    other = X.copy()
-    other[17, 2] += 1
-    found = []
-    for x in (X, X, other):
-        path = npz(tmp_path, features=x, scale=1, y=Y)
-        config = TrainConfig(path, clients=2, partition="iid")
-        found.append(split(read_pool(path), config).fingerprint())
-    assert found[0] == found[1] != found[2]
 
 
 def test_bad_files(tmp_path):
