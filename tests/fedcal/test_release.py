@@ -13,7 +13,6 @@ from laws import prefer
 from fedcal.bounding import Bound
 from fedcal.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.mechanisms import Noise
-from fedcal.mechanisms.exponential import scores_of
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
 from fedcal.queries import ClassCounts
 from fedcal.release import Asked, Curator, Release
@@ -65,18 +64,13 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Rounds for which noise was drawn."""
     rounds: list[int] = []
 
-    def spy(
-        seed: int, purpose: Purpose, round_number: int = 0, what: str = ""
-    ) -> np.random.Generator:
+    def spy(seed: int, purpose: Purpose, number: int = 0, what: str = "") -> Any:
         if purpose == Purpose.NOISE:
-            rounds.append(round_number)
-        return stream(seed, purpose, round_number, what)
+            rounds.append(number)
+        return stream(seed, purpose, number, what)
 
     monkeypatch.setattr("fedcal.release.stream", spy)
     return rounds
-
-
-# --- what is released -------------------------------------------------------------------------
 
 
 def test_without_privacy_the_exact_sum_is_released_and_nothing_charged(ledger):
@@ -131,9 +125,6 @@ def test_the_exponential_mechanism_releases_an_index_and_nothing_else(ledger):
     assert released.std.shape == (0,)
 
 
-# --- order and number of releases -------------------------------------------------------------
-
-
 def test_one_charge_is_for_one_release(drawn):
     """The sum again with fresh noise, as the operating system's is, would be a second release."""
     curator = Curator(plan_of())
@@ -186,9 +177,6 @@ def test_the_ledger_stops_release_r_plus_1(ledger, drawn):
     assert (drawn, curator.releases) == ([1, 2, 3], ROUNDS)
 
 
-# --- the ledger -------------------------------------------------------------------------------
-
-
 def test_the_whole_budget_is_reserved_when_the_first_round_opens(ledger):
     curator = Curator(plan_of(epsilon=0.5), ledger)
     assert ledger.entries() == ()
@@ -225,9 +213,6 @@ def test_a_cap_that_two_runs_share_refuses_the_second(ledger, drawn):
     with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent"):
         second.open(1, ASK)
     assert (drawn, len(ledger.entries())) == ([1], 1)
-
-
-# --- who was asked ----------------------------------------------------------------------------
 
 
 def test_a_round_without_clients_releases_its_noise(ledger):
@@ -298,20 +283,10 @@ def test_a_round_that_was_not_opened_here_is_not_closed(drawn):
 
 
 DIFFERENT: list[dict[str, Any]] = [
-    {"epsilon": 2.0},
-    {"delta": 1e-6},
-    {"seed": 1},
-    {"clients": 11},
-    {"rounds": 4},
-    {"unit": "example"},
-    {"norms": (2.0, 3.0)},
-    {"rule": "joint"},
-    {"asks": Another},
-    {"round": 2},
-    {"mechanism": "laplace"},
-    {"mechanism": "discrete-gaussian"},
-    {"mechanism": "discrete-laplace"},
-    {"sampling_rate": 0.5},
+    *({"epsilon": 2.0}, {"delta": 1e-6}, {"seed": 1}, {"clients": 11}, {"rounds": 4}),
+    *({"unit": "example"}, {"norms": (2.0, 3.0)}, {"rule": "joint"}, {"asks": Another}),
+    *({"mechanism": m} for m in ("laplace", "discrete-gaussian", "discrete-laplace")),
+    *({"round": 2}, {"sampling_rate": 0.5}),
 ]
 
 
@@ -340,9 +315,6 @@ def test_runs_that_differ_in_anything_share_no_noise(change):
     assert np.array_equal(one, noise())
     for a, b in ((one, other), (np.abs(one), np.abs(other))):
         assert abs(np.corrcoef(a, b)[0, 1]) < 6 / math.sqrt(2 * numbers)
-
-
-# --- every trust model ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "discrete-laplace"])
@@ -466,19 +438,6 @@ def test_under_local_a_round_that_is_open_is_not_asked_again():
         curator.open(1, ASK)
     close(curator, asked)
     assert release(curator, 2).round == 2
-
-
-# --- the exponential mechanism on blocks ------------------------------------------------------
-
-
-@pytest.mark.parametrize("lengths", [(2, 2, 2), (1, 3, 2)])
-def test_the_score_of_a_block_is_the_sum_of_its_absolute_values(lengths):
-    bound = Bound(lengths, (2.0,) * 3, "per_block", 1)
-    sums = np.array([1.0, -2.0, 3.0, -4.0, 5.0, -6.0])
-    want = [abs(b).sum() for b in np.split(sums, np.cumsum(lengths)[:-1])]
-    np.testing.assert_array_equal(scores_of(sums, bound), want)
-    each = Bound((6,), (2.0,), "per_value")
-    np.testing.assert_array_equal(scores_of(sums, each), np.abs(sums))
 
 
 @pytest.mark.parametrize("unit", UNITS)

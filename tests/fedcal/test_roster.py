@@ -189,11 +189,3 @@ def test_a_roster_of_a_message_is_canonical_or_refused():
             row = {**fields, key: value}
             others.append(json.dumps(row, sort_keys=True, separators=(",", ":")))
     each_is_refused([(other, "") for other in others], Roster.from_text, most=300)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_sites(tmp_path):
-    sites = tuple(Member(f"site {n:06d}", n.to_bytes(32, "little")) for n in range(100_000))
-    roster = Roster("all", sites, Committee((0, 1, 2), 2))
-    assert Roster.read(written(tmp_path, roster.to_toml())) == roster
-    assert Roster.from_text(roster.to_text()).digest == roster.digest

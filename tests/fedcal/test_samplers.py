@@ -83,9 +83,6 @@ def sum_of_shares(scale: float, n: int, words: Words) -> np.ndarray:
     return polya_share(scale, 2, 2 * n, words).reshape(n, 2).sum(axis=1)
 
 
-# --- draws against the law ----------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("sampler", "law"),
     [
@@ -111,9 +108,6 @@ def test_large_scales_have_the_continuous_law_and_its_moments(sampler, law):
         assert stats.chisquare(np.bincount(last, minlength=16)).pvalue > LEVEL
 
 
-# --- sums ---------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("scale", "shares"), [(3.0, 2), (3.0, 10), (40.0, 100)])
 def test_polya_shares_add_up_to_discrete_laplace_noise(scale, shares):
     n = 20_000
@@ -133,8 +127,6 @@ def test_one_share_is_discrete_laplace_noise_and_very_many_are_nearly_all_zero()
     assert abs((few != 0).sum() - expected) < 5 * math.sqrt(expected)
     assert not polya_share(0.05, 2.0**40, 1000, seeded()).any()
 
-
-# --- total variation, exactly -------------------------------------------------------------------
 
 UNIT = 2**128
 
@@ -352,16 +344,6 @@ def test_the_callers_decimal_context_does_not_matter():
     np.testing.assert_array_equal(coarse, drawn())
 
 
-def test_cached_tables_cannot_be_written_to():
-    table, _ = noise._bell(Fraction(4), False)
-    for array in (table.high, table.low, table.alias):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 1
-
-
-# --- Bernoulli and categorical ------------------------------------------------------------------
-
-
 def test_coins_have_exactly_their_probability():
     assert TOTAL_VARIATION == 2.0**-60
     assert not bernoulli(0, 1000, seeded()).any()
@@ -407,16 +389,6 @@ def test_an_index_lies_where_the_uniform_number_falls():
             assert categorical(LOG_WEIGHTS, words) == i
         below += weight
 
-
-def test_one_candidate_and_the_most_candidates():
-    assert categorical([-3.0], seeded()) == 0
-    assert categorical([-math.inf, 1e300, -1e300], seeded()) == 1
-    logs = np.full(65536, -1.0)
-    logs[12345] = 60.0
-    assert categorical(logs, seeded()) == 12345
-
-
-# --- sources ------------------------------------------------------------------------------------
 
 EVERY: dict[str, Callable[[int, Words], np.ndarray]] = {
     "discrete_laplace": lambda n, words: discrete_laplace(1e6, n, words),
@@ -484,9 +456,6 @@ def test_the_number_of_words_does_not_depend_on_what_is_drawn():
 
     for draw in EVERY.values():
         assert counts(draw, 1) == counts(draw, 2) == counts(draw, 3)
-
-
-# --- bad input ----------------------------------------------------------------------------------
 
 
 def test_what_is_out_of_range_is_refused():

@@ -25,9 +25,6 @@ P = softmax(Z)
 LOOKS = "rows lie in .0, 1. and sum to 1, as probabilities do; declare them as probs"
 
 
-# --- the check --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
 def test_what_contradicts_its_declaration_is_refused(dtype):
     """Of a few rows that is only warned of."""
@@ -70,9 +67,6 @@ def test_logits_pass_without_a_word(logits):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         np.testing.assert_array_equal(check_scores("logits", "logits", logits), logits)
-
-
-# --- every door of this package ---------------------------------------------------------------
 
 
 def csv(folder: Path) -> None:
@@ -129,9 +123,6 @@ def test_a_fit_that_is_refused_changes_nothing():
     np.testing.assert_array_equal(fitted.table, before)
 
 
-# --- what a calibrator was fitted on travels with it --------------------------------------------
-
-
 @pytest.mark.parametrize("make", [TemperatureScaling, BBQ, WeightedBinning])
 def test_a_calibrator_takes_what_it_was_fitted_on(make, tmp_path):
     fitted = make().fit(P, LABELS, input="probs")
@@ -168,9 +159,6 @@ def test_logits_at_their_word_are_only_checked_for_shape_and_size():
     for bad in ([[0.0, np.nan, 1.0]], [[0.0, 1e101, 1.0]], [0.0, 1.0, 2.0]):
         with pytest.raises(InputError, match="logits: "):
             fitted.calibrated(bad)
-
-
-# --- whatever is array-like -------------------------------------------------------------------
 
 
 def test_tensors_frames_lists_and_tuples_are_arrays():

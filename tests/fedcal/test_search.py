@@ -84,15 +84,6 @@ def noisy(root: float, scale: float, seed: int) -> Callable[[float], float]:
     return lambda t: float(line(root)(t) + rng.laplace(0, scale))
 
 
-def test_a_value_that_is_minimised_may_be_negative():
-    f = line(1.0)
-    falling, sized = GoldenSection(LOW, HIGH, 8), GoldenSection(LOW, HIGH, 8)
-    run(falling, f)
-    run(sized, size(f))
-    assert answer(falling) < 0.6
-    assert answer(sized) == pytest.approx(1.0, abs=0.03)
-
-
 def test_equal_values_move_right_as_line_5_says():
     search = GoldenSection(LOW, HIGH, 30)
     run(search, lambda t: 0.0)
@@ -147,19 +138,6 @@ def test_with_noise_posterior_beats_bisection_beats_golden_section(root):
     )
 
 
-def test_a_larger_declared_noise_moves_the_posterior_less():
-    answers = []
-    for std in (10.0, 100.0, 1000.0, 1e6):
-        search = PosteriorBisection(LOW, HIGH, 1, (100.0, 2500.0), tailed=False)
-        t = search.next()
-        assert t is not None
-        assert t == pytest.approx(1.75, abs=0.01)
-        search.tell(t, -400.0, std)
-        answers.append(answer(search))
-    assert answers[0] > answers[1] > answers[2] > answers[3]
-    assert answers[3] == pytest.approx(1.75, abs=0.01)
-
-
 def test_the_law_of_the_noise_matters_only_for_what_is_unlikely():
     near: list[float] = []
     far: list[float] = []
@@ -175,27 +153,23 @@ def test_the_law_of_the_noise_matters_only_for_what_is_unlikely():
     assert far[0] != pytest.approx(far[1], abs=0.02)
 
 
-@pytest.mark.parametrize("value", [0.0, 1e300, -1e300])
-def test_absurd_values_do_no_harm(value):
-    for search in (
-        GoldenSection(LOW, HIGH, 5),
-        Bisection(LOW, HIGH, 6),
-        PosteriorBisection(LOW, HIGH, 6, (1.0, 100.0)),
-        PosteriorBisection(LOW, HIGH, 6, (1.0, 100.0), tailed=False),
-    ):
-        run(search, lambda t: value, 3.0)
-        assert LOW <= answer(search) <= HIGH
+MAKES = [
+    (partial(GoldenSection, LOW, HIGH, 5), 6),
+    (partial(Bisection, LOW, HIGH, 6), 6),
+    (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0)), 3),
+    (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0), tailed=False), 3),
+]
 
 
-@pytest.mark.parametrize(
-    ("make", "evaluations"),
-    [
-        (partial(GoldenSection, LOW, HIGH, 5), 6),
-        (partial(Bisection, LOW, HIGH, 6), 6),
-        (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0)), 3),
-        (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0), tailed=False), 3),
-    ],
-)
+def test_absurd_values_do_no_harm():
+    for make, _ in MAKES:
+        for value in (0.0, 1e300, -1e300):
+            search = make()
+            run(search, lambda t, value=value: value, 3.0)
+            assert LOW <= answer(search) <= HIGH
+
+
+@pytest.mark.parametrize(("make", "evaluations"), MAKES)
 def test_searches_side_by_side_are_each_search_bit_for_bit(make, evaluations):
     values = np.random.default_rng(0).normal(0.0, 200.0, (evaluations, 50))
     values[:, 0] = 1.0  # ties

@@ -46,24 +46,6 @@ def test_encode_is_exact_truncation_or_refuses(x, grid, clients, headroom):
             ring.encode(np.array(x))
 
 
-@steady
-@given(
-    integers=hnp.arrays(np.int64, (5, 3), elements=st.integers(-(2**50), 2**50)),
-    fractions=hnp.arrays(np.float64, (5, 3), elements=st.floats(0, 0.99)),
-)
-def test_sum_is_that_of_python_integers(integers, fractions):
-    ring = Ring(5, GRID)
-    x = (integers + np.sign(integers) * fractions) * GRID
-    encoded = ring.encode(x)
-    want = [sum(exact(float(v), GRID) for v in column) for column in x.T]
-    total = np.zeros(3, np.uint64)
-    for row in encoded:
-        total = ring.add(total, row)
-    assert signed(total) == want
-    assert signed(encoded.sum(axis=0, dtype=np.uint64)) == want
-    assert ring.decode(total).tolist() == [v * GRID for v in want]
-
-
 @pytest.mark.parametrize("clients", [1, 2, 3, 7, 100, 10_000, 2**63 - 1])
 @pytest.mark.parametrize("headroom", [0, 1, 2**20])
 def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients, headroom):

@@ -133,8 +133,6 @@ def test_signatures_are_those_of_rfc_8032(secret, public, message, signature, mo
     assert key.sign("enrol", text).hex() == signature
 
 
-# --- the whole protocol -----------------------------------------------------------------------
-
 ABOUT = JobFacts(
     *("fedbin", "user", "secagg", "zero-out", "none", math.inf, 0.0, 1, "claimed", "", math.inf)
 )

@@ -129,9 +129,6 @@ def test_each_row_may_be_a_client_of_its_own():
     assert nothing.take(np.array([3, 1])).clients == 2
 
 
-# --- subjects -----------------------------------------------------------------------------------
-
-
 def of_subjects(empty: tuple[int, ...]) -> tuple[Shards, np.ndarray, np.ndarray]:
     """Shards whose logits tell the number of their row, the owners and the subjects."""
     owner = owners(empty)

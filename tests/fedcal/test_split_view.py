@@ -164,21 +164,6 @@ def confirmed(
 # --- the echelon form -----------------------------------------------------------------------------
 
 
-def test_intersections_are_those_of_all_combinations():
-    """Against all combinations over Z / 8, where not every number has an inverse."""
-    vectors = [(1, 1, 0), (1, 0, 1), (0, 1, 1), (1, 1, 1), (2, 4, 6), (4, 0, 2), (3, 5, 2)]
-
-    def generated(rows: tuple[Vector, ...]) -> set[Vector]:
-        return {
-            tuple(sum(c * r[j] for c, r in zip(cs, rows, strict=True)) % 8 for j in range(3))
-            for cs in itertools.product(range(8), repeat=len(rows))
-        }
-
-    pairs = list(itertools.combinations(vectors, 2))
-    for a, b in itertools.combinations(pairs, 2):
-        assert generated(intersection(a, b, 2, 3)) == generated(a) & generated(b), (a, b)
-
-
 # --- one set --------------------------------------------------------------------------------------
 
 

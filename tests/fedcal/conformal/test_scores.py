@@ -7,7 +7,6 @@ import pytest
 from numpy.testing import assert_array_equal
 from refusals import each_is_refused
 
-from fedcal import parallel
 from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import SCORES, Conformity
@@ -77,23 +76,6 @@ def test_scores_by_rank_rise_with_it(conformity):
     assert (np.diff(ranked, axis=1) >= 0).all()
     if not conformity.randomised:
         assert_array_equal(ranked[:, -1], np.ones(500))
-
-
-@pytest.mark.parametrize("conformity", CASES, ids=repr)
-def test_blocks_and_threads_change_nothing(conformity, monkeypatch):
-    logits = rows(100, 5)
-    labels, limits = np.arange(100) % 5, np.linspace(0, 1, 100)[:, None]
-
-    def found() -> list[np.ndarray]:
-        scores = conformity.of_all(logits), conformity.of_labels(logits, labels)
-        return [*scores, conformity.within(logits, limits)]
-
-    whole = found()
-    monkeypatch.setattr(parallel, "BLOCK", 64)
-    monkeypatch.setattr(parallel, "MANY", 1)
-    monkeypatch.setattr(parallel, "usable_cores", lambda: 3)
-    for one, other in zip(whole, found(), strict=True):
-        assert_array_equal(one, other)
 
 
 def test_parts_are_uniform_and_of_the_row_alone():

@@ -73,9 +73,6 @@ def test_the_file_gives_the_same_sets(tmp_path):
     assert_array_equal(read.predict_set(PROBS, groups), made.predict_set(PROBS, groups))
 
 
-# -- what test rows tell ------------------------------------------------------------------
-
-
 def holdout(rows: int = 3, known: bool = True) -> Holdout:
     at = np.arange(rows) % 3
     more = {}
@@ -155,9 +152,6 @@ def test_the_page():
     ):
         forests = [p for p in made.judged_page(holdout(30)) if isinstance(p, Intervals)]
         assert {part.title for part in forests if "not promised" not in part.note} == promised
-
-
-# -- classes, and what falls short --------------------------------------------------------
 
 
 def judged_classes(covered: list[int], rows: int) -> Judged:

@@ -52,13 +52,6 @@ def test_the_error_of_a_reference_enters_squared(name):
     assert missed[1] / missed[0] == pytest.approx(4.0, rel=0.2)
 
 
-def test_values_average_to_the_area_of_the_reference_itself():
-    reference = AucReference(np.array([[5.0, 3.0, 1.0, 1.0], [1.0, 2.0, 2.0, 15.0]]))
-    middles = (reference.values[:, :-1] + reference.values[:, 1:]) / 2
-    mean = float((middles * reference.counts).sum() / reference.counts.sum())
-    assert mean == pytest.approx(reference.auc, rel=1e-12)
-
-
 def test_noise_that_leaves_nothing_is_no_error():
     reference = AucReference.of(np.full((2, 8), -3.0))
     assert reference.auc == pytest.approx(0.5)

@@ -55,14 +55,6 @@ def test_without_noise_it_is_what_a_search_finds(wanted):
     assert cheap.estimates["recall"].value == pytest.approx(tp[at] / (tp[at] + fn[at]))
 
 
-def test_the_threshold_of_a_calibrated_score_is_what_theory_says():
-    counts = 1000 * np.stack([1 - MIDDLES, MIDDLES])
-    h = Histogram.exact(equal_width(B), counts)
-    for ratio in (0.25, 1.0, 3.0):  # positive where p > ratio / (1 + ratio)
-        found = choose_threshold(h, "cost", ratio).value
-        assert found == pytest.approx(ratio / (1 + ratio), abs=1 / B)
-
-
 @pytest.mark.parametrize(
     ("goal", "wanted", "std"), [("precision", 0.8, 3.7), ("recall", 0.9, 0.0), ("recall", 0.9, 3.7)]
 )
