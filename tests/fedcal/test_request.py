@@ -59,10 +59,7 @@ REQUESTS = {
         noise_of("unary", (4,), (0.26894142136999512,)),
     ),
     "vector newton": Request(
-        ScalingNewton("vector", W, "diagonal", 3),
-        Bound((3,) * 4, (15.0, 3.0, 45.0, 3.0)),
-        NINE,
-        2,
+        ScalingNewton("vector", W, "diagonal", 3), Bound((3,) * 4, (15.0, 3.0, 45.0, 3.0)), NINE, 2
     ),
     "vector": Request(ScalingUpdate(W, "vector", 10.0, 50, True), Bound((6, 1)), NINE, 2),
     "mlp": Request(MLPUpdate(W, 3, 64, 0.03, 2, False), Bound((6,), (0.5,)), NINE, 2),

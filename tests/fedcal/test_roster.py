@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import tomli_w
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from refusals import each_is_refused
 
 from fedcal.classes import digest_of
@@ -32,45 +30,22 @@ def table(**changed: Any) -> dict[str, Any]:
     return {**tomllib.loads(ROSTER.to_toml()), **changed}
 
 
-@st.composite
-def rosters(draw: st.DrawFn) -> Roster:
-    text = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8)
-    named = text.filter(lambda t: t.isascii() or len(t) < 3)
-    names = draw(st.lists(named, min_size=2, max_size=6, unique_by=str.casefold))
-    key = st.binary(min_size=32, max_size=32)
-    secrets = draw(st.lists(key, min_size=6, max_size=6, unique=True))
-    try:
-        sites = tuple(Member(name, key) for name, key in zip(names, secrets, strict=False))
-        size = draw(st.integers(2, len(sites)))
-        members = tuple(draw(st.permutations(range(len(sites))))[:size])
-        committee = Committee(members, draw(st.integers(size // 2 + 1, size)))
-        return Roster(draw(named), sites, committee, draw(st.sampled_from(["", "a" * 64])))
-    except InputError:  # a name that is not in its normal form
-        return ROSTER
-
-
-@settings(max_examples=50, deadline=None)
-@given(rosters(), rosters())
-def test_the_text_is_canonical_and_the_digest_tells_rosters_apart(one, two):
-    text = one.to_text()
-    assert text.isascii()
-    assert Roster.from_text(text) == one
-    assert Roster.from_text(text).to_text() == text
-    assert Roster._of(tomllib.loads(one.to_toml())) == one
-    assert (one.digest == two.digest) == (one == two)
-
-
 def test_each_part_moves_the_digest():
     changed = [
         replace(ROSTER, name="lungs"),
         replace(ROSTER, sites=SITES[:4]),
         replace(ROSTER, sites=(SITES[1], SITES[0], *SITES[2:])),
-        replace(ROSTER, sites=(replace(SITES[0], name="other"), *SITES[1:])),
+        replace(ROSTER, sites=(replace(SITES[0], name='Zürich "\\n#='), *SITES[1:])),
         replace(ROSTER, sites=(replace(SITES[0], key=KEYS[8].public), *SITES[1:])),
         replace(ROSTER, committee=Committee((0, 1, 2), 2)),
         replace(ROSTER, committee=Committee((0, 1, 3), 3)),
         replace(ROSTER, class_digest=""),
     ]
+    for roster in (ROSTER, *changed):
+        text = roster.to_text()
+        assert text.isascii()
+        assert Roster.from_text(text) == Roster._of(tomllib.loads(roster.to_toml())) == roster
+        assert Roster.from_text(text).to_text() == text
     assert len({ROSTER.digest, *(roster.digest for roster in changed)}) == len(changed) + 1
     assert ROSTER.signed(KEYS[8]).digest == ROSTER.digest
     # sites pin it for years: another digest for the same file is another protocol

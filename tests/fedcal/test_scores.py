@@ -75,11 +75,6 @@ def csv(folder: Path) -> None:
     datasets.load(folder / "d.csv")
 
 
-def npz(folder: Path) -> None:
-    np.savez(folder / "d.npz", logits=P, labels=LABELS)
-    datasets.load(folder / "d.npz")
-
-
 def npz_test_part(folder: Path) -> None:
     np.savez(folder / "d.npz", logits=Z, labels=LABELS, test_logits=P, test_labels=LABELS)
     datasets.load(folder / "d.npz")
@@ -98,7 +93,6 @@ DOORS: dict[str, Callable[[Path], object]] = {
         logits=Z, labels=LABELS, test_logits=P, test_labels=LABELS
     ),
     "csv": csv,
-    "npz": npz,
     "npz, test part": npz_test_part,
     "parquet": parquet,
     "shards": lambda _: Shards.from_owner(P, LABELS, LABELS, 3),

@@ -20,8 +20,6 @@ from fedcal.secure_aggregation.messages import Contribution
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.secure_aggregation.shares import opened
 
-# RFC 8439, appendix A.1, test vectors 1 to 4: (key, block, key stream); all with nonce 0
-
 
 def test_sealing_is_the_aead_of_rfc_8439(monkeypatch):
     """Section 2.8.2."""

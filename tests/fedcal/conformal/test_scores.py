@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from refusals import each_is_refused
 
+from fedcal import parallel
 from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import SCORES, Conformity
@@ -54,9 +55,14 @@ def test_by_hand(name, u, expected):
 
 @pytest.mark.parametrize("conformity", CASES, ids=repr)
 @pytest.mark.parametrize("c", [2, 3, 40])
-def test_all_ways_give_the_same_bits(conformity, c):
+def test_all_ways_give_the_same_bits(conformity, c, monkeypatch):
+    """Also in blocks, by several threads."""
     logits = rows(300, c)
     scores = conformity.of_all(logits)
+    monkeypatch.setattr(parallel, "BLOCK", 64)
+    monkeypatch.setattr(parallel, "MANY", 1)
+    monkeypatch.setattr(parallel, "usable_cores", lambda: 3)
+    assert_array_equal(conformity.of_all(logits), scores)
     assert scores.min() >= 0.0
     assert scores.max() <= 1.0
     for label in range(c):

@@ -23,13 +23,12 @@ from fedcal.evaluation import (
     groups_test,
     hosmer_lemeshow,
     ks_test,
-    monotone_counts,
     precision_recall_curve,
     roc_curve,
 )
 from fedcal.evaluation.curves import reliability
 from fedcal.evaluation.estimates import SCORES, smooth_span
-from fedcal.evaluation.gap_intervals import REPLICATES, gap_span, simulate
+from fedcal.evaluation.gap_intervals import gap_span, simulate
 from fedcal.evaluation.intervals import (
     CLIPPED,
     UNMEASURED,
@@ -106,9 +105,7 @@ CAREFUL = ("average_precision", "balanced_accuracy", "mcc", "calibration_slope")
 """Intervals that may cover more than they say."""
 
 
-def coverage(
-    case: str, number: int, names: Iterable[str] = (*SMOOTH, *CAREFUL)
-) -> dict[str, float]:
+def coverage(case: str, number: int, names: Iterable[str]) -> dict[str, float]:
     shape, rows, root, law = CASES[case]
     probabilities = truth(*shape)
     exact = Histogram.exact(EDGES, rows * probabilities)
@@ -121,22 +118,20 @@ def coverage(
     return {name: hit / number for name, hit in hits.items()}
 
 
+@pytest.mark.parametrize(
+    ("runs", "within"), [(200, 0.045), pytest.param(1000, 0.025, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize(("number", "case"), list(enumerate(CASES)))
-def test_intervals_cover(number, case):
-    """A third of the metrics in each case; `make test-all` crosses them."""
-    found = coverage(case, 200, (*SMOOTH, *CAREFUL)[number % 3 :: 3])  # 1.5 % standard error
-    assert min(found.values()) > 0.90, found
+def test_intervals_cover_95_percent(number, case, runs, within):
+    """A third of the metrics in each case; `make test-all` crosses them.
+
+    Where noise dominates, an interval cut at 0 and 1 may cover more.
+    """
+    every = (*SMOOTH, *CAREFUL)
+    found = coverage(case, runs, every if runs == 1000 else every[number % 3 :: 3])
+    assert min(found.values()) >= 0.95 - within, found
     smooth = [share for name, share in found.items() if name in SMOOTH]
-    assert case == "dominating" or max(smooth) < 0.99, found
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("case", CASES)
-def test_intervals_cover_95_percent(case):
-    """Within 2.5 points; where noise dominates, an interval cut at 0 and 1 may cover more."""
-    found = coverage(case, 1000)
-    assert min(found.values()) >= 0.925, found
-    assert case == "dominating" or max(found[name] for name in SMOOTH) <= 0.975, found
+    assert case == "dominating" or max(smooth) <= 0.95 + within, found
 
 
 ERRORS = {
@@ -192,19 +187,6 @@ def test_parts_of_an_interval_are_told_apart(score):
     assert wide["accuracy"].sampling == pytest.approx(0.1)
     assert wide["ece"].high > both["ece"].high
     assert wide["brier"] == both["brier"]
-
-
-def test_draws_of_residuals_have_the_deviation_of_rows_and_of_noise():
-    """A row of outcome 1 adds 1 - score to the residual, one of outcome 0 takes its score off."""
-    h = releases(truth(1, 6, 0.5), 20_000, 3.0 * np.eye(BUCKETS), 1)[0]
-    drawn = simulate(h, 0)
-    n, p = monotone_counts(h)
-    rows = np.sqrt(p * (1 - MIDDLES) ** 2 + n * MIDDLES**2)
-    noise = 3.0 * np.sqrt((1 - MIDDLES) ** 2 + MIDDLES**2)
-    for found, wanted in ((drawn.sampling, rows), (drawn.noise, noise)):
-        ratio = found[:, wanted > 0].std(axis=0) / wanted[wanted > 0]
-        assert ratio.mean() == pytest.approx(1, abs=3 / math.sqrt(2 * REPLICATES * BUCKETS))
-        assert abs(ratio - 1).max() < 5 / math.sqrt(2 * REPLICATES)
 
 
 @pytest.mark.parametrize("name", [name for name, kind in GAPS.items() if kind.join != "max"])
@@ -394,10 +376,7 @@ def test_intervals_of_curves_are_fieller_s_of_sums_of_counts(rows):
         (roc_curve, share(p, all_p, [m, m, np.full_like(m, BUCKETS)])),
         (precision_recall_curve, share(p, n + p, [m, m, 2 * m])),
         (reliability, share(of_bin[1], sum(of_bin), [sixteen, sixteen, 2 * sixteen])),
-        (
-            decision_curve,
-            fieller(top, total * ones, benefit, normal_quantile(0.9), (-np.inf, 1.0)),
-        ),
+        (decision_curve, fieller(top, total * ones, benefit, normal_quantile(0.9), (-np.inf, 1.0))),
     ):
         found = curve(h, level=0.9, rows=rows)
         shown = getattr(found, "y", low)  # intervals of curves hold their points

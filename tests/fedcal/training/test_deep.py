@@ -120,14 +120,6 @@ def test_no_row_adds_more_than_the_clip(scale):
             assert min(e for i, e in enumerate(exact) if i != 7) > 0.99 * (clip / grid) ** 2
 
 
-def test_no_rows_give_zeros():
-    for network, shape in SHAPES.items():
-        x, y = rows_of(network, 0)
-        w = NETWORKS[network].initial(shape, CLASSES, 1)
-        assert not steps(network, w, x, y, Clipping(1.0), [0, 0, 0]).any()
-        assert NETWORKS[network].logits(w, x, CLASSES).shape == (0, CLASSES)
-
-
 def test_what_has_no_gradients_of_single_rows_is_refused():
     mixes = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     unknown = nn.Sequential(nn.Bilinear(2, 2, 2))
