@@ -133,21 +133,6 @@ def test_with_noise_posterior_beats_bisection_beats_golden_section(root):
     )
 
 
-def test_the_law_of_the_noise_matters_only_for_what_is_unlikely():
-    near: list[float] = []
-    far: list[float] = []
-    for values, out in (((-100.0, -120.0), near), ((-400.0, 900.0), far)):
-        for tailed in (True, False):
-            search = PosteriorBisection(LOW, HIGH, 2, (600.0, 800.0), tailed)
-            for value in values:
-                t = search.next()
-                assert t is not None
-                search.tell(t, value, 100.0)
-            out.append(answer(search))
-    assert near[0] == pytest.approx(near[1], abs=0.1)
-    assert far[0] != pytest.approx(far[1], abs=0.02)
-
-
 MAKES = [
     (partial(GoldenSection, LOW, HIGH, 5), 6),
     (partial(Bisection, LOW, HIGH, 6), 6),

@@ -75,16 +75,6 @@ def test_a_mask_is_the_signed_sum_of_the_neighbours_streams(n):
         assert mask(ids[k], cohort, RUN, ROUND, 4).tolist() == want
 
 
-def test_empty_cohort_block_and_length():
-    assert neighbours([], RUN, ROUND).shape == (0, 0)
-    assert neighbours([77], RUN, ROUND).shape == (1, 0)
-    assert mask(77, [77], RUN, ROUND, 6).tolist() == [0] * 6
-    assert masks([], [], RUN, ROUND, 3).shape == (0, 3)
-    assert masks([], [1, 2], RUN, ROUND, 3).shape == (0, 3)
-    assert masks([2, 1], [1, 2], RUN, ROUND, 0).shape == (2, 0)
-    assert owed([], [1, 2], RUN, ROUND) == {}
-
-
 def test_pair_seed_encoding_is_the_written_one():
     encoded = b"fedcal/masking/1/pair\0" + (7).to_bytes(32, "little") + (2).to_bytes(8, "little")
     encoded += (-1).to_bytes(16, "little", signed=True) + (4).to_bytes(16, "little")

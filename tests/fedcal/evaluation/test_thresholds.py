@@ -92,16 +92,6 @@ def test_intervals_of_a_choice_hold_for_all_thresholds_at_once(std):
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.01)
 
 
-@pytest.mark.parametrize("goal", ["precision", "recall"])
-def test_confidence_costs_little_where_there_are_many_rows(goal):
-    few, many = (
-        abs(choose_threshold(h, goal, 0.8, confident=True).value - plain.value)
-        for h in (histogram(2000, 3.0, 0), histogram(10**7, 3.0, 0))
-        for plain in [choose_threshold(h, goal, 0.8)]
-    )
-    assert many <= 1 / B < few
-
-
 def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused():
     h, few, drowned = histogram(), histogram(100, 1.0, 0), histogram(10, 50.0, 0)
     sure = {"confident": True}
