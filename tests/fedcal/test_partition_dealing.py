@@ -22,7 +22,6 @@ def test_partitions():
         "iid": Partition("iid"),
         "natural": Partition("natural"),
         "dirichlet:0.1": Partition("dirichlet", beta=0.1),
-        "dirichlet:1e3": Partition("dirichlet", beta=1000.0),
         "quantity:0.5": Partition("quantity", beta=0.5),
         "shards:2": Partition("shards", shards=2),
     }
@@ -32,18 +31,13 @@ def test_partitions():
         "Iid": "did you mean 'iid'",
         "iid:1": "takes no parameter, got 'iid:1'",
         "dirichlet": "needs dirichlet:BETA",
-        "dirichlet:": "needs dirichlet:BETA",
         "dirichlet:0": "beta of partition 'dirichlet' must be finite and > 0, got 0",
-        "quantity": "needs quantity:BETA",
         "quantity:many": "needs quantity:BETA",
         "quantity:inf": "beta of partition 'quantity' must be finite and > 0, got inf",
-        "shards": "needs shards:N",
         "shards:2.5": "needs shards:N",
         "shards:0": "shards per client must be a whole number >= 1, got 0",
         "shards:" + "9" * 5000: "needs shards:N",
         "flwr": "needs flwr:NAME",
-        "flwr:": "needs flwr:NAME",
-        "quantitty:1": "did you mean 'quantity'",
     }
     each_is_refused([(spec, re.escape(said)) for spec, said in table.items()], parse, most=400)
 

@@ -273,9 +273,7 @@ def test_what_does_not_go_together_is_refused():
     distributed = {"trust": "distributed"}
     table: list[tuple[tuple[Any, ...], str]] = [
         ((1, ONES, "unary", {}), "needs trust 'local', got 'central'"),
-        ((1, ONES, "unary", distributed), "needs trust 'local'"),
         ((1, ONES, "unary", {**local, "unit": "example"}), "unit 'user'"),
-        ((1, Bound((8,), (0.5,)), "unary", local), "needs clip norms above 1"),
         ((1, Bound((8,), (1.0,)), "unary", local), "needs clip norms above 1"),
         ((1, SCORES, "exponential", local), "trust 'central'"),
         ((1, SCORES, "exponential", {"mechanism": "laplace"}), "made for"),
@@ -285,17 +283,13 @@ def test_what_does_not_go_together_is_refused():
         ((1, PAIR, "laplace", {"mechanism": "exponential"}), "does not fit a release that is a"),
         ((1, PAIR, "gaussian", {"mechanism": "unary"}), "does not fit a release that is a sum"),
         ((1, PAIR, "laplace", {**distributed, "mechanism": "laplace"}), "drawn in shares"),
-        ((1, PAIR, "laplace", {**distributed, "mechanism": "gaussian"}), "drawn in shares"),
         ((1, PAIR, "laplace", {"delta": 0.0, "mechanism": "discrete-gaussian"}), "delta = 0"),
         ((4, PAIR, "gaussian", {"delta": 0.0}), "delta = 0 is not possible with Gaussian noise"),
-        ((4, PAIR, "gaussian", {"delta": 0.0, **system}), "delta = 0 is not possible with"),
         ((1, Bound((1, 1), (1e-6, 10.0)), "gaussian", {"clients": 10**6}), "not fit the ring"),
         ((1, BIG, "gaussian", {**MANY, **system}), "do not go with 10000000000 draws"),
         ((1, BIG, "gaussian", {"epsilon": 200.0, **system}), "draws from the operating system"),
         ((1, FAR, "gaussian", system), "too far apart"),
-        ((1, FAR, "gaussian", {"mechanism": "discrete-gaussian"}), "too far apart"),
         ((1, PAIR, "gaussian", {**SITES, "quorum": 0.15}), "of 3 .*, 2 of which .* has 1 to hide"),
-        ((1, PAIR, "gaussian", {**SITES, "clients": 5, "quorum": 0.2}), "of 1 .* has 0 to hide"),
     ]
     each_is_refused(table, lambda row: plan_of(*row[:3], **row[3]))
     assert plan_of(1, BIG, **MANY).delta == 1e-9

@@ -94,7 +94,6 @@ def test_what_a_federation_may_not_say(tmp_path):
         ({"site": None}, "'site' is missing"),
         ({"site": table()["site"][:1], "committee": ["site 0"]}, "size must be"),
         ({"site": "a"}, "'site' must be a \\[\\[site\\]\\]"),
-        ({"site": [1, 2]}, "number 1 must be a table"),
         ({"site": [{"name": "a", "keys": ""}]}, "did you mean 'key'"),
         ({"site": [{"name": "a", "key": "00"}]}, "must be 64 hexadecimal digits"),
         ({"tresholds": 2}, "unknown key of the federation 'tresholds'; did you mean"),
@@ -104,20 +103,12 @@ def test_what_a_federation_may_not_say(tmp_path):
         ({"name": "a" * 65}, "at most 64 characters"),
         ({"threshold": None}, "usual for 3 is 2"),
         *(({"threshold": number}, threshold) for number in (1, 4)),
-        ({"threshold": True}, "threshold must be a whole number"),
         ({"committee": ["site 0", "site 9"]}, "'site 9' is none of the sites"),
-        ({"committee": [["site 0"]]}, "is none of the sites"),
         ({"committee": ["site 0", "site 0"]}, "occurs twice in the committee"),
         ({"classes": ["a", "b"]}, "'classes' or 'class-digest', not both"),
         ({"class-digest": "ab"}, "must be 64 hexadecimal digits"),
         ({"class-digest": None, "classes": ["a", "a"]}, "class names must differ"),
-        ({"class-digest": None, "classes": [1, 2]}, "list of at least two"),
         ({"signature": {"coordinator": "00" * 32}}, "128 hexadecimal digits"),
-        ({"signature": "x"}, "'signature' must be a table"),
-        (
-            {"signature": {"coordinator": "11" * 32, "signature": "00" * 64}},
-            "signature is not one of this roster",
-        ),
     ]
 
     def read(changed: dict[str, Any]) -> Roster:

@@ -97,18 +97,6 @@ def test_bisection_finds_the_root_that_scipy_finds(root):
     assert abs(answer(rough) - want) <= (HIGH - LOW) / 2**7
 
 
-@pytest.mark.parametrize("root", [0.55, 0.9, 1.4, 2.46, 2.9])
-@pytest.mark.parametrize("slope", [100.0, 700.0, 2400.0])
-def test_posterior_bisection_without_noise_closes_in_on_the_root(root, slope):
-    errors = []
-    for evaluations in (1, 3, 6, 12):
-        search = PosteriorBisection(LOW, HIGH, evaluations, (100.0, 2500.0))
-        assert len(run(search, line(root, slope))) == evaluations
-        errors.append(abs(answer(search) - root))
-    assert errors[-1] < 0.02
-    assert errors[1] < 0.15
-
-
 def errors_of(make: Callable[[], Search], scale: float, root: float) -> float:
     """Root mean square error in log t over 100 noisy searches."""
     off = []
@@ -180,12 +168,8 @@ def test_bad_parameters_are_refused_in_one_line():
         ((PosteriorBisection, LOW, HIGH, 6, (2.0, 1.0)), ""),
     ]
     each_is_refused(table, lambda made: made[0](*made[1:]))
-    searches: list[Search] = [
-        GoldenSection(LOW, HIGH),
-        Bisection(LOW, HIGH, 2),
-        PosteriorBisection(LOW, HIGH, 2, (1.0, 2.0)),
-    ]
-    for search in searches:  # a value for another point, and one for a search that has ended
+    for make, _ in MAKES:  # a value for another point, and one for a search that has ended
+        search = make()
         with pytest.raises(InputError, match="asks for the value"):
             search.tell(np.array([1.2345]), 0.0)
         run(search, line(1.0))

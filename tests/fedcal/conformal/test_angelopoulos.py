@@ -24,14 +24,6 @@ def _neighbours(most: int, m: int) -> list[tuple[np.ndarray, np.ndarray]]:
     return [(counts, counts + unit) for counts in every for unit in units]
 
 
-def test_costs_are_the_papers():
-    counts, q = np.array([3.0, 0.0, 5.0, 2.0]), 0.9
-    w = [max(b / q, a / (1 - q)) for b, a in ((0, 7), (3, 7), (3, 2), (8, 0))]
-    assert paper.quantile_costs(counts, q) == pytest.approx(np.array(w) * (1 - q))
-    w = [max(b / 0.2, a / 0.8) for b, a in ((0, 7), (3, 7), (3, 2), (8, 0))]
-    assert paper.quantile_costs(counts, 0.2) == pytest.approx(np.array(w) * 0.2)
-
-
 def _log_probabilities(counts: np.ndarray, q: float, epsilon: float) -> np.ndarray:
     logs = -0.5 * epsilon * paper.quantile_costs(counts, q)
     return logs - np.logaddexp.reduce(logs)
