@@ -129,18 +129,6 @@ def test_continuous_owners_follow_confidence():
 
 
 @needs_it
-def test_an_own_seed_is_theirs():
-    spec = "flwr:DirichletPartitioner:alpha=1:min_partition_size=0:shuffle=false"
-    data = four_classes(labels=np.arange(ROWS) % 4)
-
-    def sizes(text: str, seed: int) -> list[int]:
-        return [int(n) for n in np.bincount(owners(text, seed=seed, data=data), minlength=8)]
-
-    assert sizes(spec + ":seed=5", 1) == sizes(spec + ":seed=5", 2) == sizes(spec, 5)
-    assert sizes(spec, 1) != sizes(spec, 2)
-
-
-@needs_it
 def test_dealing_takes_the_number_of_clients_from_either_side():
     data = four_classes()
     assert deal(data, "flwr:IidPartitioner", 5, 0).rows.tolist() == [80] * 5

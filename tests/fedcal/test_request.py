@@ -17,7 +17,6 @@ from fedcal.queries import (
     ClippedNLL,
     MLPUpdate,
     OutcomeCell,
-    ScalingNewton,
     ScalingUpdate,
     TemperatureNewton,
     TemperatureScores,
@@ -58,9 +57,6 @@ REQUESTS = {
         1,
         noise_of("unary", (4,), (0.26894142136999512,)),
     ),
-    "vector newton": Request(
-        ScalingNewton("vector", W, "diagonal", 3), Bound((3,) * 4, (15.0, 3.0, 45.0, 3.0)), NINE, 2
-    ),
     "vector": Request(ScalingUpdate(W, "vector", 10.0, 50, True), Bound((6, 1)), NINE, 2),
     "mlp": Request(MLPUpdate(W, 3, 64, 0.03, 2, False), Bound((6,), (0.5,)), NINE, 2),
 }
@@ -73,7 +69,6 @@ PINNED = {
     "histograms": ("5214152391baf995", "94456699c56e5643", 161),
     "no privacy": ("dad78b3413327659", "6c570692fad19244", 57),
     "local, unary": ("08b20ea8412da19c", "f45def1d0ab33996", 110),
-    "vector newton": ("b187022933dfec29", "c0120ac5aaa0c763", 177),
     "vector": ("a74346b5c33aa981", "a99998a943a5dcae", 145),
     "mlp": ("636c91dd529ba314", "2d4415c80316fa5b", 151),
 }
@@ -176,7 +171,7 @@ def test_tampered_fields_are_refused():
     each_is_refused([flip], lambda fields: back(REQUESTS["local, unary"], fields))
     vectors = [({"param.w": value}, "something else than numbers") for value in (["a"], [b"x"])]
     each_is_refused(vectors, lambda fields: back(REQUESTS["vector"], fields))
-    for name in ("newton", "vector newton", "histograms", "no privacy"):
+    for name in ("newton", "histograms", "no privacy"):
         each_is_refused(
             [({"fact.classes": value}, "") for value in NO_CLASSES],
             lambda facts, name=name: back(REQUESTS[name], context=facts),

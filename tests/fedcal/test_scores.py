@@ -97,7 +97,7 @@ def test_no_door_takes_probabilities_for_logits(door, tmp_path):
         door(tmp_path)
 
 
-def test_a_fit_that_is_refused_changes_nothing():
+def test_a_refused_fit_changes_nothing_and_a_fit_keeps_to_what_was_declared():
     fitted = BBQ().fit(Z, LABELS)
     before = fitted.table.copy()
     for scores, kind in ((P, "logits"), (Z, "probs"), (P, "odds")):
@@ -105,6 +105,11 @@ def test_a_fit_that_is_refused_changes_nothing():
             fitted.fit(scores, LABELS, input=kind)
     assert fitted.input == "logits"
     np.testing.assert_array_equal(fitted.table, before)
+    fitted.input = "probs"
+    assert fitted.fit(P, LABELS).input == "probs"
+    with pytest.raises(InputError, match=r"\[0, 1\]"):
+        fitted.fit(Z, LABELS)
+    assert WeightedBinning(BBQ().fit(P, LABELS, input="probs")).input == "probs"
 
 
 @pytest.mark.parametrize("make", [TemperatureScaling, BBQ, WeightedBinning])
@@ -124,16 +129,6 @@ def test_a_calibrator_takes_what_it_was_fitted_on(make, tmp_path):
         np.testing.assert_array_equal(same.calibrated(logits_from_probs(P)), want)
         with pytest.raises(InputError, match=r"^probs \(this calibrator takes probs\): .*\[0, 1\]"):
             same.predict_proba(Z)
-
-
-def test_a_fit_keeps_to_what_was_declared():
-    declared = BBQ()
-    declared.input = "probs"
-    assert declared.fit(P, LABELS).input == "probs"
-    with pytest.raises(InputError, match=r"\[0, 1\]"):
-        declared.fit(Z, LABELS)
-    assert declared.fit(Z, LABELS, input="logits").input == "logits"
-    assert WeightedBinning(BBQ().fit(P, LABELS, input="probs")).input == "probs"
 
 
 def test_logits_at_their_word_are_only_checked_for_shape_and_size():

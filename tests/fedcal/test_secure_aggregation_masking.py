@@ -209,7 +209,7 @@ def test_unmask_checks_its_input_and_leaves_it_alone():
     unmask(given, {1: {2: bytes(32)}}, 3)
     assert given.tolist() == [0, 1, 2]
     table: list[tuple[Any, str]] = [
-        *((((x, {})), "expected uint64") for x in (given.astype(np.int64), given[:2], given[None])),
+        *(((x, {}), "expected uint64") for x in (given.astype(np.int64), given[:2], given[None])),
         ((given, {1: {2: b"short"}}), "32 bytes"),
         ((given, {1: {2: bytes(32)}, 2: {3: bytes(32)}}), "client 2 is both"),
     ]

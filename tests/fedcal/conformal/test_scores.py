@@ -74,16 +74,6 @@ def test_all_ways_give_the_same_bits(conformity, c, monkeypatch):
         assert_array_equal(conformity.within(logits, limits), scores <= limits)
 
 
-@pytest.mark.parametrize("conformity", CASES[1:5], ids=repr)
-def test_scores_by_rank_rise_with_it(conformity):
-    logits = rows(500, 30)
-    order = np.argsort(-conformity.probs(logits), axis=1, kind="stable")
-    ranked = np.take_along_axis(conformity.of_all(logits), order, axis=1)
-    assert (np.diff(ranked, axis=1) >= 0).all()
-    if not conformity.randomised:
-        assert_array_equal(ranked[:, -1], np.ones(500))
-
-
 def test_parts_are_uniform_and_of_the_row_alone():
     logits = np.random.default_rng(0).normal(size=(200_000, 3))
     u = uniform_of(logits, 5)

@@ -61,14 +61,11 @@ def test_thresholds_of_classes_and_groups():
 
 def test_the_file_gives_the_same_sets(tmp_path):
     conformity = Conformity("raps", randomised=True, penalty=0.1, free=1, seed=4)
-    limits, names = np.array([0.6, 0.8, 1.0]), ("a", "b")
-    made = PredictionSets(
-        conformity, limits, 4, 0.2, "group", names, "probs", ("proven",), ("private",)
-    )
+    of_groups = (np.array([0.6, 0.8, 1.0]), 4, 0.2, "group", ("a", "b"))
+    made = PredictionSets(conformity, *of_groups, "probs", ("proven",), ("private",))
     assert made.write(tmp_path, "sets") == ["sets.npz"]
     read = PredictionSets.read(tmp_path, "sets")
-    assert isinstance(read, PredictionSets)
-    assert (read.conformity, read.names, read.guarantee) == (conformity, names, ("proven",))
+    assert (read.conformity, read.names, read.guarantee) == (conformity, ("a", "b"), ("proven",))
     groups = ["b", "a", "c"]
     assert_array_equal(read.predict_set(PROBS, groups), made.predict_set(PROBS, groups))
 

@@ -43,15 +43,6 @@ def test_one_step_from_few_buckets_is_near_the_exact_area(name):
         assert reference.coarseness < 0.012
 
 
-@pytest.mark.parametrize("name", BINARY[:2])
-def test_the_error_of_a_reference_enters_squared(name):
-    score, outcome = rows(name)
-    true = histogram(score, outcome, 16) + 1.0
-    other = true * np.exp(np.random.default_rng(0).normal(size=true.shape))
-    missed = [AucReference(true + share * (other - true)).remainder(true) for share in (0.02, 0.04)]
-    assert missed[1] / missed[0] == pytest.approx(4.0, rel=0.2)
-
-
 def test_noise_that_leaves_nothing_is_no_error():
     reference = AucReference.of(np.full((2, 8), -3.0))
     assert reference.auc == pytest.approx(0.5)
