@@ -49,12 +49,10 @@ PARTITIONERS = {  # spec -> sizes, where they are promised
     "flwr:PathologicalPartitioner:num_classes_per_partition=2"
     ":class_assignment_mode=deterministic": [50] * 8,
     "flwr:ShardPartitioner:num_shards_per_partition=2": [50] * 8,
-    "flwr:ShardPartitioner:shard_size=30:keep_incomplete_shard=true": None,
     "flwr:LinearPartitioner": [11, 22, 33, 44, 55, 66, 77, 92],
     "flwr:SquarePartitioner": [1, 7, 17, 31, 49, 70, 96, 129],
     "flwr:ExponentialPartitioner:num_partitions=5": [4, 12, 34, 93, 257],
     "flwr:SizePartitioner": [50] * 8,
-    "flwr:SizePartitioner:partition_sizes=[100,299,1]": [100, 299, 1],
     "flwr:InnerDirichletPartitioner:alpha=5": [50] * 8,
     "flwr:NaturalIdPartitioner": [10, 20, 30, 40, 50, 60, 70, 120],
     "flwr:GroupedNaturalIdPartitioner:group_size=3": None,

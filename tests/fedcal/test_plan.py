@@ -93,11 +93,12 @@ def test_clients_are_sampled_independently_and_afresh():
 def test_what_is_not_allowed_is_refused():
     table: list[tuple[dict[str, Any], str]] = [
         ({"clients": 0}, r"clients must be a whole number in \[1, 10000000\]"),
-        ({"clients": 2.0}, r"clients must be a whole number in \[1, 10000000\]"),
         ({"classes": 1}, "classes must be a whole number >= 2"),
         ({"rounds": 0}, r"rounds must be a whole number in \[1, 100000\]"),
-        *(({"epsilon": e}, "epsilon must be a finite number > 0") for e in (0.0, -1.0, math.nan)),
-        ({"epsilon": -math.inf}, "epsilon must be a finite number > 0"),
+        *(
+            ({"epsilon": e}, "epsilon must be a finite number > 0")
+            for e in (0.0, -math.inf, math.nan)
+        ),
         *(({"delta": delta}, r"delta must be in \[0, 1\)") for delta in (-1e-9, 1.0, math.nan)),
         *(({"sampling_rate": rate}, "sampling rate") for rate in (0.0, 1.5, math.nan)),
         *(({"seed": seed}, "seed must be a whole number") for seed in (-1, 2**63)),

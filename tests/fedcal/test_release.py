@@ -364,8 +364,9 @@ def test_what_was_charged_stays_spent_whatever_fails_later(trust, ledger):
         Curator(plan_of(trust=trust), ledger).open(1, ASK)
 
 
-@pytest.mark.parametrize("trust", ["central", "distributed"])
-@pytest.mark.parametrize("error", [BudgetExceeded, InputError])
+@pytest.mark.parametrize(
+    ("trust", "error"), [("central", BudgetExceeded), ("distributed", InputError)]
+)
 def test_a_ledger_that_fails_comes_before_the_sum(trust, error, ledger, drawn, monkeypatch):
     curator = Curator(plan_of(trust=trust), ledger)
     asked = curator.open(1, ASK)

@@ -19,7 +19,6 @@ from fedcal.queries import (
     OutcomeCell,
     ScalingUpdate,
     TemperatureNewton,
-    TemperatureScores,
     TemperatureUpdate,
 )
 from fedcal.queries.request import Context, Request
@@ -31,7 +30,6 @@ CONTEXT = Context("run-1", "0" * 64, 3, 4, "example", "distributed", "discrete-l
 REQUESTS = {
     "newton": Request(TemperatureNewton(-0.1 + 0.3, 3), Bound((1, 1), (0.1, 30.0)), SEVEN, 4),
     "update": Request(TemperatureUpdate(1.25, "inverse", False), Bound((1,), (0.5,)), SEVEN, 4),
-    "scores": Request(TemperatureScores(0.25, 8.0, 7), Bound((7,), (4.0,), "per_value"), SEVEN, 1),
     "gap": Request(AccuracyGap((0.5, 1.0, 3.0)), Bound((3,), (2.0,), "per_value", 1), SEVEN, 1),
     "distributed, per row": Request(
         ClippedNLL(1.5, 10.0),
@@ -63,7 +61,6 @@ REQUESTS = {
 PINNED = {
     "newton": ("723c6323f7d59161", "9974208576c1b965", 95),
     "update": ("567163888a3cc604", "6543f0539cd4f363", 94),
-    "scores": ("44fa71f61fe82eaa", "4db25799f997cea0", 99),
     "gap": ("b00ecce4ee7f254c", "7afcb70bfcc5831d", 101),
     "distributed, per row": ("2b1a915c0cdbbb35", "ad852e3438ebb7cb", 147),
     "histograms": ("5214152391baf995", "94456699c56e5643", 161),

@@ -65,18 +65,11 @@ def follows(drawn: np.ndarray, law: dict[int, float]) -> bool:
     return bool(stats.chi2(len(want) - 1).sf(statistic) > LEVEL)
 
 
-def normalised(weights: dict[int, float]) -> dict[int, float]:
+def discrete_laplace_law(scale: float) -> dict[int, float]:
+    last = math.ceil(60 * scale) + 2
+    weights = {k: math.exp(-abs(k) / scale) for k in range(-last, last + 1)}
     total = math.fsum(weights.values())
     return {k: w / total for k, w in weights.items()}
-
-
-def reach(scale: float) -> range:
-    last = math.ceil(60 * scale) + 2
-    return range(-last, last + 1)
-
-
-def discrete_laplace_law(scale: float) -> dict[int, float]:
-    return normalised({k: math.exp(-abs(k) / scale) for k in reach(scale)})
 
 
 def sum_of_shares(scale: float, n: int, words: Words) -> np.ndarray:

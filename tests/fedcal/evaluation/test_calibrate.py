@@ -22,7 +22,6 @@ HOWS = ("binning", "isotonic", "bbq", "platt", "beta")
 
 
 SETS = ("imdb-binary", "game-forecasts", "resnet110-cifar10")
-FLAT = np.eye(B)
 
 
 @cache

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -105,19 +104,6 @@ CAREFUL = ("average_precision", "balanced_accuracy", "mcc", "calibration_slope")
 """Intervals that may cover more than they say."""
 
 
-def coverage(case: str, number: int, names: Iterable[str]) -> dict[str, float]:
-    shape, rows, root, law = CASES[case]
-    probabilities = truth(*shape)
-    exact = Histogram.exact(EDGES, rows * probabilities)
-    hits = dict.fromkeys(names, 0)
-    for h in releases(probabilities, rows, root, number, law):
-        for name in hits:
-            metric = METRICS[name](0.5)
-            span = smooth_span(metric, h, 0.95, "new")
-            hits[name] += span.low <= metric.value(exact) <= span.high
-    return {name: hit / number for name, hit in hits.items()}
-
-
 @pytest.mark.parametrize(
     ("runs", "within"), [(200, 0.045), pytest.param(1000, 0.025, marks=pytest.mark.slow)]
 )
@@ -127,8 +113,16 @@ def test_intervals_cover_95_percent(number, case, runs, within):
 
     Where noise dominates, an interval cut at 0 and 1 may cover more.
     """
+    shape, rows, root, law = CASES[case]
+    probabilities = truth(*shape)
+    exact = Histogram.exact(EDGES, rows * probabilities)
     every = (*SMOOTH, *CAREFUL)
-    found = coverage(case, runs, every if runs == 1000 else every[number % 3 :: 3])
+    found = dict.fromkeys(every if runs == 1000 else every[number % 3 :: 3], 0.0)
+    for h in releases(probabilities, rows, root, runs, law):
+        for name in found:
+            metric = METRICS[name](0.5)
+            span = smooth_span(metric, h, 0.95, "new")
+            found[name] += (span.low <= metric.value(exact) <= span.high) / runs
     assert min(found.values()) >= 0.95 - within, found
     smooth = [share for name, share in found.items() if name in SMOOTH]
     assert case == "dominating" or max(smooth) <= 0.95 + within, found
@@ -144,20 +138,6 @@ ERRORS = {
 }
 
 
-def error_coverage(case: str, number: int) -> dict[str, float]:
-    shape, rows, root = ERRORS[case]
-    probabilities = truth(*shape)
-    exact = Histogram.exact(EDGES, rows * probabilities)
-    hits = dict.fromkeys(GAPS, 0)
-    for i, h in enumerate(releases(probabilities, rows, root, number)):
-        simulated = simulate(h, i)
-        for name, metric in GAPS.items():
-            span = gap_span(metric(), h, simulated, 0.95, "new")
-            true = metric().value(exact)
-            hits[name] += span.low <= (true if true > 1e-9 else 0.0) <= span.high
-    return {name: hit / number for name, hit in hits.items()}
-
-
 @pytest.mark.parametrize(
     ("case", "runs", "least"),
     [
@@ -167,7 +147,16 @@ def error_coverage(case: str, number: int) -> dict[str, float]:
     ],
 )
 def test_calibration_errors_are_covered(case, runs, least):
-    found = error_coverage(case, runs)
+    shape, rows, root = ERRORS[case]
+    probabilities = truth(*shape)
+    exact = Histogram.exact(EDGES, rows * probabilities)
+    found = dict.fromkeys(GAPS, 0.0)
+    for i, h in enumerate(releases(probabilities, rows, root, runs)):
+        simulated = simulate(h, i)
+        for name, metric in GAPS.items():
+            span = gap_span(metric(), h, simulated, 0.95, "new")
+            true = metric().value(exact)
+            found[name] += (span.low <= (true if true > 1e-9 else 0.0) <= span.high) / runs
     assert min(found.values()) >= least, found
 
 
@@ -296,11 +285,8 @@ def test_intervals_of_few_rows_are_no_points():
     assert found["roc_auc"].low < 0.8
     assert found["average_precision"].low < 0.8
     assert found["mcc"].low < 0.9
-    above = Histogram.exact(EDGES, counts + 0)
-    noisy = replace(
-        above, counts=counts - np.where(np.arange(BUCKETS) == 5, 4.0, 0.0), root=np.eye(BUCKETS)
-    )
-    both = evaluate(noisy, "positive")
+    counts[:, 5] -= 4.0
+    both = evaluate(Histogram(EDGES, counts, np.eye(BUCKETS)), "positive")
     parts = [both[name].value for name in ("recall", "specificity")]
     assert max(parts) <= 1
     assert both["balanced_accuracy"].value == pytest.approx(sum(parts) / 2)

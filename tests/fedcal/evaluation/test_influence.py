@@ -15,12 +15,6 @@ from fedcal.types import Floats, Integers
 BINARY = ("imdb-binary", "game-forecasts", "heart-disease")
 
 
-def rows(name: str) -> tuple[Floats, Integers]:
-    data = load(name)
-    score, outcome = scored(data.logits, data.labels, "positive")
-    return score[:, 0], outcome[:, 0]
-
-
 def histogram(score: Floats, outcome: Integers, buckets: int) -> Floats:
     cells = outcome * buckets + bucket_of(score, arcsine_edges(buckets))
     return np.bincount(cells, minlength=2 * buckets).reshape(2, -1).astype(float)
@@ -33,7 +27,8 @@ def one_step(reference: AucReference, score: Floats, outcome: Integers) -> float
 
 @pytest.mark.parametrize("name", BINARY)
 def test_one_step_from_few_buckets_is_near_the_exact_area(name):
-    score, outcome = rows(name)
+    data = load(name)
+    score, outcome = (x[:, 0] for x in scored(data.logits, data.labels, "positive"))
     exact = roc_auc_score(outcome, score)
     for buckets, near in ((8, 0.004), (16, 0.002), (240, 0.0003)):
         reference = AucReference.of(histogram(score, outcome, buckets))
