@@ -1,9 +1,8 @@
 """The split by a keyed hash: each row by itself, and no other row moves."""
 
 import numpy as np
-import pytest
+from refusals import each_is_refused
 
-from fedcal.errors import InputError
 from fedcal.partition import held_out
 
 
@@ -36,10 +35,6 @@ def test_all_rows_of_a_user_are_in_one_part():
     assert held_out(np.array([], int), 0, 0.1).shape == (0,)
 
 
-@pytest.mark.parametrize(
-    ("ids", "share", "said"),
-    [([0.5], 0.1, "ids must be"), ([[1]], 0.1, "ids must be"), ([1], 1.0, r"share must be in")],
-)
-def test_what_is_no_id_or_no_share(ids, share, said):
-    with pytest.raises(InputError, match=said):
-        held_out(np.asarray(ids), 0, share)
+def test_what_is_no_id_or_no_share():
+    table = [(([0.5], 0.1), "ids must"), (([[1]], 0.1), "ids must"), (([1], 1.0), r"share must")]
+    each_is_refused(table, lambda given: held_out(np.asarray(given[0]), 0, given[1]))

@@ -1,7 +1,7 @@
 """Plans: how much noise, for whom, on which grid; and what cannot be planned."""
 
 import math
-from dataclasses import FrozenInstanceError, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ from refusals import each_is_refused
 from fedcal import accounting
 from fedcal.bounding import Bound
 from fedcal.errors import InputError
-from fedcal.mechanisms.additive import TAIL
 from fedcal.mechanisms.samplers import TOTAL_VARIATION
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.streams import Purpose, stream
@@ -38,9 +37,6 @@ def plan_of(rounds: int = 4, bound: Bound = PAIR, prefers: str = "gaussian", **c
     return make_plan(federation(**change), rounds=rounds, bound=bound, prefers=prefer(prefers))
 
 
-# --- noise ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("rounds", [1, 4, 12])
 @pytest.mark.parametrize("epsilon", [0.1, 1.0, 8.0])
 def test_the_multiplier_is_the_smallest_that_meets_the_target(rounds, epsilon):
@@ -54,16 +50,6 @@ def test_the_multiplier_is_the_smallest_that_meets_the_target(rounds, epsilon):
     assert 0.1 < one.multiplier / plan_of(1).multiplier < 0.5
 
 
-def test_the_papers_figure_is_looser():
-    for rounds in (1, 4, 12):
-        plan = plan_of(rounds)
-        assert plan.zcdp_multiplier is not None
-        assert 1 < plan.zcdp_multiplier / plan.multiplier < 1.3
-        one = plan_of(1).zcdp_multiplier
-        assert plan.zcdp_multiplier == pytest.approx(one * math.sqrt(rounds))
-    assert plan_of(epsilon=math.inf).zcdp_multiplier is None
-
-
 def test_without_privacy_nothing_is_added():
     plan = make_plan(federation(epsilon=math.inf), rounds=4, bound=PAIR, counting_rounds=1)
     assert not plan.private
@@ -74,51 +60,16 @@ def test_without_privacy_nothing_is_added():
     assert plan.grid == 2.0**-24
     private = make_plan(federation(), rounds=4, bound=PAIR, counting_rounds=1)
     assert (private.rounds, private.counting_rounds, private.trust) == (4, 0, "central")
-    with pytest.raises(FrozenInstanceError):
-        private.multiplier = 0.0
-    with pytest.raises(FrozenInstanceError):
-        federation().epsilon = 100.0
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.25])
 def test_an_exponential_plan_is_pure(rate):
     plan = plan_of(1, SCORES, "exponential", sampling_rate=rate)
     assert (plan.epsilon, plan.delta, plan.multiplier, plan.noise_std) == (1.0, 0.0, 0.0, None)
-    assert plan.zcdp_multiplier is None
     # amplification: the sampled draw's epsilon is log(1 + q (e^eps' - 1))
     assert math.log1p(rate * math.expm1(plan.epsilon_per_release)) == pytest.approx(1.0, rel=1e-12)
     assert plan.event == f"1 x Poisson({rate}) of exponential(epsilon={plan.epsilon_per_release!r})"
     assert plan_of(1, SCORES, "exponential", sampling_rate=rate, delta=0.0).private
-
-
-# --- grid and ring ----------------------------------------------------------------------------
-
-BOUNDS = {
-    "pair": PAIR,
-    "one": Bound((1,), (0.5,)),
-    "histograms": Bound((128,) * 20, (2.0,) * 10 + (10.0,) * 10, "per_block"),
-    "far apart": Bound((1, 1), (0.1, 100.0), "per_block"),
-}
-
-
-@pytest.mark.parametrize("clients", [1, 137, 10_000, 1_000_000])
-@pytest.mark.parametrize("bound", BOUNDS.values(), ids=BOUNDS.keys())
-@pytest.mark.parametrize("epsilon", [0.1, 1.0, 20.0])
-def test_grid_and_ring_fit_the_noise_and_the_bound(bound, clients, epsilon):
-    plan = plan_of(1, bound, clients=clients, epsilon=epsilon)
-    std = plan.noise_std
-    assert std is not None
-    assert math.frexp(plan.grid)[0] == 0.5
-    # what all clients together lose by truncation is far below the noise, and no finer than that
-    assert min(std) / 2048 < plan.grid * clients <= min(std) / 1024
-    ring = plan.ring
-    assert (ring.grid, ring.clients) == (plan.grid, clients)
-    assert ring.headroom * ring.grid >= TAIL * max(std)
-    assert ring.limit * clients + ring.headroom < 2**63
-    assert ring.limit * ring.grid > max(bound.norms)  # so a bounded vector always fits
-
-
-# --- sampling ---------------------------------------------------------------------------------
 
 
 def test_clients_are_sampled_independently_and_afresh():
@@ -133,19 +84,21 @@ def test_clients_are_sampled_independently_and_afresh():
     assert abs((rounds[0] & rounds[1]).sum() - both) < 5 * math.sqrt(both)
     np.testing.assert_array_equal(plan.sample(1), np.flatnonzero(rounds[0]))
     assert len(replace(plan, seed=1).sample(1)) != len(plan.sample(1))
-
-
-# --- refusals ---------------------------------------------------------------------------------
+    system = replace(plan, noise_source="system")  # at the rate, and never alike
+    samples = [system.sample(1) for _ in range(2)]
+    assert samples[0].tolist() != samples[1].tolist()
+    assert all(abs(len(s) - clients * rate) < 6 * deviation for s in samples)
 
 
 def test_what_is_not_allowed_is_refused():
     table: list[tuple[dict[str, Any], str]] = [
         ({"clients": 0}, r"clients must be a whole number in \[1, 10000000\]"),
-        ({"clients": 2.0}, r"clients must be a whole number in \[1, 10000000\]"),
         ({"classes": 1}, "classes must be a whole number >= 2"),
         ({"rounds": 0}, r"rounds must be a whole number in \[1, 100000\]"),
-        *(({"epsilon": e}, "epsilon must be a finite number > 0") for e in (0.0, -1.0, math.nan)),
-        ({"epsilon": -math.inf}, "epsilon must be a finite number > 0"),
+        *(
+            ({"epsilon": e}, "epsilon must be a finite number > 0")
+            for e in (0.0, -math.inf, math.nan)
+        ),
         *(({"delta": delta}, r"delta must be in \[0, 1\)") for delta in (-1e-9, 1.0, math.nan)),
         *(({"sampling_rate": rate}, "sampling rate") for rate in (0.0, 1.5, math.nan)),
         *(({"seed": seed}, "seed must be a whole number") for seed in (-1, 2**63)),
@@ -163,8 +116,6 @@ def test_what_is_not_allowed_is_refused():
     ]
     each_is_refused(table, lambda change: federation(**change))
 
-
-# --- every trust model ------------------------------------------------------------------------
 
 TRUSTED = [
     (mechanism, trust)
@@ -259,17 +210,6 @@ def test_amplification_is_claimed_where_it_holds(trust, unit, mechanism):
     assert (spent[0] != spent[1]) == (trust != "local" and unit == "user")
 
 
-def test_the_operating_system_samples_at_the_rate_and_never_alike():
-    plan = plan_of(1, clients=20_000, sampling_rate=0.1, delta=1e-6, noise_source="system")
-    samples = [plan.sample(1) for _ in range(2)]
-    assert samples[0].tolist() != samples[1].tolist()
-    for sampled in samples:
-        assert abs(len(sampled) - 2000) < 6 * math.sqrt(1800)
-
-
-# --- room in the ring -------------------------------------------------------------------------
-
-
 @trusted
 @pytest.mark.parametrize("clients", [1, 10, 3000, 10**6])
 @pytest.mark.parametrize("quorum", [0.05, 1.0])
@@ -297,9 +237,9 @@ def test_the_ring_has_room_for_the_noise_of_all_clients(mechanism, trust, client
 def test_truncation_is_far_below_the_noise_under_every_trust(mechanism, trust, clients):
     plan = plan_of(1, mechanism=mechanism, trust=trust, clients=clients)
     assert plan.grid * clients <= min(plan.std_of_sum(clients)) / 1024 * 1.0001
-
-
-# --- the operating system's draws are part of delta -------------------------------------------
+    assert math.frexp(plan.grid)[0] == 0.5
+    if trust == "central":  # and no finer than that
+        assert plan.grid * clients > min(plan.noise_std) / 2048
 
 
 @trusted
@@ -321,18 +261,10 @@ def test_delta_includes_the_samplers_total_variation(mechanism, trust, rate):
     assert plan.multiplier == least
 
 
-# --- unary encoding and the exponential mechanism ---------------------------------------------
-
-
 def test_a_unary_plan():
     plan = plan_of(2, ONES, "unary", trust="local")
     assert (plan.adjacency, plan.diameter, plan.delta) == ("replace", 1, 0.0)
-    assert plan.epsilon_per_release == 0.5
-    assert plan.noise.scales[0] == pytest.approx(1 / (1 + math.exp(0.5)))
-    assert (plan.grid, plan.ring.headroom) == (1.0, 0)
-    flip = plan.noise.scales[0]
-    want = math.sqrt(25 * flip * (1 - flip)) / (0.5 - flip)
-    np.testing.assert_allclose(plan.std_of_sum(25), want)
+    assert plan.noise.scales[0] == pytest.approx(1 / (1 + math.exp(0.5)))  # at half of epsilon
 
 
 def test_what_does_not_go_together_is_refused():
@@ -342,9 +274,7 @@ def test_what_does_not_go_together_is_refused():
     distributed = {"trust": "distributed"}
     table: list[tuple[tuple[Any, ...], str]] = [
         ((1, ONES, "unary", {}), "needs trust 'local', got 'central'"),
-        ((1, ONES, "unary", distributed), "needs trust 'local'"),
         ((1, ONES, "unary", {**local, "unit": "example"}), "unit 'user'"),
-        ((1, Bound((8,), (0.5,)), "unary", local), "needs clip norms above 1"),
         ((1, Bound((8,), (1.0,)), "unary", local), "needs clip norms above 1"),
         ((1, SCORES, "exponential", local), "trust 'central'"),
         ((1, SCORES, "exponential", {"mechanism": "laplace"}), "made for"),
@@ -354,17 +284,13 @@ def test_what_does_not_go_together_is_refused():
         ((1, PAIR, "laplace", {"mechanism": "exponential"}), "does not fit a release that is a"),
         ((1, PAIR, "gaussian", {"mechanism": "unary"}), "does not fit a release that is a sum"),
         ((1, PAIR, "laplace", {**distributed, "mechanism": "laplace"}), "drawn in shares"),
-        ((1, PAIR, "laplace", {**distributed, "mechanism": "gaussian"}), "drawn in shares"),
         ((1, PAIR, "laplace", {"delta": 0.0, "mechanism": "discrete-gaussian"}), "delta = 0"),
         ((4, PAIR, "gaussian", {"delta": 0.0}), "delta = 0 is not possible with Gaussian noise"),
-        ((4, PAIR, "gaussian", {"delta": 0.0, **system}), "delta = 0 is not possible with"),
         ((1, Bound((1, 1), (1e-6, 10.0)), "gaussian", {"clients": 10**6}), "not fit the ring"),
         ((1, BIG, "gaussian", {**MANY, **system}), "do not go with 10000000000 draws"),
         ((1, BIG, "gaussian", {"epsilon": 200.0, **system}), "draws from the operating system"),
         ((1, FAR, "gaussian", system), "too far apart"),
-        ((1, FAR, "gaussian", {"mechanism": "discrete-gaussian"}), "too far apart"),
         ((1, PAIR, "gaussian", {**SITES, "quorum": 0.15}), "of 3 .*, 2 of which .* has 1 to hide"),
-        ((1, PAIR, "gaussian", {**SITES, "clients": 5, "quorum": 0.2}), "of 1 .* has 0 to hide"),
     ]
     each_is_refused(table, lambda row: plan_of(*row[:3], **row[3]))
     assert plan_of(1, BIG, **MANY).delta == 1e-9
@@ -372,19 +298,15 @@ def test_what_does_not_go_together_is_refused():
     assert not plan_of(delta=0.0, epsilon=math.inf).private
 
 
-@pytest.mark.parametrize(
-    ("trust", "asked", "want"),
-    [
+def test_the_user_and_the_trust_model_choose_the_mechanism():
+    for trust, asked, want in (
         ("central", "auto", "laplace"),
         ("distributed", "auto", "discrete-laplace"),
         ("local", "auto", "laplace"),
         ("central", "gaussian", "gaussian"),
         ("distributed", "discrete-gaussian", "discrete-gaussian"),
-        ("local", "discrete-laplace", "discrete-laplace"),
-    ],
-)
-def test_the_user_and_the_trust_model_choose_the_mechanism(trust, asked, want):
-    assert plan_of(1, prefers="laplace", trust=trust, mechanism=asked).mechanism == want
+    ):
+        assert plan_of(1, prefers="laplace", trust=trust, mechanism=asked).mechanism == want
 
 
 @pytest.mark.parametrize("trust", NOISY)
@@ -398,28 +320,20 @@ def test_least_is_whichever_has_less_noise(trust, delta, length):
     assert plan_of(3, bound, "least", trust=trust, delta=delta) == least
 
 
-# --- extremes ---------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("preferred", ["laplace", "gaussian", "exponential", "unary"])
 @pytest.mark.parametrize("epsilon", [1e-310, 1e-300, 1e-12, 700.0, 1e308])
 def test_an_absurd_epsilon_is_planned_or_refused_in_one_line(preferred, epsilon):
     trust = "local" if preferred == "unary" else "central"
     bound = Bound((4,), (2.0,), "per_value")
     try:
-        plan = plan_of(1, bound, preferred, epsilon=epsilon, trust=trust)
+        assert plan_of(1, bound, preferred, epsilon=epsilon, trust=trust).ring.limit >= 1
     except InputError as error:
         said = str(error)
     else:
-        assert plan.ring.limit >= 1
-        assert preferred == "exponential" or plan.noise is not None
         return
     assert "\n" not in said
     assert preferred != "exponential"  # which draws by any
     assert not 1e-12 <= epsilon <= 700.0
-
-
-# --- the protocol of secure aggregation -------------------------------------------------------
 
 
 @trusted

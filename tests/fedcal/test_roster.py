@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 import tomli_w
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from refusals import each_is_refused
 
 from fedcal.classes import digest_of
@@ -32,45 +30,22 @@ def table(**changed: Any) -> dict[str, Any]:
     return {**tomllib.loads(ROSTER.to_toml()), **changed}
 
 
-@st.composite
-def rosters(draw: st.DrawFn) -> Roster:
-    text = st.text(st.characters(categories=["L", "N", "P"]), min_size=1, max_size=8)
-    named = text.filter(lambda t: t.isascii() or len(t) < 3)
-    names = draw(st.lists(named, min_size=2, max_size=6, unique_by=str.casefold))
-    key = st.binary(min_size=32, max_size=32)
-    secrets = draw(st.lists(key, min_size=6, max_size=6, unique=True))
-    try:
-        sites = tuple(Member(name, key) for name, key in zip(names, secrets, strict=False))
-        size = draw(st.integers(2, len(sites)))
-        members = tuple(draw(st.permutations(range(len(sites))))[:size])
-        committee = Committee(members, draw(st.integers(size // 2 + 1, size)))
-        return Roster(draw(named), sites, committee, draw(st.sampled_from(["", "a" * 64])))
-    except InputError:  # a name that is not in its normal form
-        return ROSTER
-
-
-@settings(max_examples=50, deadline=None)
-@given(rosters(), rosters())
-def test_the_text_is_canonical_and_the_digest_tells_rosters_apart(one, two):
-    text = one.to_text()
-    assert text.isascii()
-    assert Roster.from_text(text) == one
-    assert Roster.from_text(text).to_text() == text
-    assert Roster._of(tomllib.loads(one.to_toml())) == one
-    assert (one.digest == two.digest) == (one == two)
-
-
 def test_each_part_moves_the_digest():
     changed = [
         replace(ROSTER, name="lungs"),
         replace(ROSTER, sites=SITES[:4]),
         replace(ROSTER, sites=(SITES[1], SITES[0], *SITES[2:])),
-        replace(ROSTER, sites=(replace(SITES[0], name="other"), *SITES[1:])),
+        replace(ROSTER, sites=(replace(SITES[0], name='Zürich "\\n#='), *SITES[1:])),
         replace(ROSTER, sites=(replace(SITES[0], key=KEYS[8].public), *SITES[1:])),
         replace(ROSTER, committee=Committee((0, 1, 2), 2)),
         replace(ROSTER, committee=Committee((0, 1, 3), 3)),
         replace(ROSTER, class_digest=""),
     ]
+    for roster in (ROSTER, *changed):
+        text = roster.to_text()
+        assert text.isascii()
+        assert Roster.from_text(text) == Roster._of(tomllib.loads(roster.to_toml())) == roster
+        assert Roster.from_text(text).to_text() == text
     assert len({ROSTER.digest, *(roster.digest for roster in changed)}) == len(changed) + 1
     assert ROSTER.signed(KEYS[8]).digest == ROSTER.digest
     # sites pin it for years: another digest for the same file is another protocol
@@ -119,7 +94,6 @@ def test_what_a_federation_may_not_say(tmp_path):
         ({"site": None}, "'site' is missing"),
         ({"site": table()["site"][:1], "committee": ["site 0"]}, "size must be"),
         ({"site": "a"}, "'site' must be a \\[\\[site\\]\\]"),
-        ({"site": [1, 2]}, "number 1 must be a table"),
         ({"site": [{"name": "a", "keys": ""}]}, "did you mean 'key'"),
         ({"site": [{"name": "a", "key": "00"}]}, "must be 64 hexadecimal digits"),
         ({"tresholds": 2}, "unknown key of the federation 'tresholds'; did you mean"),
@@ -129,20 +103,12 @@ def test_what_a_federation_may_not_say(tmp_path):
         ({"name": "a" * 65}, "at most 64 characters"),
         ({"threshold": None}, "usual for 3 is 2"),
         *(({"threshold": number}, threshold) for number in (1, 4)),
-        ({"threshold": True}, "threshold must be a whole number"),
         ({"committee": ["site 0", "site 9"]}, "'site 9' is none of the sites"),
-        ({"committee": [["site 0"]]}, "is none of the sites"),
         ({"committee": ["site 0", "site 0"]}, "occurs twice in the committee"),
         ({"classes": ["a", "b"]}, "'classes' or 'class-digest', not both"),
         ({"class-digest": "ab"}, "must be 64 hexadecimal digits"),
         ({"class-digest": None, "classes": ["a", "a"]}, "class names must differ"),
-        ({"class-digest": None, "classes": [1, 2]}, "list of at least two"),
         ({"signature": {"coordinator": "00" * 32}}, "128 hexadecimal digits"),
-        ({"signature": "x"}, "'signature' must be a table"),
-        (
-            {"signature": {"coordinator": "11" * 32, "signature": "00" * 64}},
-            "signature is not one of this roster",
-        ),
     ]
 
     def read(changed: dict[str, Any]) -> Roster:
@@ -189,11 +155,3 @@ def test_a_roster_of_a_message_is_canonical_or_refused():
             row = {**fields, key: value}
             others.append(json.dumps(row, sort_keys=True, separators=(",", ":")))
     each_is_refused([(other, "") for other in others], Roster.from_text, most=300)
-
-
-@pytest.mark.slow
-def test_a_hundred_thousand_sites(tmp_path):
-    sites = tuple(Member(f"site {n:06d}", n.to_bytes(32, "little")) for n in range(100_000))
-    roster = Roster("all", sites, Committee((0, 1, 2), 2))
-    assert Roster.read(written(tmp_path, roster.to_toml())) == roster
-    assert Roster.from_text(roster.to_text()).digest == roster.digest

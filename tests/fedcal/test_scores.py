@@ -25,9 +25,6 @@ P = softmax(Z)
 LOOKS = "rows lie in .0, 1. and sum to 1, as probabilities do; declare them as probs"
 
 
-# --- the check --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
 def test_what_contradicts_its_declaration_is_refused(dtype):
     """Of a few rows that is only warned of."""
@@ -51,39 +48,21 @@ def test_what_contradicts_its_declaration_is_refused(dtype):
         np.testing.assert_array_equal(got, P[:rows].astype(dtype))
 
 
-@pytest.mark.parametrize(
-    "logits",
-    [
-        Z,
-        Z[:1],
-        np.zeros((9, 3)),
-        np.full((9, 2), 1.0),
-        np.concatenate([P, Z[:1]]),  # one row that tells
-        np.log(P),
-        P * 2,
-        P - P.mean(axis=1, keepdims=True),
-        [[0.3, 0.695]],  # near by chance
-        RNG.random((9, 2)),
-    ],
-)
-def test_logits_pass_without_a_word(logits):
+def test_logits_pass_without_a_word():
+    one_tells = np.concatenate([P, Z[:1]])
+    sums_to_0 = P - P.mean(axis=1, keepdims=True)
+    near_by_chance = [[0.3, 0.695]]
+    of_any = (Z, Z[:1], np.zeros((9, 3)), np.full((9, 2), 1.0), np.log(P), P * 2)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        np.testing.assert_array_equal(check_scores("logits", "logits", logits), logits)
-
-
-# --- every door of this package ---------------------------------------------------------------
+        for logits in (*of_any, one_tells, sums_to_0, near_by_chance, RNG.random((9, 2))):
+            np.testing.assert_array_equal(check_scores("logits", "logits", logits), logits)
 
 
 def csv(folder: Path) -> None:
     rows = (f"{y},{','.join(map(repr, p))}" for y, p in zip(LABELS, P.tolist(), strict=True))
     (folder / "d.csv").write_text("\n".join(["label,logit_0,logit_1,logit_2", *rows]))
     datasets.load(folder / "d.csv")
-
-
-def npz(folder: Path) -> None:
-    np.savez(folder / "d.npz", logits=P, labels=LABELS)
-    datasets.load(folder / "d.npz")
 
 
 def npz_test_part(folder: Path) -> None:
@@ -104,7 +83,6 @@ DOORS: dict[str, Callable[[Path], object]] = {
         logits=Z, labels=LABELS, test_logits=P, test_labels=LABELS
     ),
     "csv": csv,
-    "npz": npz,
     "npz, test part": npz_test_part,
     "parquet": parquet,
     "shards": lambda _: Shards.from_owner(P, LABELS, LABELS, 3),
@@ -119,7 +97,7 @@ def test_no_door_takes_probabilities_for_logits(door, tmp_path):
         door(tmp_path)
 
 
-def test_a_fit_that_is_refused_changes_nothing():
+def test_a_refused_fit_changes_nothing_and_a_fit_keeps_to_what_was_declared():
     fitted = BBQ().fit(Z, LABELS)
     before = fitted.table.copy()
     for scores, kind in ((P, "logits"), (Z, "probs"), (P, "odds")):
@@ -127,9 +105,11 @@ def test_a_fit_that_is_refused_changes_nothing():
             fitted.fit(scores, LABELS, input=kind)
     assert fitted.input == "logits"
     np.testing.assert_array_equal(fitted.table, before)
-
-
-# --- what a calibrator was fitted on travels with it --------------------------------------------
+    fitted.input = "probs"
+    assert fitted.fit(P, LABELS).input == "probs"
+    with pytest.raises(InputError, match=r"\[0, 1\]"):
+        fitted.fit(Z, LABELS)
+    assert WeightedBinning(BBQ().fit(P, LABELS, input="probs")).input == "probs"
 
 
 @pytest.mark.parametrize("make", [TemperatureScaling, BBQ, WeightedBinning])
@@ -151,16 +131,6 @@ def test_a_calibrator_takes_what_it_was_fitted_on(make, tmp_path):
             same.predict_proba(Z)
 
 
-def test_a_fit_keeps_to_what_was_declared():
-    declared = BBQ()
-    declared.input = "probs"
-    assert declared.fit(P, LABELS).input == "probs"
-    with pytest.raises(InputError, match=r"\[0, 1\]"):
-        declared.fit(Z, LABELS)
-    assert declared.fit(Z, LABELS, input="logits").input == "logits"
-    assert WeightedBinning(BBQ().fit(P, LABELS, input="probs")).input == "probs"
-
-
 def test_logits_at_their_word_are_only_checked_for_shape_and_size():
     fitted = TemperatureScaling(2.0, 3)
     one_hot = np.eye(3)[LABELS]
@@ -168,9 +138,6 @@ def test_logits_at_their_word_are_only_checked_for_shape_and_size():
     for bad in ([[0.0, np.nan, 1.0]], [[0.0, 1e101, 1.0]], [0.0, 1.0, 2.0]):
         with pytest.raises(InputError, match="logits: "):
             fitted.calibrated(bad)
-
-
-# --- whatever is array-like -------------------------------------------------------------------
 
 
 def test_tensors_frames_lists_and_tuples_are_arrays():

@@ -11,12 +11,7 @@ from refusals import each_is_refused
 from scipy import optimize
 
 from fedcal.errors import InputError
-from fedcal.search import (
-    Bisection,
-    GoldenSection,
-    PosteriorBisection,
-    Search,
-)
+from fedcal.search import Bisection, GoldenSection, PosteriorBisection, Search
 
 LOW, HIGH = 0.5, 3.0
 
@@ -84,15 +79,6 @@ def noisy(root: float, scale: float, seed: int) -> Callable[[float], float]:
     return lambda t: float(line(root)(t) + rng.laplace(0, scale))
 
 
-def test_a_value_that_is_minimised_may_be_negative():
-    f = line(1.0)
-    falling, sized = GoldenSection(LOW, HIGH, 8), GoldenSection(LOW, HIGH, 8)
-    run(falling, f)
-    run(sized, size(f))
-    assert answer(falling) < 0.6
-    assert answer(sized) == pytest.approx(1.0, abs=0.03)
-
-
 def test_equal_values_move_right_as_line_5_says():
     search = GoldenSection(LOW, HIGH, 30)
     run(search, lambda t: 0.0)
@@ -109,18 +95,6 @@ def test_bisection_finds_the_root_that_scipy_finds(root):
     rough = Bisection(LOW, HIGH, 6)
     run(rough, line(root))
     assert abs(answer(rough) - want) <= (HIGH - LOW) / 2**7
-
-
-@pytest.mark.parametrize("root", [0.55, 0.9, 1.4, 2.46, 2.9])
-@pytest.mark.parametrize("slope", [100.0, 700.0, 2400.0])
-def test_posterior_bisection_without_noise_closes_in_on_the_root(root, slope):
-    errors = []
-    for evaluations in (1, 3, 6, 12):
-        search = PosteriorBisection(LOW, HIGH, evaluations, (100.0, 2500.0))
-        assert len(run(search, line(root, slope))) == evaluations
-        errors.append(abs(answer(search) - root))
-    assert errors[-1] < 0.02
-    assert errors[1] < 0.15
 
 
 def errors_of(make: Callable[[], Search], scale: float, root: float) -> float:
@@ -147,55 +121,23 @@ def test_with_noise_posterior_beats_bisection_beats_golden_section(root):
     )
 
 
-def test_a_larger_declared_noise_moves_the_posterior_less():
-    answers = []
-    for std in (10.0, 100.0, 1000.0, 1e6):
-        search = PosteriorBisection(LOW, HIGH, 1, (100.0, 2500.0), tailed=False)
-        t = search.next()
-        assert t is not None
-        assert t == pytest.approx(1.75, abs=0.01)
-        search.tell(t, -400.0, std)
-        answers.append(answer(search))
-    assert answers[0] > answers[1] > answers[2] > answers[3]
-    assert answers[3] == pytest.approx(1.75, abs=0.01)
+MAKES = [
+    (partial(GoldenSection, LOW, HIGH, 5), 6),
+    (partial(Bisection, LOW, HIGH, 6), 6),
+    (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0)), 3),
+    (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0), tailed=False), 3),
+]
 
 
-def test_the_law_of_the_noise_matters_only_for_what_is_unlikely():
-    near: list[float] = []
-    far: list[float] = []
-    for values, out in (((-100.0, -120.0), near), ((-400.0, 900.0), far)):
-        for tailed in (True, False):
-            search = PosteriorBisection(LOW, HIGH, 2, (600.0, 800.0), tailed)
-            for value in values:
-                t = search.next()
-                assert t is not None
-                search.tell(t, value, 100.0)
-            out.append(answer(search))
-    assert near[0] == pytest.approx(near[1], abs=0.1)
-    assert far[0] != pytest.approx(far[1], abs=0.02)
+def test_absurd_values_do_no_harm():
+    for make, _ in MAKES:
+        for value in (0.0, 1e300, -1e300):
+            search = make()
+            run(search, lambda t, value=value: value, 3.0)
+            assert LOW <= answer(search) <= HIGH
 
 
-@pytest.mark.parametrize("value", [0.0, 1e300, -1e300])
-def test_absurd_values_do_no_harm(value):
-    for search in (
-        GoldenSection(LOW, HIGH, 5),
-        Bisection(LOW, HIGH, 6),
-        PosteriorBisection(LOW, HIGH, 6, (1.0, 100.0)),
-        PosteriorBisection(LOW, HIGH, 6, (1.0, 100.0), tailed=False),
-    ):
-        run(search, lambda t: value, 3.0)
-        assert LOW <= answer(search) <= HIGH
-
-
-@pytest.mark.parametrize(
-    ("make", "evaluations"),
-    [
-        (partial(GoldenSection, LOW, HIGH, 5), 6),
-        (partial(Bisection, LOW, HIGH, 6), 6),
-        (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0)), 3),
-        (partial(PosteriorBisection, LOW, HIGH, 3, (100.0, 2500.0), tailed=False), 3),
-    ],
-)
+@pytest.mark.parametrize(("make", "evaluations"), MAKES)
 def test_searches_side_by_side_are_each_search_bit_for_bit(make, evaluations):
     values = np.random.default_rng(0).normal(0.0, 200.0, (evaluations, 50))
     values[:, 0] = 1.0  # ties
@@ -226,12 +168,8 @@ def test_bad_parameters_are_refused_in_one_line():
         ((PosteriorBisection, LOW, HIGH, 6, (2.0, 1.0)), ""),
     ]
     each_is_refused(table, lambda made: made[0](*made[1:]))
-    searches: list[Search] = [
-        GoldenSection(LOW, HIGH),
-        Bisection(LOW, HIGH, 2),
-        PosteriorBisection(LOW, HIGH, 2, (1.0, 2.0)),
-    ]
-    for search in searches:  # a value for another point, and one for a search that has ended
+    for make, _ in MAKES:  # a value for another point, and one for a search that has ended
+        search = make()
         with pytest.raises(InputError, match="asks for the value"):
             search.tell(np.array([1.2345]), 0.0)
         run(search, line(1.0))

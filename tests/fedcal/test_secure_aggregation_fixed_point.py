@@ -38,30 +38,15 @@ grids = st.integers(-80, 80).map(lambda e: 2.0**e)
 )
 def test_encode_is_exact_truncation_or_refuses(x, grid, clients, headroom):
     ring = Ring(clients, grid, headroom)
-    want = [exact(v, grid) for v in x]
-    if all(abs(v) <= ring.limit for v in want):
-        assert signed(ring.encode(np.array(x))) == want
-    else:
-        with pytest.raises(ContributionRefused):
-            ring.encode(np.array(x))
-
-
-@steady
-@given(
-    integers=hnp.arrays(np.int64, (5, 3), elements=st.integers(-(2**50), 2**50)),
-    fractions=hnp.arrays(np.float64, (5, 3), elements=st.floats(0, 0.99)),
-)
-def test_sum_is_that_of_python_integers(integers, fractions):
-    ring = Ring(5, GRID)
-    x = (integers + np.sign(integers) * fractions) * GRID
-    encoded = ring.encode(x)
-    want = [sum(exact(float(v), GRID) for v in column) for column in x.T]
-    total = np.zeros(3, np.uint64)
-    for row in encoded:
-        total = ring.add(total, row)
-    assert signed(total) == want
-    assert signed(encoded.sum(axis=0, dtype=np.uint64)) == want
-    assert ring.decode(total).tolist() == [v * GRID for v in want]
+    last, beyond = float(ring.limit) * grid, float(ring.limit + 1) * grid
+    edges = [math.nextafter(last, 0.0), last, math.nextafter(last, math.inf), beyond]
+    for values in (x, *([sign * edge] for edge in edges for sign in (1, -1))):
+        want = [exact(v, grid) for v in values]
+        if all(abs(v) <= ring.limit for v in want):
+            assert signed(ring.encode(np.array(values))) == want
+        else:
+            with pytest.raises(ContributionRefused):
+                ring.encode(np.array(values))
 
 
 @pytest.mark.parametrize("clients", [1, 2, 3, 7, 100, 10_000, 2**63 - 1])
@@ -79,27 +64,6 @@ def test_all_clients_at_the_limit_and_the_noise_cannot_wrap(clients, headroom):
         worst = np.array([sign * clients * ring.limit]).view(np.uint64)
         noisy = signed(ring.add(worst, np.array([sign * headroom])))
         assert noisy == [sign * (clients * ring.limit + headroom)]
-
-
-@pytest.mark.parametrize("grid", [GRID, 1.0, 2.0**30])
-@pytest.mark.parametrize(("clients", "headroom"), [(1, 0), (3, 5), (1000, 2**40), (2**60, 0)])
-def test_neighbours_of_the_bound(grid, clients, headroom):
-    """The floats next to limit * grid and to a whole step more, decided in exact arithmetic."""
-    ring = Ring(clients, grid, headroom)
-    outcomes = set()
-    for start in (float(ring.limit) * grid, float(ring.limit + 1) * grid):
-        up = [start]
-        for _ in range(3):
-            up = [math.nextafter(up[0], 0.0), *up, math.nextafter(up[-1], math.inf)]
-        for x in [sign * v for v in up for sign in (1, -1)]:
-            fits = abs(exact(x, grid)) <= ring.limit
-            outcomes.add(fits)
-            if fits:
-                assert signed(ring.encode(np.array([0.0, x]))) == [0, exact(x, grid)]
-            else:
-                with pytest.raises(ContributionRefused):
-                    ring.encode(np.array([0.0, x]))
-    assert outcomes == {True, False}
 
 
 def test_truncates_toward_zero_so_no_norm_grows():
@@ -121,34 +85,28 @@ def test_refusal_is_one_line_with_place_and_range(bad, dtype):
     with pytest.raises(ContributionRefused) as caught:
         Ring(1, GRID).encode(x)
     message = str(caught.value)
+    # limit * grid = 2**39, in the contribution's unit
+    assert all(part in message for part in ("(1, 2)", "5.49756e+11", str(2**63 - 1)))
     assert "\n" not in message
-    assert "(1, 2)" in message
-    assert "5.49756e+11" in message  # limit * grid = 2**39, in the contribution's unit
-    assert str(2**63 - 1) in message
-    if math.isfinite(bad) and abs(bad) != 2.0**39:
-        assert repr(bad) not in message
+    assert repr(bad) not in message or not math.isfinite(bad) or abs(bad) == 2.0**39
+    with pytest.raises(ContributionRefused, match=r"\(2, 1\)"):
+        Ring(1, GRID).encode(x.T)
     x[0, 0], x[1, 2] = math.inf, math.nan
-    for strided, place in ((x, r"\(1, 2\)"), (x.T, r"\(2, 1\)")):
-        with pytest.raises(ContributionRefused, match=place + " is not a number"):
-            Ring(1, GRID).encode(strided)
+    with pytest.raises(ContributionRefused, match=r"\(1, 2\) is not a number"):
+        Ring(1, GRID).encode(x)
 
 
 def test_shapes_and_layouts():
     ring = Ring(3, GRID)
-    for shape in [(), (0,), (0, 5), (1,), (2, 3, 4)]:
+    for shape in [(), (0, 5), (2, 3, 4)]:
         encoded = ring.encode(np.full(shape, 1.5))
         assert (encoded.shape, encoded.dtype) == (shape, np.uint64)
-        assert ring.decode(encoded).shape == shape
         assert ring.decode(ring.add(encoded, encoded)).tolist() == np.full(shape, 3.0).tolist()
     x = np.arange(12.0).reshape(3, 4)
-    before, whole = x.copy(), ring.encode(x)
-    assert (x == before).all()
-    assert not np.shares_memory(whole, x)
-    assert (np.stack([ring.encode(row) for row in x]) == whole).all()
     for other in (x.T, x[:, ::-2], x.astype(">f8")):
         assert (ring.decode(ring.encode(other)) == other).all()
     assert (ring.decode(ring.encode([1, 2, True])) == [1, 2, 1]).all()
-    assert signed(Ring(1, 1.0).encode(np.array([2**53, -(2**53)]))) == [2**53, -(2**53)]
+    assert x.tolist() == np.arange(12.0).reshape(3, 4).tolist()
 
 
 def test_decode_reads_signed_integers():

@@ -75,29 +75,6 @@ def test_a_mask_is_the_signed_sum_of_the_neighbours_streams(n):
         assert mask(ids[k], cohort, RUN, ROUND, 4).tolist() == want
 
 
-def test_empty_cohort_block_and_length():
-    assert neighbours([], RUN, ROUND).shape == (0, 0)
-    assert neighbours([77], RUN, ROUND).shape == (1, 0)
-    assert mask(77, [77], RUN, ROUND, 6).tolist() == [0] * 6
-    assert masks([], [], RUN, ROUND, 3).shape == (0, 3)
-    assert masks([], [1, 2], RUN, ROUND, 3).shape == (0, 3)
-    assert masks([2, 1], [1, 2], RUN, ROUND, 0).shape == (2, 0)
-    assert owed([], [1, 2], RUN, ROUND) == {}
-
-
-def test_pair_seed_is_symmetric_and_separates_its_inputs():
-    assert pair_seed(5, -3, 9, 1) == pair_seed(5, 9, -3, 1)
-    ids = [-(2**127), -256, -1, 0, 1, 255, 256, 2**63, 2**64 - 1, 2**127 - 1]
-    seeds = [
-        pair_seed(run, i, j, number)
-        for run in (-1, 0, 1, 256, 2**255 - 1)
-        for number in (0, 1, 256, 2**64 - 1)
-        for i, j in itertools.combinations(ids, 2)
-    ]
-    assert all(len(seed) == 32 for seed in seeds)
-    assert len(set(seeds)) == len(seeds) == 5 * 4 * 45
-
-
 def test_pair_seed_encoding_is_the_written_one():
     encoded = b"fedcal/masking/1/pair\0" + (7).to_bytes(32, "little") + (2).to_bytes(8, "little")
     encoded += (-1).to_bytes(16, "little", signed=True) + (4).to_bytes(16, "little")
@@ -229,17 +206,14 @@ def test_a_missing_or_extra_seed_fails_the_round():
 
 def test_unmask_checks_its_input_and_leaves_it_alone():
     given = np.arange(3, dtype=np.uint64)
-    out = unmask(given, {1: {2: bytes(32)}}, 3)
+    unmask(given, {1: {2: bytes(32)}}, 3)
     assert given.tolist() == [0, 1, 2]
-    assert not np.shares_memory(out, given)
-    assert (unmask(given, {}, 3) == given).all()
-    wrong = (given.astype(np.int64), given[:2], given.reshape(1, 3))
-    each_is_refused([(x, "expected uint64") for x in wrong], lambda x: unmask(x, {}, 3))
     table: list[tuple[Any, str]] = [
-        ({1: {2: b"short"}}, "32 bytes"),
-        ({1: {2: bytes(32)}, 2: {3: bytes(32)}}, "client 2 is both"),
+        *(((x, {}), "expected uint64") for x in (given.astype(np.int64), given[:2], given[None])),
+        ((given, {1: {2: b"short"}}), "32 bytes"),
+        ((given, {1: {2: bytes(32)}, 2: {3: bytes(32)}}), "client 2 is both"),
     ]
-    each_is_refused(table, lambda answers: unmask(given, answers, 3))
+    each_is_refused(table, lambda call: unmask(*call, 3))
 
 
 def test_membership_is_checked():

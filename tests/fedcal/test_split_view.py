@@ -28,9 +28,6 @@ FIELD = (2**61 - 1, 1)  # stands for the reals: no determinant here is a multipl
 COMMITTEES = [(2, 2), (3, 2), (3, 3), (4, 3), (5, 4), (7, 5)]
 
 
-# --- modules over Z / prime**power ----------------------------------------------------------------
-
-
 def echelon(
     rows: Iterable[Vector], columns: int, prime: int, power: int
 ) -> tuple[list[Vector], list[Vector]]:
@@ -75,9 +72,6 @@ def intersection(
     rows = [row + row for row in a] + [row + (0,) * n for row in b]
     _, both = echelon(rows, n, prime, power)
     return tuple(echelon([row[n:] for row in both], n, prime, power)[0])
-
-
-# --- what is learnt -------------------------------------------------------------------------------
 
 
 def indicator(of: Sets, sites: Sequence[int]) -> Vector:
@@ -161,24 +155,6 @@ def confirmed(
     return {u: who for u, who in by.items() if len(who) + colluding >= committee.threshold}
 
 
-# --- the echelon form -----------------------------------------------------------------------------
-
-
-def test_intersections_are_those_of_all_combinations():
-    """Against all combinations over Z / 8, where not every number has an inverse."""
-    vectors = [(1, 1, 0), (1, 0, 1), (0, 1, 1), (1, 1, 1), (2, 4, 6), (4, 0, 2), (3, 5, 2)]
-
-    def generated(rows: tuple[Vector, ...]) -> set[Vector]:
-        return {
-            tuple(sum(c * r[j] for c, r in zip(cs, rows, strict=True)) % 8 for j in range(3))
-            for cs in itertools.product(range(8), repeat=len(rows))
-        }
-
-    pairs = list(itertools.combinations(vectors, 2))
-    for a, b in itertools.combinations(pairs, 2):
-        assert generated(intersection(a, b, 2, 3)) == generated(a) & generated(b), (a, b)
-
-
 # --- one set --------------------------------------------------------------------------------------
 
 
@@ -192,9 +168,6 @@ def test_any_threshold_of_members_opens_one_sum_and_fewer_nothing(size, threshol
             shown = {m: [u] if m in answering else [] for m in committee.members}
             found = learnt(committee, shown, sites)
             assert found == ((indicator(u, sites),) if k >= threshold else ())
-
-
-# --- split views, without a confirmation ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -224,9 +197,6 @@ def test_split_views_reveal_more_than_one_sum(size, threshold, colluding, n, m, 
     assert modular >= real
     if hidden is not None:
         assert (real == 0) == hidden
-
-
-# --- with one ------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

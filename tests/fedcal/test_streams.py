@@ -96,8 +96,7 @@ NOISE = noise_of("discrete-gaussian", (2, 1), (5.0, 6.0), 2)
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"law": Gaussian}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}],
+    "change", [{"law": Gaussian}, {"lengths": (1, 2)}, {"scales": (5.0, 6.5)}, {"shares": 3}]
 )
 def test_a_question_s_key_has_all_of_the_noise(change):
     """Each by itself, beside noise that differs in nothing else."""

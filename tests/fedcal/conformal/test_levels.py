@@ -41,13 +41,6 @@ def test_coverage_is_that_of_simulated_ranks(n, std):
     assert sure_to_cover(n, level, Normal(std), 0.9) == pytest.approx(below.mean(), abs=4e-3)
 
 
-def test_a_draw_costs_the_integral_of_its_tail():
-    law = Shortfall(40.0, 3.0)
-    n = 100_000
-    level = marginal_level(n, 0.1, law)
-    assert level - 0.9 * n == pytest.approx(0.9 + 3.0 * math.log(41.0), abs=0.6)
-
-
 @pytest.mark.parametrize("law", [Nothing(), Normal(5.0), Shortfall(20.0, 2.0)])
 def test_what_is_asked_for_is_kept_and_more_asks_for_more(law):
     for n in (60, 600):

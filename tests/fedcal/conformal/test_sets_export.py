@@ -71,17 +71,12 @@ def test_the_sets_are_those_of_predict_set(name, conformity, by):
     assert_array_equal(run_onnx(export.to_onnx(sets), single), sets.predict_set(single))
 
 
-def tenths(rows: int) -> Floats:
-    """Probabilities of one decimal, (rows, 10): many are equal, and many are 0."""
-    counts = np.random.default_rng(0).multinomial(10, np.full(10, 0.1), rows)
-    return np.asarray(counts / 10)
-
-
 @pytest.mark.parametrize("conformity", CONFORMITIES, ids=lambda c: c.name)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_ties_are_decided_alike(conformity, dtype, tmp_path):
     torch = pytest.importorskip("torch")
-    scores = tenths(1000)
+    # probabilities of one decimal: many are equal, and many are 0
+    scores = np.random.default_rng(0).multinomial(10, np.full(10, 0.1), 1000) / 10
     labels = np.random.default_rng(1).integers(0, 10, len(scores))
     own = conformity.of_labels(np.log(np.maximum(scores, FLOOR)), labels)
     given = scores.astype(dtype)

@@ -16,14 +16,12 @@ from fedcal.calibrators.score_fit import isotonic, logistic, pool_adjacent_viola
 from fedcal.encodings import decoder_of
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.calibrate import calibrator_from
-from fedcal.metrics import brier, ece, nll
 
 B = 240
 HOWS = ("binning", "isotonic", "bbq", "platt", "beta")
 
 
 SETS = ("imdb-binary", "game-forecasts", "resnet110-cifar10")
-FLAT = np.eye(B)
 
 
 @cache
@@ -49,17 +47,6 @@ def noisy(h: Histogram, root: np.ndarray, seed: int) -> Histogram:
     law = Histogram(h.edges, h.counts, root)
     drawn = law.draws(np.random.default_rng(seed), 1)[0]
     return Histogram(h.edges, h.counts + drawn, root)
-
-
-def losses(name: str, h: Histogram, how: str) -> np.ndarray:
-    """ECE, log loss and Brier score on the other half."""
-    d = halves(name)
-    made = calibrator_from(h, score_of(name), how, d.classes, d.input)
-    probs = made.calibrated(d.test_logits)
-    return np.array([f(probs, d.test_labels) for f in (ece, nll, brier)])
-
-
-# --- without noise ------------------------------------------------------------------------------
 
 
 def test_pool_adjacent_violators_is_scikit_learns_isotonic_regression():
@@ -124,23 +111,10 @@ def test_a_probability_of_a_file_is_mapped_by_the_bucket_it_was_counted_in(class
     np.testing.assert_allclose(made.predict_proba(probs)[:, -1], top, rtol=1e-12)
 
 
-# --- with noise ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("name", "std"), [(SETS[0], 3.7), (SETS[1], 10.0), (SETS[2], 3.7)])
-def test_noisy_isotonic_beats_noisy_binning(name, std):
-    draws = [noisy(exact(name), std * FLAT, seed) for seed in range(6)]
-    binning, steps = (
-        np.mean([losses(name, h, how) for h in draws], axis=0) for how in ("binning", "isotonic")
-    )
-    assert (steps < binning).all()
-
-
 @pytest.mark.parametrize("curve", ["platt", "beta"])
-@pytest.mark.parametrize("encoding", ["flat", "prefix"])
-def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve, encoding):
-    root = 3.7 * decoder_of(encoding, B, 1)
-    root = root * (1 if encoding == "flat" else 128 * 1.7)  # about what the norm of columns costs
+@pytest.mark.parametrize(("encoding", "norm"), [("flat", 1), ("prefix", 128 * 1.7)])
+def test_a_noisy_logistic_curve_stays_near_the_one_without_noise(curve, encoding, norm):
+    root = 3.7 * decoder_of(encoding, B, 1) * norm  # about what the norm of columns costs
     for name, near in zip(SETS, (0.01, 0.04, 0.07), strict=True):
         h = exact(name)
         want = probability(logistic(h, curve), h.middles)

@@ -9,7 +9,7 @@ from fedcal.buckets import equal_width
 from fedcal.encodings import decoder_of
 from fedcal.errors import InputError
 from fedcal.evaluation import Histogram
-from fedcal.evaluation.drift import GROUPS, drift_between, drift_by_site, grouped, merged
+from fedcal.evaluation.drift import drift_between, drift_by_site, merged
 
 B = 60
 EDGES = equal_width(B)
@@ -63,14 +63,10 @@ def test_what_has_changed_is_found(noise):
         (SCORES, SURER, (1,)),
         (SCORES, FEWER, (1, 2)),
     ):
-        p = p_values(scores, share, noise, 20)[:, found]
-        assert ((p <= 0.05).mean(axis=0) >= 0.65).all()
-
-
-def test_other_scores_alone_are_no_change_of_calibration():
-    p = p_values(MOVED, MIDDLES, "flat", 60)
-    assert (p[:, 0] <= 0.05).all()
-    assert (p[:, 1] <= 0.05).mean() <= 0.15
+        p = p_values(scores, share, noise, 20)
+        assert ((p[:, found] <= 0.05).mean(axis=0) >= 0.65).all()
+        if found == (0,):  # other scores alone are no change of calibration
+            assert (p[:, 1] <= 0.05).mean() <= 0.15
 
 
 def test_what_a_change_is_worth_is_a_difference_of_shares():
@@ -120,17 +116,6 @@ def test_of_sites_that_are_few_or_new_nothing_is_said():
     found = drift_by_site(earlier, later)
     assert set(found) == {"s0", "s1"}
     assert found["s1"] == {}
-
-
-def test_groups_stand_out_from_the_noise():
-    for noise in ROOTS:
-        a = release(SCORES, MIDDLES, 500, ROOTS[noise], 0)
-        b = release(SCORES, MIDDLES, 100, ROOTS[noise], 1)
-        one, other = grouped(a, b)
-        assert 1 <= one.buckets == other.buckets <= GROUPS
-        rows = (one.counts + other.counts).sum(axis=0)
-        std = np.sqrt(2 * (np.square(one.root).sum(axis=1) + np.square(other.root).sum(axis=1)))
-        assert one.buckets == 1 or (rows > 4.99 * std).all()
 
 
 def test_what_cannot_be_compared_is_refused():

@@ -15,12 +15,6 @@ from fedcal.types import Floats, Integers
 BINARY = ("imdb-binary", "game-forecasts", "heart-disease")
 
 
-def rows(name: str) -> tuple[Floats, Integers]:
-    data = load(name)
-    score, outcome = scored(data.logits, data.labels, "positive")
-    return score[:, 0], outcome[:, 0]
-
-
 def histogram(score: Floats, outcome: Integers, buckets: int) -> Floats:
     cells = outcome * buckets + bucket_of(score, arcsine_edges(buckets))
     return np.bincount(cells, minlength=2 * buckets).reshape(2, -1).astype(float)
@@ -33,7 +27,8 @@ def one_step(reference: AucReference, score: Floats, outcome: Integers) -> float
 
 @pytest.mark.parametrize("name", BINARY)
 def test_one_step_from_few_buckets_is_near_the_exact_area(name):
-    score, outcome = rows(name)
+    data = load(name)
+    score, outcome = (x[:, 0] for x in scored(data.logits, data.labels, "positive"))
     exact = roc_auc_score(outcome, score)
     for buckets, near in ((8, 0.004), (16, 0.002), (240, 0.0003)):
         reference = AucReference.of(histogram(score, outcome, buckets))
@@ -41,22 +36,6 @@ def test_one_step_from_few_buckets_is_near_the_exact_area(name):
         plain = abs(reference.auc - exact)  # of the histogram alone
         assert buckets == 240 or abs(one_step(reference, score, outcome) - exact) < plain / 3
         assert reference.coarseness < 0.012
-
-
-@pytest.mark.parametrize("name", BINARY[:2])
-def test_the_error_of_a_reference_enters_squared(name):
-    score, outcome = rows(name)
-    true = histogram(score, outcome, 16) + 1.0
-    other = true * np.exp(np.random.default_rng(0).normal(size=true.shape))
-    missed = [AucReference(true + share * (other - true)).remainder(true) for share in (0.02, 0.04)]
-    assert missed[1] / missed[0] == pytest.approx(4.0, rel=0.2)
-
-
-def test_values_average_to_the_area_of_the_reference_itself():
-    reference = AucReference(np.array([[5.0, 3.0, 1.0, 1.0], [1.0, 2.0, 2.0, 15.0]]))
-    middles = (reference.values[:, :-1] + reference.values[:, 1:]) / 2
-    mean = float((middles * reference.counts).sum() / reference.counts.sum())
-    assert mean == pytest.approx(reference.auc, rel=1e-12)
 
 
 def test_noise_that_leaves_nothing_is_no_error():

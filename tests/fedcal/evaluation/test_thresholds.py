@@ -55,14 +55,6 @@ def test_without_noise_it_is_what_a_search_finds(wanted):
     assert cheap.estimates["recall"].value == pytest.approx(tp[at] / (tp[at] + fn[at]))
 
 
-def test_the_threshold_of_a_calibrated_score_is_what_theory_says():
-    counts = 1000 * np.stack([1 - MIDDLES, MIDDLES])
-    h = Histogram.exact(equal_width(B), counts)
-    for ratio in (0.25, 1.0, 3.0):  # positive where p > ratio / (1 + ratio)
-        found = choose_threshold(h, "cost", ratio).value
-        assert found == pytest.approx(ratio / (1 + ratio), abs=1 / B)
-
-
 @pytest.mark.parametrize(
     ("goal", "wanted", "std"), [("precision", 0.8, 3.7), ("recall", 0.9, 0.0), ("recall", 0.9, 3.7)]
 )
@@ -95,19 +87,11 @@ def test_intervals_of_a_choice_hold_for_all_thresholds_at_once(std):
     assert one_sided == pytest.approx(np.quantile(off.max(axis=1), 0.95), abs=0.1)
     assert two_sided == pytest.approx(np.quantile(abs(off).max(axis=1), 0.95), abs=0.1)
     assert two_sided > one_sided + 0.15
-    found = choose_threshold(h, "cost", 0.5, seed=3).estimates["cost"]
+    made, again = (choose_threshold(h, "cost", 0.5, seed=3) for _ in range(2))
+    assert json.dumps(made.to_json(), allow_nan=False) == json.dumps(again.to_json())
+    found = made.estimates["cost"]
     half = two_sided * np.hypot(found.sampling, found.noise)
     assert (found.high - found.low) / 2 == pytest.approx(half, rel=0.01)
-
-
-@pytest.mark.parametrize("goal", ["precision", "recall"])
-def test_confidence_costs_little_where_there_are_many_rows(goal):
-    few, many = (
-        abs(choose_threshold(h, goal, 0.8, confident=True).value - plain.value)
-        for h in (histogram(2000, 3.0, 0), histogram(10**7, 3.0, 0))
-        for plain in [choose_threshold(h, goal, 0.8)]
-    )
-    assert many <= 1 / B < few
 
 
 def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused():
@@ -125,11 +109,3 @@ def test_what_no_threshold_reaches_is_said_and_bad_wishes_refused():
         ((h, "recall", 0.5, {"level": 1.0}), "level"),
     ]
     each_is_refused(table, lambda given: choose_threshold(*given[:3], **given[3]))
-
-
-def test_a_choice_is_plain_json_and_repeats():
-    h = histogram(5000, 3.7, 0)
-    found = choose_threshold(h, "precision", 0.8, confident=True, seed=3)
-    again = choose_threshold(h, "precision", 0.8, confident=True, seed=3)
-    assert json.dumps(found.to_json()) == json.dumps(again.to_json())
-    assert json.loads(json.dumps(found.to_json()))["estimates"]["precision"]["value"] > 0.8

@@ -6,7 +6,6 @@ import pytest
 from fedcal.artifact import Holdout
 from fedcal.metrics import ece
 from fedcal.numerics import softmax
-from fedcal.pages import Curve, Table
 from fedcal.queries import Gradients
 from fedcal.training.card import card_parts, clipped_share, clipping_part, scored
 
@@ -43,15 +42,9 @@ def test_parts_before_and_after():
     group = np.arange(400) % 2
     test = Holdout(Z, softmax(Z), Y, group=group, group_names=("a", "b"))
     parts = card_parts({"model": softmax(Z), "recalibrated": softmax(Z / 2)}, test)
-    kinds = [(type(part), part.title) for part in parts]
-    assert kinds == [
-        (Table, "Test rows"),
-        (Curve, "Reliability"),
-        (Curve, "How confident the model is"),
-        (Table, "ECE by class"),
-        (Table, "By group"),
-    ]
+    titles = [part.title for part in parts]
+    assert titles[:3] == ["Test rows", "Reliability", "How confident the model is"]
+    assert titles[3:] == ["ECE by class", "By group"]
     confidence = parts[2]
-    assert isinstance(confidence, Curve)
     steps = [y for _, y in confidence.series["model"]][::2]
     assert sum(steps) == pytest.approx(100)
