@@ -62,9 +62,6 @@ def fitted(make: Make, classes: int) -> Calibrator:
     return calibrator
 
 
-# --- predictions ------------------------------------------------------------------------------
-
-
 @every_kind
 @every_classes
 def test_predictions_are_distributions_row_by_row(make, classes):
@@ -100,21 +97,6 @@ def test_fits_are_alike_whatever_the_input_looks_like_and_leave_it_alone(make):
         np.testing.assert_array_equal(got, want)
 
 
-def test_an_overconfident_model_is_helped_by_each_of_them():
-    logits, labels = rows(3, n=20_000)
-    logits *= 3
-    fresh, truth = rows(3, n=20_000, seed=1)
-    fresh *= 3
-
-    def loss(calibrator: Calibrator) -> float:
-        return float(((calibrator.predict_proba(fresh) - np.eye(3)[truth]) ** 2).sum(1).mean())
-
-    before = loss(Identity(3))
-    for make in KINDS.values():
-        if not isinstance(make(), Identity):
-            assert loss(make().fit(logits, labels)) < before - 0.001
-
-
 def test_many_parameters_start_as_the_model_itself_and_an_order_is_kept():
     for cls in kinds().values():
         for classes in (2, 40):
@@ -126,9 +108,6 @@ def test_many_parameters_start_as_the_model_itself_and_an_order_is_kept():
                 z[::7] = np.round(z[::7])  # ties
                 proba = fitted_once(cls, classes).predict_proba(z)
                 np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
-
-
-# --- refusals ---------------------------------------------------------------------------------
 
 
 def refused(action: Callable[[], object], *words: str) -> None:
@@ -168,9 +147,6 @@ def test_bad_rows_are_refused(make):
     for bad in BAD_LABELS:
         refused(partial(make().fit, np.zeros((3, 3)), bad), "labels must")
     refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "logits: no rows")
-
-
-# --- files ------------------------------------------------------------------------------------
 
 
 @every_kind

@@ -12,7 +12,6 @@ import pytest
 
 from fedcal.errors import InputError, NoEffect
 from fedcal.experiments import simulate
-from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.record import UNUSED_ROWS
 from fedcal.privacy.federation import Federation
@@ -194,12 +193,6 @@ def test_a_setting_has_an_effect_or_is_refused(method):
         assert any(moves(method, name, run, 3, **more) for run in runs), name
 
 
-@pytest.mark.parametrize("name", ["clip_positive", "clip_negative", "negatives"])
-def test_so_it_is_for_two_classes(name):
-    for run, tables in (("exact", "pooled"), ("user", "per_class"), ("example", "pooled")):
-        assert moves("fedbbq", name, run, 2, tables=tables) is not False, run
-
-
 NO_EFFECT: list[tuple[str, dict[str, Any], str]] = [
     ("fedbin", {"clip_positive": 1.0}, "exact"),
     ("fedbbq", {"clipping": "joint"}, "exact"),
@@ -220,26 +213,6 @@ def test_what_is_refused_is_named():
         assert "\n" not in str(caught.value)
         assert str(caught.value).startswith(caught.value.name)
         assert caught.value.name in given
-
-
-@pytest.mark.parametrize("method", ["fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal"])
-def test_a_clip_bounds_means_without_privacy_too(method):
-    """Maddock et al., A.3.5: no client moves the mean by more than the clip."""
-    federation = Federation(CLIENTS, 3)
-    free = Job(method, federation).strategy()
-    held = Job(method, federation, {"clip": 1e-3}).strategy()
-    for strategy in (free, held):
-        run_inline(strategy, shards(3))
-    first, clipped = free.releases[0].values, held.releases[0].values
-    assert clipped[-1] == first[-1] == CLIENTS  # how many there are is not clipped
-    assert np.linalg.norm(first[:-1]) > np.linalg.norm(clipped[:-1]) > 0
-    assert np.linalg.norm(clipped[:-1]) <= CLIENTS * 1e-3
-    wide = Job(method, federation, {"clip": 1e6}).strategy()
-    run_inline(wide, shards(3))
-    assert all(
-        a.values.tobytes() == b.values.tobytes()
-        for a, b in zip(wide.releases, free.releases, strict=True)
-    )
 
 
 def test_rows_per_client_is_a_fact_and_may_always_stand():
@@ -265,8 +238,3 @@ def test_where_it_sets_nothing_the_statement_says_so(options, said):
     data = {"logits": rng.normal(size=(300, 3)), "labels": rng.integers(0, 3, 300)}
     result = simulate(data, clients=6, **{**options, "set": given})
     assert (UNUSED_ROWS.format(20) in result.privacy["statement"]) is said
-
-
-def test_a_search_that_needs_rows_gets_them_without_privacy_too():
-    job = job_of(merge({"method": "acct", "set": {"search": "posterior"}}), shards(3))
-    assert job.settings["rows_per_client"] == 20.0

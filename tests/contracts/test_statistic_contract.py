@@ -307,9 +307,6 @@ def test_rows_in_one_pass_have_the_bits_of_rows(kind, monkeypatch):
             assert same_bits(quick, answer(some_shards(CLASSES), asked)), query
 
 
-# --- what a query says of its answer --------------------------------------------------------------
-
-
 @kinds
 def test_only_a_sum_over_rows_says_that_it_is_one(kind):
     """And only what may be negative says so: a needless sign costs noise where none would be."""

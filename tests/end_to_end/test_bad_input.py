@@ -75,64 +75,38 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
     return run
 
 
-# --- options ------------------------------------------------------------------------------------
-
 EPS = "--epsilon 1"
 OPTIONS = [  # options, words of the message
     ("--method fednoton", "method 'fednoton' mean fednewton nearest"),
     ("--bogus 1", "--bogus"),
     ("--engine spark", "engine 'spark' inline"),
-    ("--trust nobody", "trust 'nobody' secagg"),
-    ("--unit household", "unit 'household' user example"),
-    ("--mechanism cauchy", "mechanism 'cauchy' auto laplace"),
-    ("--noise-source dice", "noise source 'dice' seeded system"),
     ("--quorum 0.5", "quorum 0.5 no effect distributed"),
-    (f"--quorum 0.5 --trust central {EPS}", "quorum 0.5 distributed"),
-    ("--rounds 100000000", "rounds [1, 100000] 100000000"),
     ("--method acct --set iterations=100000000", "iterations [1, 99999]"),
     ("--clients 2000000000", "clients [1, 10000000] 2000000000"),
     ("--method acct --set points=7", "points no effect golden"),
-    ("--quorum 1.5", "quorum (0, 1] 1.5"),
     ("--secure-aggregation tls", "'tls' masks"),
     ("--partition dirichle:1", "partition 'dirichle' iid"),
     ("--data resnet", "'resnet' mean resnet110-cifar10 datasets"),
     ("surplus", "surplus"),
     ("--method", "--method"),
-    ("--set clap=1 --method fedtemp", "'clap' fedtemp clip server_lr average"),
     ("--set clip=1 --method none", "'clip' none"),
-    ("--set ledger=x.db --method fedtemp", "'ledger' clip"),
     ("--set clip", "KEY=VALUE 'clip'"),
-    ("--set =1", "KEY=VALUE '=1'"),
-    ("--set server_lr=[1] --method fedtemp", "server_lr a number '[1]'"),
     ("--epsilon 0", "epsilon > 0 0.0"),
     ("--epsilon nan", "epsilon finite nan"),
-    ("--epsilon big", "--epsilon 'big' float"),
     (f"--delta -1e-5 {EPS}", "delta [0, 1) -1e-05"),
-    ("--delta 7", "delta [0, 1)"),
     (f"--delta 0 {EPS}", "delta = 0 Gaussian fedoneshot"),
-    (f"--delta 0 {EPS} --sampling-rate 0.5", "delta = 0 Gaussian"),
     (f"--delta 0.4 {EPS} --sampling-rate 0.3", "delta rate 0.3"),
     ("--sampling-rate 0", "sampling rate > 0 0.0"),
-    ("--sampling-rate 1.5", "sampling rate at most 1 1.5"),
-    ("--clients 0", "clients [1, 0"),
-    ("--clients 1.5", "--clients '1.5' integer"),
-    ("--rounds 0", "rounds [1, 0"),
     ("--rounds 2 --method fedoneshot", "fedoneshot 1 2"),
-    ("--seed 9223372036854775808", "seed 2**63 9223372036854775808"),
     ("--dropout 1.5", "dropout [0, 1] 1.5"),
     ("--partition dirichlet:0", "beta > 0 0"),
-    ("--partition dirichlet:wide", "dirichlet:BETA dirichlet:wide"),
-    ("--partition dirichlet", "dirichlet:BETA"),
-    ("--partition iid:3", "iid no parameter iid:3"),
     ("--partition natural", "data.npz no clients --partition"),
     ("--data natural.npz --partition natural --clients 8", "natural.npz 7 natural clients 8"),
     (f"--trust secagg {EPS}", "secagg epsilon central"),
-    ("--trust central", "central epsilon secagg"),
     (
         f"--trust distributed --mechanism laplace {EPS}",
         "'laplace' shares 'distributed' discrete-laplace discrete-gaussian",
     ),
-    (f"--mechanism exponential {EPS}", "'exponential' sum laplace gaussian"),
     (f"--method pooled-temperature {EPS}", "pooled-temperature inf"),
     (f"--cap 1 {EPS}", "cap --ledger"),
     (f"--ledger l.db --cap 0 {EPS}", "cap > 0 0.0"),
@@ -142,15 +116,11 @@ OPTIONS = [  # options, words of the message
     (f"--ledger . {EPS}", "ledger . directory"),
     (f"--ledger no/l.db --cap 1 {EPS}", "no/l.db"),
     ("--config none.toml", "none.toml No such file"),
-    ("--config .", "config ."),
     ("--config data.npz", "data.npz not TOML"),
     ("--out data.npz", "data.npz a file"),
-    (f"--set rows_per_client=0 {EPS}", "rows_per_client > 0 0"),
     ("--set rows_per_client=many", "rows_per_client number 'many'"),
-    (f"--set clip=0 --method fedtemp {EPS}", "clip > 0 0"),
     (f"--set clip_positive=0 --method fedbin {EPS}", "clip_positive > 0"),
     ("--set bins_exponent=6.5 --method fedbbq", "bins_exponent 6.5"),
-    ("--set batch=1.5 --method fedcal", "batch 1.5"),
     ("--set low=9 --method fedoneshot", "low below high 9"),
 ]
 
@@ -195,9 +165,6 @@ def test_config_files(refused):
         refused("simulate", "--config", "c.toml", "--out", "run", says=words.split())
     Path("c.toml").write_bytes(b"data = '\xff\xfe'")
     refused("simulate", "--config", "c.toml", says=["c.toml is not TOML"])
-
-
-# --- files --------------------------------------------------------------------------------------
 
 
 def object_arrays(path: Path) -> None:
@@ -246,9 +213,6 @@ def test_files(refused):
         refused("simulate", "--data", name, "--out", "deep/run", says=[name, *words.split()])
 
 
-# --- apply --------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def applied(folder: Path, refused: Refused) -> Refused:
     """Apply a calibrator of three classes, fitted on logits, and be refused."""
@@ -282,22 +246,6 @@ def test_apply_refuses_probabilities_for_logits(applied):
     applied("data.npz", ["data.npz holds logits"])
 
 
-def test_apply_refuses_a_broken_calibrator(applied):
-    """More of them: tests/contracts/test_calibrator_contract.py."""
-    broken: list[tuple[Callable[[str], Any], str]] = [
-        (lambda p: os.truncate(p, 100), "not an intact"),
-        (lambda p: np.savez(p, **rows()), "no fedcal calibrator"),
-        (lambda p: np.savez(p, header=np.array({}, dtype=object), allow_pickle=True), "objects"),
-        (os.remove, "No such file"),
-    ]
-    for spoil, words in broken:
-        spoil(FITTED)
-        applied("data.npz", ["calibrator.npz", words])
-
-
-# --- a ledger that says no ----------------------------------------------------------------------
-
-
 def test_a_charge_that_the_ledger_refuses(folder, capsys):
     private = [*RUN, "--ledger", "l.db", "--epsilon", "1", "--quiet"]
     assert _run([*private, "--cap", "1.5"]) == 0
@@ -316,9 +264,6 @@ def test_a_charge_that_the_ledger_refuses(folder, capsys):
     assert _run([*private, "--cap", "2.0"]) == 2
     (line,) = without_too_little(capsys.readouterr().err)
     assert line == "fedcal: error: ledger l.db has the cap 1.5, not 2.0"
-
-
-# --- failures -----------------------------------------------------------------------------------
 
 
 def test_when_everybody_drops_out_nothing_is_left(refused):
@@ -353,17 +298,6 @@ def test_an_earlier_result_stays_when_a_later_run_fails(refused, earlier):
     for options, code in (("--dropout 1", 1), ("--epsilon 0", 2), ("--partition natural", 2)):
         refused(*RUN, "--out", "run", "--overwrite", *options.split(), code=code)
         refused(*RUN, "--out", "run", says=["--out run holds a run of"])
-
-
-def test_a_later_run_replaces_an_earlier_one(folder, earlier):
-    Path("run", "notes.txt").write_text("mine")
-    arguments = ["simulate", "--data", "data.npz", "--seed", "2", "--out", "run", "--quiet"]
-    assert _run(arguments) == 2
-    assert _run([*arguments, "--overwrite"]) == 0
-    after = disk(folder)
-    assert set(after) == {*earlier, "run/notes.txt"}
-    for name in ("result.json", "config.toml", "calibrator.npz", "rounds.jsonl", "test_probs.npy"):
-        assert after[f"run/{name}"] != earlier[f"run/{name}"]
 
 
 class Interrupting:

@@ -16,16 +16,10 @@ import pytest
 import fedcal
 from fedcal import calibrators, datasets
 from fedcal.experiments.cli import COMMANDS, _run, load_command
-from fedcal.experiments.config import METHODS
-from fedcal.experiments.studies.registry import EXPERIMENTS
-from fedcal.mechanisms import PRIVATE
 from fedcal.metrics import summary
-from fedcal.trust import TRUSTS
-from fedcal.units import UNITS
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
-METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
 
 Run = tuple[int, str, str]
@@ -73,9 +67,6 @@ def strict(text: str) -> Any:
     return json.loads(text, parse_constant=refuse)
 
 
-# --- simulate -----------------------------------------------------------------------------------
-
-
 def test_simulate_prints_json_a_table_of_percentages_or_nothing(fedcal_says, folder):
     arguments = ("simulate", "--data", "data.npz", "--method", "fednewton", "--epsilon", "2")
     code, out, err = fedcal_says(*arguments, "--out", "o")
@@ -119,30 +110,6 @@ def test_options_reach_the_run(fedcal_says, folder):
     }
 
 
-def test_a_config_file_is_overridden_by_options(fedcal_says, folder):
-    Path("c.toml").write_text(
-        'data = "data.npz"\nmethod = "fedtemp"\nclients = 9\nsampling-rate = 1.0\n'
-        "[set]\nclip = 0.1\nserver_lr = 0.5\n"
-    )
-    code, out, _ = fedcal_says(
-        *("simulate", "--config", "c.toml", "--clients", "5", "--set", "clip=0.2", "--json")
-    )
-    assert code == 0
-    config = strict(out)["config"]
-    assert (config["method"], config["clients"]) == ("fedtemp", 5)
-    assert config["set"] == {"clip": 0.2, "server_lr": 0.5}
-
-
-def test_a_large_delta_is_a_warning(fedcal_says, folder):
-    private = ("simulate", "--data", "data.npz", "--clients", "20", "--epsilon", "1", "--quiet")
-    code, out, err = fedcal_says(*private, "--delta", "0.05")
-    assert (code, out) == (0, "")
-    (line,) = err.splitlines()
-    assert line.startswith("fedcal: warning: ")
-    assert "delta = 0.05" in line
-    assert fedcal_says(*private, "--delta", "0.0499") == (0, "", "")
-
-
 def test_names_that_look_like_markup_are_printed_as_they_are(fedcal_says, folder):
     for name in ("[/b].npz", "[bold]x.npz", ":warning:.npz"):
         Path(name).parent.mkdir(exist_ok=True)
@@ -156,9 +123,6 @@ def test_names_that_look_like_markup_are_printed_as_they_are(fedcal_says, folder
         code, _, err = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", name)
         assert (code, "the data file itself" in err) == (2, True)
         assert f"missing/{name}" in fedcal_says("simulate", "--data", f"missing/{name}")[2]
-
-
-# --- apply --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -231,9 +195,6 @@ def test_apply_takes_the_rows_of_a_shipped_set_in_their_order(fedcal_says, folde
         assert more or np.array_equal(applied[5000:], probs)
 
 
-# --- the rest -----------------------------------------------------------------------------------
-
-
 def test_datasets(fedcal_says):
     code, out, err = fedcal_says("datasets")
     assert (code, err) == (0, "")
@@ -261,21 +222,6 @@ def test_help_names_every_command_that_is_built(fedcal_says):
     listed = set(re.findall(r"^\u2502 ([a-z][a-z-]+(?: [a-z]+)?) +[A-Z]", out, re.MULTILINE))
     assert listed == {*COMMANDS}  # what is not built is not offered
     assert listed >= {"simulate", "compare", "plan", "flower-app", "datasets"}
-
-
-def test_help_of_simulate_names_the_contract_s_options(fedcal_says, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")  # long names are cut in a narrow terminal
-    code, out, _ = fedcal_says("simulate", "-h")
-    assert code == 0
-    for option in (
-        *("data", "method", "clients", "partition", "rounds", "sampling-rate", "epsilon", "delta"),
-        *("unit", "trust", "engine", "secure-aggregation", "seed", "ledger", "cap", "ray-address"),
-        *("mechanism", "quorum", "noise-source"),
-        *("resume", "out", "set", "config", "quiet", "json"),
-    ):
-        assert f"--{option} " in out
-    for name in (*METHODS, *UNITS, *TRUSTS, *PRIVATE):
-        assert re.search(rf"(?<![\w-]){name}(?![\w-])", out), name
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -315,9 +261,6 @@ def test_a_calibrator_is_exported(fedcal_says, fitted):
     assert (code, "must end in" in err) == (2, True)
 
 
-# --- the real command, in a process of its own ---------------------------------------------------
-
-
 def command(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [str(CONSOLE_SCRIPT), *arguments], cwd=cwd, capture_output=True, text=True, check=False
@@ -331,20 +274,6 @@ def test_the_console_script_works_in_an_empty_folder(tmp_path):
     said = strict(done.stdout)
     assert said["privacy"]["epsilon"] == 1.0
     assert said == strict((tmp_path / "o" / "result.json").read_text("utf-8"))
-
-
-def test_the_console_script_s_exit_code(tmp_path):
-    done = command(tmp_path, "simulate", "--dropout", "1", "--out", "o")
-    *_, line = done.stderr.splitlines()  # on a busy machine there is progress before
-    assert line.startswith("fedcal: error: round 1: clients were sampled and none answered")
-    assert (done.returncode, os.listdir(tmp_path)) == (1, [])
-
-
-def test_the_help_of_reproduce_names_an_experiment(fedcal_says):
-    _, out, _ = fedcal_says("reproduce", "--help")
-    named = re.findall(r"fedcal reproduce (\w\S*)", out)
-    assert named
-    assert set(named) <= set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("words", [("--version",), ("datasets",)])

@@ -105,9 +105,6 @@ def commands(block: Block) -> Iterator[tuple[list[str], list[str]]]:
         yield words, said
 
 
-# --- they run -----------------------------------------------------------------------------------
-
-
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -313,19 +310,3 @@ def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for fence in ("~~~", "  ```", "````"):
         with pytest.raises(AssertionError, match="three backticks at the margin"):
             blocks(f"1. First\n\n{fence}bash\nfedcal simulate\n{fence}\n")
-
-
-def test_shell_by_another_name_is_seen():
-    for language, line in (("bash", "ls"), ("", "$ ls"), ("text", "fedcal simulate")):
-        (block,) = blocks(f"```{language}\n{line}\n```\n")
-        assert hides_shell(block)
-    for language, line in (("console", "$ ls"), ("text", "a table"), ("python", "fedcal.x()")):
-        (block,) = blocks(f"```{language}\n{line}\n```\n")
-        assert not hides_shell(block)
-
-
-def test_a_block_of_readme_that_is_not_marked_is_run(tmp_path, monkeypatch, capsys):
-    page = tmp_path / "page.md"
-    page.write_text("```console\n$ fedcal report nowhere\n```\n")
-    with pytest.raises(AssertionError, match="holds no result"):
-        run_page(page, ("not run", "slow"), tmp_path, monkeypatch, capsys)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -65,18 +64,6 @@ def test_it_is_short_and_the_paths_it_names_exist():
     assert len(README.split()) <= 1500
     for target in re.findall(r"\]\((?!http)([^)#]+)\)", README):
         assert (ROOT / target).exists(), target
-
-
-def test_what_is_called_luo_s_setting_is_that():
-    """Iid sources of shifted data; each adds noise for one of its rows."""
-    page = (GUIDE / "domain-shift.md").read_text("utf-8")
-    lines = [line for line in page.splitlines() if "Luo et al.'s setting" in line]
-    assert lines
-    for line in lines:
-        given = dict(pairwise(line.split()))
-        assert given["--data"].startswith("mnist-shift:")
-        wanted = ("--partition", "--trust", "--unit", "--method")
-        assert [given[option] for option in wanted] == ["iid", "local", "example", "acct"]
 
 
 def test_the_parameters_it_names_are_the_parameters_there_are():

@@ -103,37 +103,6 @@ def test_every_strategy_runs_and_says_what_it_promises(method, trust, unit):
     assert ("deals rows, not subjects" in said) is (UNITS[unit].per == "subject")
 
 
-QUICKEST = ("fedbin", "fednewton", "evaluate", "conformal")
-
-
-@pytest.mark.parametrize("trust", TRUSTS)
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(m, marks=[] if m in QUICKEST else [pytest.mark.slow]) for m in BUDGETED],
-)
-def test_every_strategy_runs_under_the_protocol(method, trust):
-    """With a site that may collude; where a sum is of a part of the ten, it would hide nobody."""
-    protocol = {"secure_aggregation": "protocol", "committee": "4,3"}
-    bears = int(trust != "local")
-    result = run(method, trust=trust, quorum=1.0, colluding=bears, **protocol)
-    arrays = [a for a in result.artifact.arrays().values() if a.dtype.kind in "fiu"]
-    assert all(np.isfinite(array).all() for array in arrays)
-    plan = job_of(result.config, shards()).plan
-    assert (plan.committee, plan.colluding) == ((4, 3), bears)
-    assert plan.quorum == CLIENTS // plan.parts
-    assert plan.shares == (plan.quorum - 1 if trust == "distributed" else 1)
-    assert result.privacy["releases"] == plan.rounds == len(result.rounds)
-
-
-def test_one_cell_of_each_client_by_unary_encoding():
-    privacy = run("dp-histogram", trust="local", mechanism="unary").privacy
-    assert [privacy[k] for k in ("mechanism", "delta", "adjacency")] == ["unary", 0.0, "replace"]
-    flip = 1 / (1 + math.e)
-    std = math.sqrt(CLIENTS * flip * (1 - flip)) / (0.5 - flip)
-    assert privacy["noise_std"] == pytest.approx(std)
-    assert f"becomes 1 with probability {flip:.4g}" in privacy["noise"]
-
-
 def test_how_much_noise_a_trust_model_costs():
     """Ten shares where nine make the whole; ten whole ones, each twice as much for "replace"."""
     cases = (("central", "", 1.0), ("distributed", "discrete-", math.sqrt(10 / 9)))
@@ -145,20 +114,13 @@ def test_how_much_noise_a_trust_model_costs():
         np.testing.assert_allclose(std[1:], [std[0]] * 2, rtol=1e-9)
 
 
-# --- files --------------------------------------------------------------------------------------
-
 CASES: dict[str, dict[str, Any]] = {
     "distributed": {"trust": "distributed", "sampling_rate": 0.5, "quorum": 0.5, "dropout": 0.2},
-    "distributed, no masks": {"trust": "distributed", "secure_aggregation": "none"},
-    "distributed, protocol": {"trust": "distributed", "secure_aggregation": "protocol"},
     "central, protocol": {
         **{"trust": "central", "secure_aggregation": "protocol", "committee": "5,4"},
         **{"sampling_rate": 0.5, "colluding": 1, "quorum": 0.5},
     },
-    "local": {"trust": "local", "sampling_rate": 0.5, "dropout": 0.2},
     "local, laplace": {"trust": "local", "mechanism": "laplace", "secure_aggregation": "masks"},
-    "distributed, subject": {"trust": "distributed", "unit": "subject", "dropout": 0.05},
-    "central, example": {"trust": "central", "unit": "example", "mechanism": "laplace"},
 }
 
 
@@ -198,9 +160,6 @@ def test_the_config_of_a_run_gives_the_same_bits_and_its_report_the_promise(fold
     assert f"{privacy['mechanism'].replace('discrete-', 'discrete ')} noise" in text.lower()
     for part in ("--trust", "--mechanism", "--quorum", "--noise-source", "--unit"):
         assert part in text
-
-
-# --- too few answers ----------------------------------------------------------------------------
 
 
 def test_a_round_below_the_quorum_fails_and_writes_nothing(data_file, tmp_path, capfd):

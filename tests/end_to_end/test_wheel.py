@@ -155,15 +155,6 @@ def test_the_commands_run_from_the_wheel(installed, empty):
     assert sorted(os.listdir(empty)) == ["probs.npy", "run"]
 
 
-def test_the_installed_command_starts(installed, empty):
-    script = installed / "bin" / "fedcal"
-    done = run(sys.executable, "-P", script, "--version", cwd=empty, PYTHONPATH=str(installed))
-    assert (done.returncode, done.stdout) == (0, f"fedcal {fedcal.__version__}\n")
-
-
-# -- a fresh environment, with Flower's commands ---------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The commands' folder of a new environment: the wheel, and the dependencies of this one."""
@@ -180,26 +171,6 @@ def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         script.write_text(f"#!{python}\nfrom {module} import {function}\n{function}()\n")
         script.chmod(0o755)
     return python.parent
-
-
-@pytest.mark.slow
-def test_both_engines_from_the_wheel_alone(fresh, empty):
-    """In a folder that holds nothing but packages of the same names."""
-    for name in PACKAGES:
-        (empty / f"{name}.py").write_text("raise SystemExit('a foreign package')\n")
-    options = ("--clients", "5", "--epsilon", "1", "--rounds", "2", "--json")
-    told = []
-    for name in ("inline", "ray"):
-        command = (fresh / "fedcal", "simulate", "--engine", name, *options, "--out", name)
-        done = run(*command, cwd=empty, PATH=os.defpath, PYTHONPATH="")  # not activated
-        assert (done.returncode, without_progress(done.stderr)) == (0, "")
-        result = json.loads(done.stdout)
-        assert result["config"].pop("engine") == name
-        assert result.pop("seconds") > 0
-        told.append(result)
-    assert told[0] == told[1]
-    for file in ("rounds.jsonl", "test_probs.npy", "calibrator.npz"):
-        assert (empty / "inline" / file).read_bytes() == (empty / "ray" / file).read_bytes()
 
 
 @pytest.mark.slow
@@ -227,12 +198,3 @@ def test_flower_s_own_command_as_the_docs_have_it(fresh, empty):
     assert f"temperature={float(temperature)!r}" in log, log
     assert os.listdir(empty) == ["app"]
     assert os.listdir(empty / "app") == ["pyproject.toml"]
-
-
-@pytest.mark.slow
-def test_without_ray_the_wheel_says_what_to_install(fresh, empty):
-    hide = "import sys; sys.modules['ray'] = None; from fedcal.experiments.cli import main; main()"
-    command = (fresh / "python", "-P", "-c", hide, "simulate", "--engine", "ray", "--clients", "2")
-    done = run(*command, cwd=empty, PYTHONPATH="")
-    told = "fedcal: error: engine 'ray' needs Ray: pip install 'fedcal[simulation]'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)

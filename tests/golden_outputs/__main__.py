@@ -27,7 +27,7 @@ ROOT = HERE.parent.parent
 SIDES = ("base", "head")
 GROUPS = (
     *("simulate", "bits", "compare", "plan", "reproduce", "documents", "train", "shift", "files"),
-    *("python", "benchmarks", "errors", "help"),
+    *("python", "benchmarks", "help"),
 )
 
 

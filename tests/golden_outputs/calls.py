@@ -25,9 +25,6 @@ def write(value: object, stem: str) -> None:
         Path(f"{stem}.json").write_text(json.dumps(value))
 
 
-# -- reproduce ------------------------------------------------------------------------------------
-
-
 def block(entry: Entry, name: str) -> str:
     """Text of README and docs that is made from the shipped results."""
     return str(entry("blocks")[name]())
@@ -61,9 +58,6 @@ def luo_rows(entry: Entry, name: str) -> Any:
     return entry(name)(data=["in/fog.npz", "in/snow.npz"], jobs=1, trials=2, every=5)
 
 
-# -- models of other runtimes ---------------------------------------------------------------------
-
-
 def run_onnx(entry: Entry, path: str) -> dict[str, np.ndarray]:
     """What an exported calibrator gives, and what it says of itself."""
     import onnxruntime
@@ -80,9 +74,6 @@ def run_onnx(entry: Entry, path: str) -> dict[str, np.ndarray]:
     said = [first.name, first.type, str(first.shape), about.producer_name, about.description]
     said += [f"{k}={v}" for k, v in sorted(about.custom_metadata_map.items())]
     return found | {"about": np.asarray(said)}
-
-
-# -- Python ---------------------------------------------------------------------------------------
 
 
 def _arrays() -> dict[str, np.ndarray]:

@@ -169,11 +169,3 @@ def test_an_outcome_that_is_not_whole_is_refused(shards, tmp_path):
     (tmp_path / "round-1.npz").unlink()
     with pytest.raises(InputError, match=r"round-1\.npz"):
         Outcome.load(tmp_path)
-
-
-def test_an_unknown_parameter_is_refused_in_the_name_of_the_class():
-    """Not of a base that it is passed on to."""
-    cls: Any
-    for cls in STRATEGIES.values():
-        with pytest.raises(TypeError, match=rf"^{cls.__name__}\(\).*'nonsense'"):
-            cls(Federation(10, 3), **cls.examples[0], nonsense=1)

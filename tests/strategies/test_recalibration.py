@@ -9,7 +9,6 @@ from strategy_checks import nobody
 from fedcal.accounting import gaussian_epsilon
 from fedcal.calibrators import Calibrator, TemperatureScaling, TopLabelLogistic, VectorScaling
 from fedcal.clients.answers import STATISTICS
-from fedcal.errors import InputError, NoEffect
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.federation import Federation
@@ -97,13 +96,3 @@ def test_the_noise_is_what_the_budget_asks_for():
             enough = gaussian_epsilon(1e-5, 1.15 * off * released, 60) <= 8.0
             wasted = gaussian_epsilon(1e-5, 0.85 * off * released, 60) <= 8.0
             assert (enough, wasted) == (off >= 1, off > 1), name
-
-
-def test_public_numbers_are_asked_for_and_what_does_nothing_is_refused():
-    make: Any = STRATEGIES["dp-ts"]
-    with pytest.raises(InputError, match="dp-ts needs rows_per_client"):
-        make(Federation(**PRIVATE))
-    assert make(Federation(**PRIVATE), rows_per_client=10).plan.rounds == 100
-    assert make(Federation(**PRIVATE, rounds=7), rows_per_client=10).plan.rounds == 7
-    with pytest.raises((InputError, NoEffect)):
-        make(Federation(**PRIVATE), rows_per_client=10, clip=0.0)

@@ -96,21 +96,6 @@ def test_the_error_is_what_is_said(name, of, clients, partition, most, seeds, he
     assert np.mean(inside) >= held
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_other_trust_models_find_it_too(name):
-    """And other laws, by turns."""
-    shards = dealt("imdb-binary", 1000, "iid", 0)
-    truth = exact(name, shards)
-    others: tuple[dict[str, Any], ...] = ({"delta": 0.0}, {"mechanism": "laplace"})
-    for fields in ({"trust": "distributed"}, others[NAMES.index(name) % 2]):
-        estimate = found(name, shards, **fields).estimate
-        assert not estimate.drowned
-        assert abs(estimate.value - truth) < 0.015
-    local = found(name, shards, trust="local").estimate
-    assert local.low <= truth <= local.high
-    assert local.drowned or name == "evaluate-accuracy"
-
-
 def test_the_draw_keeps_epsilon_exactly():
     """Probabilities of all candidates, with and without the client that moves them most."""
     epsilon, clients = 1.0, 6

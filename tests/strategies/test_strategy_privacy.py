@@ -10,7 +10,7 @@ import pytest
 from budgets import BUDGETED
 from strategy_checks import assert_refused
 
-from fedcal.accounting.gaussian import exponential_epsilon, gaussian_multiplier
+from fedcal.accounting.gaussian import gaussian_multiplier
 from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer
 from fedcal.conformal import PredictionSets
@@ -75,7 +75,6 @@ def summed(name: str, unit: str, trust: str) -> str:
     return "gaussian" if encodes else "auto"
 
 
-ONCE = tuple(name for name in BUDGETED if two_rounds(name) is None)
 AVERAGED = tuple(name for name in BUDGETED if averages(name))
 FITS = tuple(name for name in AVERAGED if name != "fedtemp")
 """Slow: each client fits several parameters."""
@@ -150,9 +149,6 @@ def without(shards: Shards, rows: Any) -> Shards:
     owner, about = shards.owner[keep], shards.subjects
     rows = (shards.logits[keep], shards.labels[keep])
     return Shards.from_owner(*rows, owner, CLIENTS, subjects=None if about is None else about[keep])
-
-
-# -- how much a neighbour changes -----------------------------------------------------------------
 
 
 def change(strategy: CalibrationStrategy, one: Shards, other: Shards) -> float:
@@ -268,9 +264,6 @@ def test_one_row_changes_histograms_by_c_in_l1_and_its_root_in_l2(name, classes)
         assert found == pytest.approx(want, rel=5e-3)  # nothing is cut
 
 
-# -- how much noise -------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "unit", "trust"),
     list(
@@ -296,39 +289,6 @@ def test_noise_is_what_the_trust_model_needs(name, unit, trust):
     tolerance = 5 / math.sqrt(2 * len(noise))
     assert abs(noise.std() - 1) < tolerance < 0.5
     assert abs(noise.mean()) < 5 / math.sqrt(len(noise))
-
-
-def test_all_of_a_distributed_rounds_answers_make_a_little_more_noise():
-    own = federation(clients=20, trust="distributed")
-    plan = method("fednewton", own).plan
-    whole = plan.bound.scale * gaussian_multiplier(1.0, 1e-5, 4) * plan.diameter
-    for repliers in (18, 19, 20):
-        std = whole * math.sqrt(repliers / 18)
-        assert plan.std_of_sum(repliers) == pytest.approx(std, rel=1e-9)
-
-
-@pytest.mark.parametrize(("trust", "times"), [("distributed", 1.0), ("local", 2.0)])
-def test_one_shot_vector_takes_the_lesser_noise(trust, times):
-    """Of 8 scores Gaussian noise at (1, 1e-5); Laplace with a smaller delta, or none."""
-    for epsilon, delta, mechanism in (
-        (1.0, 1e-5, "gaussian"),
-        (1.0, 0.0, "laplace"),
-        (1.0, 1e-9, "laplace"),
-    ):
-        own = federation(trust=trust, epsilon=epsilon, delta=delta)
-        plan = method("fedoneshot", own).plan
-        assert plan.mechanism == ("discrete-" if trust == "distributed" else "") + mechanism
-        assert plan.delta == (delta if mechanism == "gaussian" else 0.0)
-        laplace = math.sqrt(2) * 8 * 3.0 / exponential_epsilon(epsilon, 1.0)
-        gauss = math.inf
-        if delta:
-            gauss = math.sqrt(8) * 3.0 * gaussian_multiplier(epsilon, delta, 1)
-        (std,) = plan.noise_std or ()
-        repliers = 1.0 if trust == "distributed" else CLIENTS
-        assert std == pytest.approx(times * math.sqrt(repliers) * min(laplace, gauss), rel=1e-9)
-
-
-# -- the limits -----------------------------------------------------------------------------------
 
 
 GENEROUS: dict[str, Any] = {
@@ -389,27 +349,6 @@ def test_with_a_huge_budget_the_exact_result_is_reached(name):
 
 
 @every_method
-@pytest.mark.parametrize("clients", [1, CLIENTS])
-def test_one_client_empty_clients_and_two_classes(name, clients):
-    unit = list(UNITS)[(BUDGETED.index(name) + clients) % len(UNITS)]
-    trust = trust_of(name, unit)
-    rng = np.random.default_rng(4)
-    logits, labels = rng.normal(0, 3, (40, 2)), rng.integers(0, 2, 40)
-    owner = np.full(40, clients - 1)
-    shards = Shards.from_owner(logits, labels, owner, clients, subjects=np.arange(40) // 5)
-    rounds, law = two_rounds(name, unit), summed(name, unit, trust)
-    own = federation(
-        clients=clients, classes=2, unit=unit, trust=trust, mechanism=law, rounds=rounds
-    )
-    strategy = method(name, own)
-    run_inline(strategy, shards)
-    found = learnt(strategy, logits)
-    assert np.isfinite(found).all()
-    if isinstance(strategy.result(), Calibrator):
-        assert found.sum(axis=1) == pytest.approx(1.0)
-
-
-@every_method
 def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
     """No client, no noise: there is nothing in the sum, and nothing is learned."""
     unit = list(UNITS)[BUDGETED.index(name) % len(UNITS)]
@@ -427,9 +366,6 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
     found = learnt(strategy, shards.logits)
     nothing = softmax(shards.logits) if found.ndim == 2 else np.zeros_like(found)
     np.testing.assert_allclose(found, nothing, atol=1e-12)
-
-
-# -- what is refused ------------------------------------------------------------------------------
 
 
 BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [

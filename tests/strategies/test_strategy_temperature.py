@@ -117,15 +117,6 @@ def test_fedtemp_asks_for_its_own_bound_and_steps_only_and_never_leaves_it():
         assert learn(strategy, [sign * 9.0, 1.0]) == pytest.approx(temperature)
 
 
-def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean():
-    shards, gone = shards_of(20, 200), np.array([3, 4, 5])
-    padded = Shards(shards.logits, shards.labels, np.append(shards.offsets, [200] * 30))
-    strategy = FedTemp(federation(clients=50, rounds=1))
-    run_inline(strategy, padded, unavailable=lambda r: gone)
-    assert strategy.releases[0].values[1] == 17
-    assert strategy.w == pytest.approx(1.0 - strategy.releases[0].values[0] / 17, rel=1e-14)
-
-
 GRID: Any = {"low": 0.5, "high": 4.0, "points": 4}
 
 
