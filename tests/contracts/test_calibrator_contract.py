@@ -219,11 +219,8 @@ TABLES = [np.full((3, 128), x) for x in (np.nan, np.inf, -0.1, 1.5)]
 MISFITS: dict[str, dict[str, list[Any]]] = {
     "temperature": {
         "temperature": [-1.0, 0.0, np.nan, np.inf, np.ones(2), "hot"],
-        "classes": [-3],
     },
-    "identity": {"classes": [-3]},
     "vector": {"w": [np.zeros(7), np.full(6, np.nan), np.full(6, "a")], "classes": [2, 0]},
-    "matrix": {"w": [np.zeros((3, 4)), np.full(12, np.inf)], "classes": [-3]},
     "order-preserving-vector": {"w": [np.zeros(5), np.full(6, 1e101)], "classes": [4]},
     "order-preserving-mlp": {"w": [np.zeros(4610), np.full(4611, np.nan)]},
     "histogram-binning": {
@@ -238,11 +235,7 @@ MISFITS: dict[str, dict[str, list[Any]]] = {
         "base": ["temperature"],
     },
     "top-label-binning": {
-        "values": [
-            *(np.full(15, np.nan), np.full(15, 1.5), np.ones((3, 15))),
-            *(np.zeros(0), np.full(15, "a")),
-        ],
-        "classes": [1],
+        "values": [np.full(15, np.nan), np.full(15, 1.5), np.ones((3, 15)), np.full(15, "a")],
     },
     "score-map": {
         "values": [np.full(240, 0.5)],

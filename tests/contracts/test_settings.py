@@ -11,9 +11,7 @@ import numpy as np
 import pytest
 
 from fedcal.errors import InputError, NoEffect
-from fedcal.experiments import simulate
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.record import UNUSED_ROWS
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
@@ -220,21 +218,3 @@ def test_rows_per_client_is_a_fact_and_may_always_stand():
         for run in RUNS:
             given = outcome(method, run, 3, {"rows_per_client": 20.0})
             assert given is not NoEffect, (method, run)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, True),
-        ({"epsilon": 1.0, "unit": "example"}, True),
-        ({"epsilon": 1.0}, False),
-        ({"method": "acct", "set": {"search": "posterior"}}, False),
-        ({"method": "acct", "epsilon": 1.0, "set": {"clip": 3.0}}, True),
-    ],
-)
-def test_where_it_sets_nothing_the_statement_says_so(options, said):
-    given = {"rows_per_client": 20, **options.get("set", {})}
-    rng = np.random.default_rng(0)
-    data = {"logits": rng.normal(size=(300, 3)), "labels": rng.integers(0, 3, 300)}
-    result = simulate(data, clients=6, **{**options, "set": given})
-    assert (UNUSED_ROWS.format(20) in result.privacy["statement"]) is said

@@ -370,19 +370,3 @@ def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look
         assert browser.run("document.documentElement.scrollWidth") <= width
         assert overlapping([t for t in browser.run(TEXTS) if t["svg"]]) == []
         assert browser.run("document.querySelectorAll('svg.panel').length") == 2 + 8
-
-
-def test_the_checks_see_what_they_look_for(chromium, tmp_path):
-    page = tmp_path / "bad.html"
-    page.write_text(
-        '<body style="margin:0"><p style="color:#999;font-size:9px">pale</p>'
-        '<p style="position:absolute;top:40px;width:2000px">one text here</p>'
-        '<p style="position:absolute;top:44px">another on it</p>',
-        "utf-8",
-    )
-    chromium.open(page, SIZES["telephone"], "light")
-    texts = chromium.run(TEXTS)
-    assert contrast(texts[0]["colour"], "rgb(255, 255, 255)") < 4.5
-    assert texts[0]["size"] == 9
-    assert overlapping(texts) == [("one text here", "another on it")]
-    assert chromium.run("document.documentElement.scrollWidth") > 375

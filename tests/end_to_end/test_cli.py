@@ -180,21 +180,6 @@ def test_apply(fedcal_says, fitted, folder, suffix, labelled):
     assert fedcal_says(*arguments, "--quiet", "--overwrite")[:2] == (0, "")
 
 
-def test_apply_takes_the_rows_of_a_shipped_set_in_their_order(fedcal_says, folder):
-    """Logits or, where the calibrator was fitted on them, probabilities."""
-    for name, many, more in (
-        ("resnet110-cifar10", 15000, ()),
-        ("game-forecasts", 28932, ("--method", "fedbbq", "--partition", "natural")),
-    ):
-        simulated = ("simulate", "--data", name, "--out", name, "--quiet", *more)
-        assert fedcal_says(*simulated)[0] == 0
-        taken = ("--calibrator", f"{name}/calibrator.npz", "--data", name, "--out", f"{name}.npy")
-        assert fedcal_says("apply", *taken, "--quiet")[0] == 0
-        applied, probs = np.load(f"{name}.npy"), np.load(f"{name}/test_probs.npy")
-        assert len(applied) == many
-        assert more or np.array_equal(applied[5000:], probs)
-
-
 def test_datasets(fedcal_says):
     code, out, err = fedcal_says("datasets")
     assert (code, err) == (0, "")
@@ -240,16 +225,6 @@ def test_a_single_run_is_run_again_not_resumed(fedcal_says, folder):
     assert (code, out) == (2, "")
     assert "--config DIR/config.toml gives the same bits" in err
     assert os.listdir(folder) == ["data.npz"]
-
-
-def test_a_report_is_written_again(fedcal_says, folder):
-    fedcal_says("simulate", "--data", "data.npz", "--out", "o", "--quiet")
-    (folder / "o" / "report.html").unlink()
-    report = str(Path("o", "report.html"))
-    assert fedcal_says("report", "o") == (0, f"written to {report}\n", "")
-    assert Path(report).is_file()
-    code, _, err = fedcal_says("report", "elsewhere")
-    assert (code, "holds no result.json" in err) == (2, True)
 
 
 def test_a_calibrator_is_exported(fedcal_says, fitted):

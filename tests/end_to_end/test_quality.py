@@ -15,7 +15,6 @@ from fedcal.datasets import Dataset, catalogue
 from fedcal.errors import TooLittle
 from fedcal.experiments import simulate
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.result import SimulationResult
 from fedcal.privacy.plan import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy, FedBin, FedNewton
@@ -37,22 +36,6 @@ def dealt(clients: int, seed: int = 0) -> Shards:
     data = resnet()
     owner = partition.dirichlet(data.labels, clients, 0.1, np.random.default_rng(seed))
     return Shards.from_owner(data.logits, data.labels, owner, clients)
-
-
-@cache
-def pooled() -> SimulationResult:
-    return simulate(resnet(), method="pooled-temperature")
-
-
-def test_the_pooled_ideal():
-    found = pooled()
-    assert isinstance(found.calibrator, TemperatureScaling)
-    assert found.calibrator.temperature == pytest.approx(2.395, abs=5e-4)
-    # the numbers of the single-precision source; 16 bits move them a little
-    assert found.before["ece"] == pytest.approx(0.0475, abs=2e-4)
-    assert found.before["classwise_ece"] == pytest.approx(0.00983, abs=5e-5)
-    assert found.after["ece"] == pytest.approx(0.0113, abs=2e-4)
-    assert found.after["classwise_ece"] == pytest.approx(0.00434, abs=5e-5)
 
 
 @pytest.mark.parametrize("clients", [1, 137, 10_000])

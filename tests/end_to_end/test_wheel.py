@@ -3,24 +3,16 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-import time
-import venv
 import zipfile
 from email.parser import Parser
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 import fedcal
-import fedcal.experiments.engines.superlink as superlink
-from fedcal.experiments import simulate
-from fedcal.experiments.engines.processes import ProcessTree
-from fedcal.experiments.engines.ray import ray_environment
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 ROOMS = ("clients", "strategies", "experiments")
@@ -153,48 +145,3 @@ def test_the_commands_run_from_the_wheel(installed, empty):
     assert len(json.loads(listed)) == 11
     assert "maddock-table3" in reproduced
     assert sorted(os.listdir(empty)) == ["probs.npy", "run"]
-
-
-@pytest.fixture(scope="module")
-def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands' folder of a new environment: the wheel, and the dependencies of this one."""
-    home = tmp_path_factory.mktemp("fresh") / "env"
-    venv.create(home, symlinks=True)
-    python = home / "bin" / "python"
-    pip("--python", python, "install", "--no-deps", wheel, cwd=home)
-    (site,) = home.glob("lib/python*/site-packages")
-    # a path in a .pth file is searched, but its own .pth files (an editable fedcal) are not read
-    (site / "dependencies.pth").write_text(str(distribution("flwr").locate_file("")))
-    for command in distribution("flwr").entry_points.select(group="console_scripts"):
-        module, _, function = command.value.partition(":")
-        script = python.with_name(command.name)
-        script.write_text(f"#!{python}\nfrom {module} import {function}\n{function}()\n")
-        script.chmod(0o755)
-    return python.parent
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
-def test_flower_s_own_command_as_the_docs_have_it(fresh, empty):
-    """The folder by `fedcal flower-app`, then `flwr run`; what Flower starts ends with it."""
-    typed = (ROOT / "docs/guide/engines.md").read_text("utf-8").splitlines()
-    lines = [line[2:].partition("  #")[0] for line in typed if re.match(r"\$ .*\bapp\b", line)]
-    assert len(lines) == 2
-    with superlink.run_folder() as folder:
-        commands = superlink.Commands(fresh / "flower-superlink", fresh / "flwr")
-        env = superlink.environment(folder, folder / "home", commands) | {
-            **ray_environment(folder, None),
-            "PYTHONPATH": "",
-            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(superlink.free_port()),
-            "FLWR_LOCAL_CONTROL_API_PORT": str(superlink.free_port()),
-        }
-        del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it
-        shell = ["sh", "-ec", "\n".join([f"cd {shlex.quote(str(empty))}", *lines])]
-        with ProcessTree(shell, folder=folder, env=env, log=folder / "log") as running:
-            while running.poll() is None:
-                time.sleep(0.1)
-        log = (folder / "log").read_text("utf-8", "replace")
-    temperature = simulate(clients=2).calibrator.arrays()["temperature"]
-    assert f"temperature={float(temperature)!r}" in log, log
-    assert os.listdir(empty) == ["app"]
-    assert os.listdir(empty / "app") == ["pyproject.toml"]

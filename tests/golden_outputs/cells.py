@@ -17,8 +17,7 @@ COMMANDS = (
     *("simulate", "compare", "plan", "train", "reproduce", "report", "export", "apply"),
     *("flower-app", "datasets"),
 )
-MODULES = ("expected", "demo", "shift-mnist", "shift-picture")
-BENCHMARKS = ("benchmarks", "bench-audit", "bench-luo", "bench-samplers")
+MODULES = ("expected", "demo", "benchmarks", "shift-mnist", "shift-picture")
 
 
 def cells(methods: Sequence[str], experiments: Sequence[str], blocks: Sequence[str]) -> list[Cell]:
@@ -31,10 +30,8 @@ def cells(methods: Sequence[str], experiments: Sequence[str], blocks: Sequence[s
         "reproduce": reproduce(experiments),
         "documents": ((name, [f"python block {name}"]) for name in blocks),
         "train": train(),
-        "shift": shift(),
         "files": files(),
         "python": ((n, [f"python api_{n}"]) for n in ("simulate", "compare", "plan", "federated")),
-        "benchmarks": benchmarks(),
         "help": helps(),
     }
     found = [(f"{group}/{name}", steps) for group, named in groups.items() for name, steps in named]
@@ -168,12 +165,6 @@ def train() -> Iterator[Cell]:
     yield "json", [f"{run} --rounds 2 --lr 0.1 --seed 3 --json", f"{run} --config in/train.toml"]
 
 
-def shift() -> Iterator[Cell]:
-    digits = "--train in/digits.npz --test in/digits.npz --out shift.npz --rows 60 --epochs 1"
-    yield "mnist", [f"module shift-mnist {digits}"]
-    yield "picture", ["module shift-picture --images in/digits.npz --out picture.png"]
-
-
 def files() -> Iterator[Cell]:
     """What reads or writes the files of earlier runs."""
     fit = f"simulate {SMALL} --out out --quiet"
@@ -189,12 +180,6 @@ def files() -> Iterator[Cell]:
     yield "report", [fit, "report out", "report out --json", "report in"]
     yield "flower-app", ["flower-app app", "flower-app app", "flower-app other --json"]
     yield "datasets", ["datasets", "datasets --json", "datasets --quiet"]
-
-
-def benchmarks() -> Iterator[Cell]:
-    for name in BENCHMARKS:
-        yield f"{name}-help", [f"module {name} --help"]
-    yield "unknown", ["module benchmarks --only nothing"]
 
 
 def helps() -> Iterator[Cell]:

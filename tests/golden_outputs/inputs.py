@@ -46,7 +46,6 @@ def write(folder: Path) -> None:
         "snow": split(1555, 3),
         "three": split(180, 3),
         "images": stripes(300, 8),
-        "digits": stripes(120, 28),
         "unlabelled": {"logits": plain["logits"]},
         "probs": {"probs": probs, "labels": plain["labels"]},
     }

@@ -126,7 +126,8 @@ def fields_of(job: Job, out: Path, **change: Any) -> dict[str, Any]:
 
 def training(method: str = "fedsgd", **options: Any) -> Job:
     job = job_of(epsilon=8.0, rounds=4, **options)
-    more = {"batch": 40.0, "rows_per_client": 80.0} if method == "fedsgd" else {}
+    more = {"batch": 40.0, "rows_per_client": 80.0, "optimiser": "adam", "lr": 0.05}
+    more = more if method == "fedsgd" else {}
     return replace(job, method=method, settings={"shape": WIDTH, **more})
 
 
@@ -436,7 +437,7 @@ def booked(folder: Path, site: int) -> tuple[Booked, ...]:
         return records.booked()
 
 
-@pytest.mark.parametrize(("number", "method"), [(1, "fedsgd"), (3, "dp-fedavg")])
+@pytest.mark.parametrize(("number", "method"), [(1, "dp-fedavg"), (3, "fedsgd"), (3, "dp-fedavg")])
 def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, tmp_path):
     """And a site without rows is one that is away."""
     file, shards = tmp_path / "ledger.db", features(3)

@@ -8,11 +8,9 @@ from strategy_checks import nobody
 
 from fedcal.accounting import gaussian_epsilon
 from fedcal.calibrators import Calibrator, TemperatureScaling, TopLabelLogistic, VectorScaling
-from fedcal.clients.answers import STATISTICS
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.federation import Federation
-from fedcal.queries import ScalingGradients
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.types import Floats
@@ -61,27 +59,6 @@ def test_the_pooled_fit_is_reached_or_with_privacy_nearly(name, kind, near, nois
     assert np.abs(probs(exact) - pooled).max() < near
     for trust in ("central", "distributed"):
         assert np.abs(probs(learnt(name, {**PRIVATE, "trust": trust})) - pooled).max() < noisy
-
-
-def test_a_gradient_is_that_of_the_loss():
-    shards = some_rows()
-
-    def loss(form: str, w: Floats) -> float:
-        if form == "temperature":
-            scores = np.log1p(np.exp(w[0])) * shards.logits
-        else:
-            scores = VectorScaling.scores(shards.logits, w)
-        return float(-np.log(softmax(scores)[np.arange(ROWS), shards.labels]).sum())
-
-    for form, w in (
-        ("temperature", np.array([-0.4])),
-        ("vector", np.array([0.4, 0.5, 0.3, 0.6, 0.1, 0.0, -0.2, 0.0])),
-    ):
-        query = ScalingGradients(form, w, CLASSES)
-        total = STATISTICS[query.kind](shards, query).sum(axis=0)
-        for j, step in enumerate(1e-5 * np.eye(len(w))):
-            slope = (loss(form, w + step) - loss(form, w - step)) / 2e-5
-            assert slope == pytest.approx(total[j], rel=1e-4, abs=1e-3)
 
 
 def test_the_noise_is_what_the_budget_asks_for():

@@ -23,7 +23,7 @@ from fedcal.privacy.plan import Federation
 from fedcal.queries.request import Request
 from fedcal.release import Release
 from fedcal.shards import Shards
-from fedcal.strategies import STRATEGIES, CalibrationStrategy, FedSGD
+from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.training.model import TrainedModel
 from fedcal.trust import NOISY
@@ -291,61 +291,7 @@ def test_noise_is_what_the_trust_model_needs(name, unit, trust):
     assert abs(noise.mean()) < 5 / math.sqrt(len(noise))
 
 
-GENEROUS: dict[str, Any] = {
-    **{"rows_per_client": 1000, "clip": 500.0, "clip_positive": 90.0, "clip_negative": 90.0},
-    "tables": "per_class",
-}
 """Bounds that cut nothing, of those that have them."""
-
-
-@every_method
-def test_with_a_huge_budget_the_exact_result_is_reached(name):
-    """Mild rows, everybody has some, nothing is cut: only the privacy machinery is between."""
-    # without privacy FedSGD samples rows, of which a whole client's all take part
-    sampled = STRATEGIES[name] is FedSGD
-    unit = "example" if sampled else list(UNITS)[BUDGETED.index(name) % len(UNITS)]
-    trust = list(NOISY)[BUDGETED.index(name) // len(UNITS) % len(NOISY)]
-    whole = {"batch": 1e9} if STRATEGIES[name] is FedSGD else {}  # every row in each round
-    rng = np.random.default_rng(2)
-    logits = rng.normal(0, 1.5, (300, CLASSES))
-    cooler = softmax(0.6 * logits)
-    labels = (cooler.cumsum(axis=1) < rng.random((300, 1))).sum(axis=1).clip(0, CLASSES - 1)
-    rows = np.arange(300)
-    shards = Shards.from_owner(logits, labels, rows % CLIENTS, CLIENTS, subjects=rows)
-    options = {key: value for key, value in GENEROUS.items() if key in settings_of(name)}
-    if name in AVERAGED:
-        options["clip"] = 50.0
-    elif not UNITS[unit].whole_client:
-        options = {key: value for key, value in options.items() if not key.startswith("clip")}
-    divides = STRATEGIES[name].needs_rows(federation(epsilon=math.inf), {})
-    if "rows_per_client" in options and (divides or name.startswith("evaluate-")):
-        options["rows_per_client"] = len(rows) / CLIENTS  # sums are divided by it
-    newton = name.startswith("fednewton")  # without privacy it takes more steps
-    rounds = 4 if newton else two_rounds(name) if name in AVERAGED else None
-    noise = summed(name, unit, trust)
-    own = federation(unit=unit, trust=trust, epsilon=1e9, rounds=rounds, mechanism=noise)
-    wide = {"clip": 30.0} if whole else {}
-    private = method(name, own, **{**options, **whole, **wide})
-    run_inline(private, shards)
-    kept = {"tables", "rows_per_client"} if divides else {"tables"}
-    exact_options = {key: value for key, value in options.items() if key in kept}
-    own = federation(unit=unit, epsilon=math.inf, rounds=8 if newton else rounds)
-    exact = method(name, own, **exact_options, **whole)
-    run_inline(exact, shards)
-    found, want = (learnt(strategy, logits) for strategy in (private, exact))
-    # the one-shot vector knows 8 points of the curve
-    # a users' release has noise of the largest clip also at this budget
-    tolerance = {
-        "conformal": 0.2,  # public thresholds
-        "evaluate": 0.06,
-        "evaluate-auc": 0.02,  # without privacy it takes more buckets
-        "evaluate-ks": 0.02,  # its clip is widened up to some noise
-        "fedoneshot": 0.03,
-    }
-    size = max(1.0, float(np.abs(want).max()))
-    assert np.abs(found - want).max() < tolerance.get(name, 0.005) * size
-    if isinstance(exact.result(), Calibrator):
-        assert np.abs(want - softmax(logits)).max() > (0.005 if name == "fedcal" else 0.1)
 
 
 @every_method
@@ -371,15 +317,11 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
 BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
     ("fedoneshot", {"mechanism": "laplace", "trust": "distributed"}, {}, "shares"),
-    ("fedoneshot", {"mechanism": "unary"}, {}, "sum"),
     ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
-    ("fedbbq", {"mechanism": "gaussian", "trust": "distributed"}, {}, "shares"),
     ("fedtemp", {"delta": 0.0}, {}, "delta"),
-    ("fedbin", {"unit": "example"}, {"clip_positive": 2.0}, "clip_positive"),
     ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),
     ("fedbbq", {"unit": "example"}, {"clip_negative": 2.0}, "clip_negative"),
     ("fednewton", {"trust": "local"}, {"rows_per_client": None}, "rows_per_client"),
-    ("fednewton", {"unit": "example"}, {"rows_per_client": -1}, "rows_per_client"),
 ]
 
 

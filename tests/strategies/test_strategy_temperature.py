@@ -178,14 +178,11 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes):
 
 BAD: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
     (FedNewton, {}, {"epsilon": 1.0}, "rows_per_client"),
-    (FedNewton, {"rows_per_client": 0.0}, {"epsilon": 1.0}, "rows_per_client"),
     (FedNewton, {"rows_per_client": -1}, {}, "rows_per_client"),
-    (FedNewton, {"rows_per_client": math.inf}, {"epsilon": 1.0}, "rows_per_client"),
     (FedOneShot, {}, {"epsilon": 1.0}, "rows_per_client"),
     (FedOneShot, {}, {"rounds": 2}, "rounds"),
     (FedOneShot, {"points": 1}, {}, "points"),
     (FedOneShot, {"low": 3.0, "high": 3.0}, {}, "low"),
-    (FedOneShot, {"high": math.nan}, {}, "high"),
     (FedTemp, {"clip": 0.0}, {}, "clip"),
     (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
     (FedTemp, {"average": "median"}, {}, "average"),
