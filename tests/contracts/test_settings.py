@@ -74,7 +74,6 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "weigh": ("rows", "clients"),
     "weighting": ("none", "all"),
 }
-"""Two values of settings, far enough apart to tell."""
 
 OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
     ("conformal", "costs"): ("[0.5, 1, 1]", "[1, 0.5, 1]"),
@@ -85,7 +84,6 @@ OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
     ("fedsgd", "network"): ("linear", "mlp"),
     ("fedsgd", "shape"): ("3", "4"),
 }
-"""Where a method means something else by a name."""
 
 ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("conformal", "confidence"): {"guarantee": "pac"},

@@ -25,7 +25,6 @@ from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats, Words
 
 CLASSES = 3
-"""That examples are for."""
 
 
 def of_network(example: Mapping[str, Any], c: int) -> dict[str, Any]:

@@ -30,7 +30,6 @@ from fedcal.types import Integers
 from fedcal.units import UNITS
 
 SMALL: dict[str, Any] = {"rows_per_client": 12, "bins_exponent": 4, "steps": 5}
-"""Of those that have it."""
 
 
 def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:

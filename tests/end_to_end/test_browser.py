@@ -356,9 +356,6 @@ def test_the_numbers_are_those_of_result_json(look, pages, page):
         assert line["what"] in privacy
 
 
-"""Of an evaluation, two wards have a curve each."""
-
-
 def test_a_comparison_s_table_scrolls_by_itself_and_cards_of_a_notebook_fit(look):
     browser = look("comparison", "telephone", "light")
     box = "document.querySelector('.wide')"

@@ -23,7 +23,6 @@ pytestmark = pytest.mark.usefixtures("quick_figures")
 CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
 
 Run = tuple[int, str, str]
-"""Exit code, stdout, stderr."""
 
 
 def rows(n: int = 240, classes: int = 3, seed: int = 5) -> dict[str, Any]:
@@ -57,7 +56,6 @@ def fedcal_says(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 TOO_LITTLE = "fedcal: warning: too little to help: "
-"""See tests/experiments/planner/test_enough.py."""
 
 
 def strict(text: str) -> Any:

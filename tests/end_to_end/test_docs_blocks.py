@@ -219,7 +219,6 @@ FLOWER_SERVERS = {
     "flower-superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
     "flower-superexec": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
 }
-"""Command -> the module and the function of its parser."""
 
 
 def check_compose(words: list[str]) -> None:

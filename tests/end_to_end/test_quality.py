@@ -61,9 +61,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-"""On the whole, so that one temperature for all clients has nothing to improve."""
-
-
 @pytest.mark.parametrize(
     ("name", "method", "epsilon"),
     [

@@ -44,7 +44,6 @@ METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 
 every_run = pytest.mark.parametrize(("method", "epsilon"), RUNS)
 every_run_at_all = pytest.mark.parametrize(("method", "epsilon"), ALL_RUNS)
-"""Also of methods that yield no calibrator."""
 Make = Callable[[str, float], Path]
 
 
@@ -243,7 +242,6 @@ def bits(folder: Path) -> dict[str, bytes]:
 
 
 AGAIN = [pytest.param(m, e, id=f"{m}-{e}") for m, e in ALL_RUNS if math.isinf(e) != (m in BUDGETED)]
-"""Each method once, with a budget if it takes one."""
 
 
 @pytest.mark.parametrize(("method", "epsilon"), AGAIN)

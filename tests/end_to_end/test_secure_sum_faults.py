@@ -143,6 +143,3 @@ def test_the_algebra_finds_all_that_enumeration_finds(pieces):
 
     want = set.intersection(*map(all_of, pieces))
     assert all_of(learnable(pieces, size, BITS)) == want
-
-
-"""Of three contributors: what each of three members is shown."""

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 Cell = tuple[str, Sequence[str]]
-"""Name, steps."""
 
 SMALL = "--data in/plain.npz --clients 12 --partition dirichlet:0.5"
 COMMANDS = (

@@ -38,30 +38,17 @@ def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:
     )
 
 
+FEW_CLIENTS = {"clients": 5, "epsilon": 1.0}
+DROWNED = {"method": "dp-histogram", "partition": "natural", "epsilon": 0.15}
+ONE_LABEL = rows(400, labels=np.ones(400, np.int64))
 LITTLE: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    (rows(1000), {"clients": 5, "epsilon": 1.0}, "from about 13 clients on"),
-    (
-        rows(1000),
-        {"clients": 5, "epsilon": 1.0, "trust": "distributed"},
-        "trust distributed",
-    ),
-    (  # counts that noise drowns
-        rows(400, client=np.arange(400)),
-        {"method": "dp-histogram", "partition": "natural", "epsilon": 0.15},
-        "with 400 clients at epsilon 0.15",
-    ),
+    (rows(1000), FEW_CLIENTS, "from about 13 clients on"),
+    (rows(1000), {**FEW_CLIENTS, "trust": "distributed"}, "trust distributed"),
+    (rows(400, client=np.arange(400)), DROWNED, "with 400 clients at epsilon 0.15"),
     (rows(2), {"clients": 2}, "2 rows in all; it would pay from about 30 on"),
     (rows(2), {"method": "pooled-temperature"}, "2 rows in all"),
-    (
-        rows(400, labels=np.ones(400, np.int64)),
-        {"clients": 10},
-        "all 400 rows to fit on have the label",
-    ),
-    (
-        rows(500),
-        {"clients": 50, "method": "fedtemp"},
-        "fedtemp lets each client fit on its own rows, and with 10",
-    ),
+    (ONE_LABEL, {"clients": 10}, "all 400 rows to fit on have the label"),
+    (rows(500), {"clients": 50, "method": "fedtemp"}, "fit on its own rows, and with 10"),
 ]
 
 

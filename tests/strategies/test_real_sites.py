@@ -259,23 +259,14 @@ def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path):
 
 
 CLASSES_LIE = [{"names": "", "input": "logits", "classes": n} for n in (1e999, 10**12, -1, [3])]
+WHO_LIES = [RecordDict({"who": ConfigRecord(said)}) for said in CLASSES_LIE]
 CHOKES = (b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n")
+WORDS = [Array("uint64", (1,), "numpy.ndarray", sent) for sent in CHOKES]
+NO_ANSWERS = [RecordDict({"answer": ArrayRecord({"words": array})}) for array in WORDS]
 
 
 @pytest.mark.parametrize(
-    ("kind", "lies"),
-    [
-        (WHO, [RecordDict({"who": ConfigRecord(said)}) for said in CLASSES_LIE[:3]]),
-        (WHO, [RecordDict({"who": ConfigRecord(CLASSES_LIE[3])})]),
-        (
-            ANSWER,
-            [
-                RecordDict({"answer": ArrayRecord({"words": array})})
-                for array in (Array("uint64", (1,), "numpy.ndarray", sent) for sent in CHOKES)
-            ],
-        ),
-    ],
-    ids=["numbers", "list", "words"],
+    ("kind", "lies"), [(WHO, WHO_LIES[:3]), (WHO, WHO_LIES[3:]), (ANSWER, NO_ANSWERS)]
 )
 def test_a_site_that_says_nonsense_is_passed_over(kind, lies, tmp_path, monkeypatch):
     job = job_of(rounds=1)

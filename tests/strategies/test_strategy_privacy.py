@@ -32,7 +32,6 @@ from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 6, 3
 SMALL: dict[str, Any] = {"rows_per_client": 5, "bins_exponent": 3}
-"""Of those that have it."""
 every_method = pytest.mark.parametrize("name", BUDGETED)
 every_unit = pytest.mark.parametrize("unit", UNITS)
 
@@ -77,7 +76,6 @@ def summed(name: str, unit: str, trust: str) -> str:
 
 AVERAGED = tuple(name for name in BUDGETED if averages(name))
 FITS = tuple(name for name in AVERAGED if name != "fedtemp")
-"""Slow: each client fits several parameters."""
 
 
 def learnt(strategy: CalibrationStrategy, logits: Floats) -> Floats:
@@ -289,9 +287,6 @@ def test_noise_is_what_the_trust_model_needs(name, unit, trust):
     tolerance = 5 / math.sqrt(2 * len(noise))
     assert abs(noise.std() - 1) < tolerance < 0.5
     assert abs(noise.mean()) < 5 / math.sqrt(len(noise))
-
-
-"""Bounds that cut nothing, of those that have them."""
 
 
 @every_method

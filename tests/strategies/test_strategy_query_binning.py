@@ -131,10 +131,8 @@ NOISY = {"epsilon": 1.0}
 UNARY = {**NOISY, "mechanism": "unary"}
 BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"rounds": 2}, {}, "rounds must be 1"),
-    ({}, {"bins": 0}, "bins"),
     ({}, {"counts": "all"}, "unknown counts 'all'"),
     (NOISY, {}, "rows_per_client"),
-    (NOISY, {"clip": -1.0}, "clip must be"),
     ({**NOISY, "unit": "example"}, {"clip": 2.0}, "clip has no effect here: unit 'example'"),
     (UNARY, {}, "'unary' needs trust 'local'"),
     ({**UNARY, "trust": "local", "unit": "example"}, {}, "unit 'user'"),
