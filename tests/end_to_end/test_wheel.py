@@ -21,14 +21,8 @@ BESIDE = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE")
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=cwd,
-        env=os.environ | env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words, env = list(map(str, command)), os.environ | env
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
 def pip(*arguments: str | Path, cwd: Path) -> None:
@@ -114,12 +108,7 @@ def test_the_wheel_s_metadata(wheel):
     assert "fedcal = fedcal.__main__:main" in entry_points
 
 
-@pytest.fixture
-def empty(tmp_path: Path) -> Path:
-    return tmp_path
-
-
-def test_the_commands_run_from_the_wheel(installed, empty):
+def test_the_commands_run_from_the_wheel(installed, tmp_path):
     """In one process, of which -P has only the wheel and its dependencies searched."""
     data = "--data game-forecasts"
     commands = (
@@ -133,15 +122,15 @@ def test_the_commands_run_from_the_wheel(installed, empty):
         "from fedcal.experiments.cli import _run\n"
         f"for line in {commands}: print(_run(line.split()), end='@')"
     )
-    done = run(sys.executable, "-P", "-c", code, cwd=empty, PYTHONPATH=str(installed))
+    done = run(sys.executable, "-P", "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
     assert (done.returncode, without_progress(done.stderr)) == (0, "")
     *files, said = done.stdout.split("\n", 3)
     names = [f"fedcal/{name}__init__.py" for name in ("", "clients/", "strategies/")]
     assert [str(Path(file).relative_to(installed)) for file in files] == names
     simulated, applied, listed, reproduced, _ = said.split("0@")
     assert json.loads(simulated)["schema"] == 1
-    assert (empty / "run" / "result.json").read_text("utf-8") == simulated
+    assert (tmp_path / "run" / "result.json").read_text("utf-8") == simulated
     assert json.loads(applied)["rows"] == 28932
     assert len(json.loads(listed)) == 11
     assert "maddock-table3" in reproduced
-    assert sorted(os.listdir(empty)) == ["probs.npy", "run"]
+    assert sorted(os.listdir(tmp_path)) == ["probs.npy", "run"]

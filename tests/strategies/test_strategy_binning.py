@@ -171,7 +171,6 @@ def test_negative_counts_are_treated_as_asked(strategy):
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"bins_exponent": 0}, "bins_exponent"),
     ({"bins_exponent": 17}, "bins_exponent"),
     ({"weighting": "some"}, "weighting"),
     ({"clipping": "none"}, "clipping"),
