@@ -1,16 +1,13 @@
 """What is installed, by version and hash, and the bill of materials that names it."""
 
-import hashlib
 import json
 import re
 import subprocess
 import sys
 import tomllib
-import zipfile
 from importlib.metadata import version
 from pathlib import Path
 
-import pytest
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packaging.requirements import Requirement
@@ -86,46 +83,6 @@ def test_every_install_is_by_hash_or_of_fedcal_itself():
             assert own - set(words) or set(words) - own <= {"-e", ".", "--no-cache-dir"}
     makefile = (ROOT / "Makefile").read_text("utf-8")
     assert makefile.count("$(call hashed,") >= 5  # runtime, dev, bench, peers, pip and setuptools
-
-
-def wheel(folder: Path, name: str, *needs: str) -> Path:
-    path = folder / f"{name}-1-py3-none-any.whl"
-    about = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n"
-    about += "".join(f"Requires-Dist: {need}\n" for need in needs)
-    info = f"{name}-1.dist-info"
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr(f"{info}/METADATA", about)
-        file.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
-        file.writestr(f"{info}/RECORD", "")
-    return path
-
-
-@pytest.mark.parametrize("fault", ["", "other bytes", "no hash", "not locked"])
-def test_pip_takes_what_the_lock_has_and_nothing_else(tmp_path, fault):
-    """The lock is given as constraints, which pip takes hashes from since 26.1."""
-    if tuple(map(int, version("pip").split(".")[:2])) < (26, 1):
-        pytest.skip("this pip is not the one of locks/build.txt")
-    lines = []
-    for path in (wheel(tmp_path, "house", "brick>=1"), wheel(tmp_path, "brick")):
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        lines.append(f"{path.name.split('-')[0]}==1 --hash=sha256:{digest}")
-    if fault == "other bytes":
-        wheel(tmp_path, "brick", "house")
-    lines[1:] = {"no hash": ["brick==1"], "not locked": []}.get(fault, lines[1:])
-    lock = tmp_path / "lock.txt"
-    lock.write_text("\n".join(lines))
-    command = f"-m pip install --dry-run --no-index --find-links {tmp_path} --require-hashes"
-    done = subprocess.run(
-        [sys.executable, *command.split(), "-c", str(lock), "house"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert (done.returncode == 0) is (not fault), done.stderr
-    if fault:
-        assert re.search(r"DO NOT MATCH|Hashes are required|pinned with ==", done.stderr)
-    else:
-        assert "Would install brick-1 house-1" in done.stdout
 
 
 def test_the_bill_of_materials_is_cyclonedx_and_names_what_runs(tmp_path):

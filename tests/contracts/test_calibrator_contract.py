@@ -62,9 +62,6 @@ def fitted(make: Make, classes: int) -> Calibrator:
     return calibrator
 
 
-# --- predictions ------------------------------------------------------------------------------
-
-
 @every_kind
 @every_classes
 def test_predictions_are_distributions_row_by_row(make, classes):
@@ -100,21 +97,6 @@ def test_fits_are_alike_whatever_the_input_looks_like_and_leave_it_alone(make):
         np.testing.assert_array_equal(got, want)
 
 
-def test_an_overconfident_model_is_helped_by_each_of_them():
-    logits, labels = rows(3, n=20_000)
-    logits *= 3
-    fresh, truth = rows(3, n=20_000, seed=1)
-    fresh *= 3
-
-    def loss(calibrator: Calibrator) -> float:
-        return float(((calibrator.predict_proba(fresh) - np.eye(3)[truth]) ** 2).sum(1).mean())
-
-    before = loss(Identity(3))
-    for make in KINDS.values():
-        if not isinstance(make(), Identity):
-            assert loss(make().fit(logits, labels)) < before - 0.001
-
-
 def test_many_parameters_start_as_the_model_itself_and_an_order_is_kept():
     for cls in kinds().values():
         for classes in (2, 40):
@@ -126,9 +108,6 @@ def test_many_parameters_start_as_the_model_itself_and_an_order_is_kept():
                 z[::7] = np.round(z[::7])  # ties
                 proba = fitted_once(cls, classes).predict_proba(z)
                 np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
-
-
-# --- refusals ---------------------------------------------------------------------------------
 
 
 def refused(action: Callable[[], object], *words: str) -> None:
@@ -168,9 +147,6 @@ def test_bad_rows_are_refused(make):
     for bad in BAD_LABELS:
         refused(partial(make().fit, np.zeros((3, 3)), bad), "labels must")
     refused(lambda: make().fit(np.zeros((0, 3)), np.zeros(0, int)), "logits: no rows")
-
-
-# --- files ------------------------------------------------------------------------------------
 
 
 @every_kind
@@ -243,11 +219,8 @@ TABLES = [np.full((3, 128), x) for x in (np.nan, np.inf, -0.1, 1.5)]
 MISFITS: dict[str, dict[str, list[Any]]] = {
     "temperature": {
         "temperature": [-1.0, 0.0, np.nan, np.inf, np.ones(2), "hot"],
-        "classes": [-3],
     },
-    "identity": {"classes": [-3]},
     "vector": {"w": [np.zeros(7), np.full(6, np.nan), np.full(6, "a")], "classes": [2, 0]},
-    "matrix": {"w": [np.zeros((3, 4)), np.full(12, np.inf)], "classes": [-3]},
     "order-preserving-vector": {"w": [np.zeros(5), np.full(6, 1e101)], "classes": [4]},
     "order-preserving-mlp": {"w": [np.zeros(4610), np.full(4611, np.nan)]},
     "histogram-binning": {
@@ -262,11 +235,7 @@ MISFITS: dict[str, dict[str, list[Any]]] = {
         "base": ["temperature"],
     },
     "top-label-binning": {
-        "values": [
-            *(np.full(15, np.nan), np.full(15, 1.5), np.ones((3, 15))),
-            *(np.zeros(0), np.full(15, "a")),
-        ],
-        "classes": [1],
+        "values": [np.full(15, np.nan), np.full(15, 1.5), np.ones((3, 15)), np.full(15, "a")],
     },
     "score-map": {
         "values": [np.full(240, 0.5)],

@@ -11,10 +11,7 @@ import numpy as np
 import pytest
 
 from fedcal.errors import InputError, NoEffect
-from fedcal.experiments import simulate
-from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.record import UNUSED_ROWS
 from fedcal.privacy.federation import Federation
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
@@ -77,7 +74,6 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "weigh": ("rows", "clients"),
     "weighting": ("none", "all"),
 }
-"""Two values of settings, far enough apart to tell."""
 
 OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
     ("conformal", "costs"): ("[0.5, 1, 1]", "[1, 0.5, 1]"),
@@ -88,7 +84,6 @@ OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
     ("fedsgd", "network"): ("linear", "mlp"),
     ("fedsgd", "shape"): ("3", "4"),
 }
-"""Where a method means something else by a name."""
 
 ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("conformal", "confidence"): {"guarantee": "pac"},
@@ -194,12 +189,6 @@ def test_a_setting_has_an_effect_or_is_refused(method):
         assert any(moves(method, name, run, 3, **more) for run in runs), name
 
 
-@pytest.mark.parametrize("name", ["clip_positive", "clip_negative", "negatives"])
-def test_so_it_is_for_two_classes(name):
-    for run, tables in (("exact", "pooled"), ("user", "per_class"), ("example", "pooled")):
-        assert moves("fedbbq", name, run, 2, tables=tables) is not False, run
-
-
 NO_EFFECT: list[tuple[str, dict[str, Any], str]] = [
     ("fedbin", {"clip_positive": 1.0}, "exact"),
     ("fedbbq", {"clipping": "joint"}, "exact"),
@@ -222,51 +211,8 @@ def test_what_is_refused_is_named():
         assert caught.value.name in given
 
 
-@pytest.mark.parametrize("method", ["fedtemp", "fedvector", "fedmatrix", "fedopvector", "fedcal"])
-def test_a_clip_bounds_means_without_privacy_too(method):
-    """Maddock et al., A.3.5: no client moves the mean by more than the clip."""
-    federation = Federation(CLIENTS, 3)
-    free = Job(method, federation).strategy()
-    held = Job(method, federation, {"clip": 1e-3}).strategy()
-    for strategy in (free, held):
-        run_inline(strategy, shards(3))
-    first, clipped = free.releases[0].values, held.releases[0].values
-    assert clipped[-1] == first[-1] == CLIENTS  # how many there are is not clipped
-    assert np.linalg.norm(first[:-1]) > np.linalg.norm(clipped[:-1]) > 0
-    assert np.linalg.norm(clipped[:-1]) <= CLIENTS * 1e-3
-    wide = Job(method, federation, {"clip": 1e6}).strategy()
-    run_inline(wide, shards(3))
-    assert all(
-        a.values.tobytes() == b.values.tobytes()
-        for a, b in zip(wide.releases, free.releases, strict=True)
-    )
-
-
 def test_rows_per_client_is_a_fact_and_may_always_stand():
     for method in (m for m in STRATEGIES if "rows_per_client" in settings_of(m)):
         for run in RUNS:
             given = outcome(method, run, 3, {"rows_per_client": 20.0})
             assert given is not NoEffect, (method, run)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({}, True),
-        ({"epsilon": 1.0, "unit": "example"}, True),
-        ({"epsilon": 1.0}, False),
-        ({"method": "acct", "set": {"search": "posterior"}}, False),
-        ({"method": "acct", "epsilon": 1.0, "set": {"clip": 3.0}}, True),
-    ],
-)
-def test_where_it_sets_nothing_the_statement_says_so(options, said):
-    given = {"rows_per_client": 20, **options.get("set", {})}
-    rng = np.random.default_rng(0)
-    data = {"logits": rng.normal(size=(300, 3)), "labels": rng.integers(0, 3, 300)}
-    result = simulate(data, clients=6, **{**options, "set": given})
-    assert (UNUSED_ROWS.format(20) in result.privacy["statement"]) is said
-
-
-def test_a_search_that_needs_rows_gets_them_without_privacy_too():
-    job = job_of(merge({"method": "acct", "set": {"search": "posterior"}}), shards(3))
-    assert job.settings["rows_per_client"] == 20.0

@@ -25,7 +25,6 @@ from fedcal.training.networks import NETWORKS
 from fedcal.types import Floats, Words
 
 CLASSES = 3
-"""That examples are for."""
 
 
 def of_network(example: Mapping[str, Any], c: int) -> dict[str, Any]:
@@ -305,9 +304,6 @@ def test_rows_in_one_pass_have_the_bits_of_rows(kind, monkeypatch):
         with monkeypatch.context() as patch:
             patch.delitem(QUICK, kind)
             assert same_bits(quick, answer(some_shards(CLASSES), asked)), query
-
-
-# --- what a query says of its answer --------------------------------------------------------------
 
 
 @kinds

@@ -15,7 +15,7 @@ from flwr.app import Message
 from fedcal.artifact import Artifact
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.errors import InputError, RoundFailed
+from fedcal.errors import InputError
 from fedcal.experiments.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.engines.inline import Unavailable, run_inline
 from fedcal.privacy.plan import Federation
@@ -30,7 +30,6 @@ from fedcal.types import Integers
 from fedcal.units import UNITS
 
 SMALL: dict[str, Any] = {"rows_per_client": 12, "bins_exponent": 4, "steps": 5}
-"""Of those that have it."""
 
 
 def dropouts(seed: int, clients: int, rate: float, round_number: int) -> Integers:
@@ -208,13 +207,6 @@ def test_the_protocol_gives_the_bits_of_the_plain_sum(method, shards):
         assert under_the_protocol(make(method, **PROTOCOL), shards, **lost) == want
 
 
-def test_too_few_members_open_nothing(shards):
-    strategy = make("fednewton", **PROTOCOL)
-    with pytest.raises(RoundFailed, match="of the committee"):
-        run_inline(strategy, shards, unavailable=lambda number: np.array([0, 1]))
-    assert strategy.releases == []
-
-
 class Shuffled(InProcessGrid):
     """Replies arrive in any order."""
 
@@ -269,8 +261,6 @@ def test_a_cohort_with_a_sparse_graph_and_dropouts():
     got = make("fednewton", 1.0, masks="masks", clients=clients)
     assert told(got, run_inline, many, unavailable=unavailable, block=7) == want
 
-
-# --- noise and coins of the clients' own --------------------------------------------------------
 
 by_clients = pytest.mark.parametrize("trust", ["distributed", "local"])
 

@@ -16,20 +16,13 @@ import pytest
 import fedcal
 from fedcal import calibrators, datasets
 from fedcal.experiments.cli import COMMANDS, _run, load_command
-from fedcal.experiments.config import METHODS
-from fedcal.experiments.studies.registry import EXPERIMENTS
-from fedcal.mechanisms import PRIVATE
 from fedcal.metrics import summary
-from fedcal.trust import TRUSTS
-from fedcal.units import UNITS
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
-METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 CONSOLE_SCRIPT = Path(sys.executable).with_name("fedcal")
 
 Run = tuple[int, str, str]
-"""Exit code, stdout, stderr."""
 
 
 def rows(n: int = 240, classes: int = 3, seed: int = 5) -> dict[str, Any]:
@@ -63,7 +56,6 @@ def fedcal_says(capsys: pytest.CaptureFixture[str]) -> Any:
 
 
 TOO_LITTLE = "fedcal: warning: too little to help: "
-"""See tests/experiments/planner/test_enough.py."""
 
 
 def strict(text: str) -> Any:
@@ -71,9 +63,6 @@ def strict(text: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
     return json.loads(text, parse_constant=refuse)
-
-
-# --- simulate -----------------------------------------------------------------------------------
 
 
 def test_simulate_prints_json_a_table_of_percentages_or_nothing(fedcal_says, folder):
@@ -119,30 +108,6 @@ def test_options_reach_the_run(fedcal_says, folder):
     }
 
 
-def test_a_config_file_is_overridden_by_options(fedcal_says, folder):
-    Path("c.toml").write_text(
-        'data = "data.npz"\nmethod = "fedtemp"\nclients = 9\nsampling-rate = 1.0\n'
-        "[set]\nclip = 0.1\nserver_lr = 0.5\n"
-    )
-    code, out, _ = fedcal_says(
-        *("simulate", "--config", "c.toml", "--clients", "5", "--set", "clip=0.2", "--json")
-    )
-    assert code == 0
-    config = strict(out)["config"]
-    assert (config["method"], config["clients"]) == ("fedtemp", 5)
-    assert config["set"] == {"clip": 0.2, "server_lr": 0.5}
-
-
-def test_a_large_delta_is_a_warning(fedcal_says, folder):
-    private = ("simulate", "--data", "data.npz", "--clients", "20", "--epsilon", "1", "--quiet")
-    code, out, err = fedcal_says(*private, "--delta", "0.05")
-    assert (code, out) == (0, "")
-    (line,) = err.splitlines()
-    assert line.startswith("fedcal: warning: ")
-    assert "delta = 0.05" in line
-    assert fedcal_says(*private, "--delta", "0.0499") == (0, "", "")
-
-
 def test_names_that_look_like_markup_are_printed_as_they_are(fedcal_says, folder):
     for name in ("[/b].npz", "[bold]x.npz", ":warning:.npz"):
         Path(name).parent.mkdir(exist_ok=True)
@@ -156,9 +121,6 @@ def test_names_that_look_like_markup_are_printed_as_they_are(fedcal_says, folder
         code, _, err = fedcal_says("apply", "--calibrator", saved, "--data", name, "--out", name)
         assert (code, "the data file itself" in err) == (2, True)
         assert f"missing/{name}" in fedcal_says("simulate", "--data", f"missing/{name}")[2]
-
-
-# --- apply --------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -216,24 +178,6 @@ def test_apply(fedcal_says, fitted, folder, suffix, labelled):
     assert fedcal_says(*arguments, "--quiet", "--overwrite")[:2] == (0, "")
 
 
-def test_apply_takes_the_rows_of_a_shipped_set_in_their_order(fedcal_says, folder):
-    """Logits or, where the calibrator was fitted on them, probabilities."""
-    for name, many, more in (
-        ("resnet110-cifar10", 15000, ()),
-        ("game-forecasts", 28932, ("--method", "fedbbq", "--partition", "natural")),
-    ):
-        simulated = ("simulate", "--data", name, "--out", name, "--quiet", *more)
-        assert fedcal_says(*simulated)[0] == 0
-        taken = ("--calibrator", f"{name}/calibrator.npz", "--data", name, "--out", f"{name}.npy")
-        assert fedcal_says("apply", *taken, "--quiet")[0] == 0
-        applied, probs = np.load(f"{name}.npy"), np.load(f"{name}/test_probs.npy")
-        assert len(applied) == many
-        assert more or np.array_equal(applied[5000:], probs)
-
-
-# --- the rest -----------------------------------------------------------------------------------
-
-
 def test_datasets(fedcal_says):
     code, out, err = fedcal_says("datasets")
     assert (code, err) == (0, "")
@@ -263,21 +207,6 @@ def test_help_names_every_command_that_is_built(fedcal_says):
     assert listed >= {"simulate", "compare", "plan", "flower-app", "datasets"}
 
 
-def test_help_of_simulate_names_the_contract_s_options(fedcal_says, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "160")  # long names are cut in a narrow terminal
-    code, out, _ = fedcal_says("simulate", "-h")
-    assert code == 0
-    for option in (
-        *("data", "method", "clients", "partition", "rounds", "sampling-rate", "epsilon", "delta"),
-        *("unit", "trust", "engine", "secure-aggregation", "seed", "ledger", "cap", "ray-address"),
-        *("mechanism", "quorum", "noise-source"),
-        *("resume", "out", "set", "config", "quiet", "json"),
-    ):
-        assert f"--{option} " in out
-    for name in (*METHODS, *UNITS, *TRUSTS, *PRIVATE):
-        assert re.search(rf"(?<![\w-]){name}(?![\w-])", out), name
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_examples_of_the_help_are_taken(fedcal_says, monkeypatch, name):
     monkeypatch.setenv("COLUMNS", "160")
@@ -296,16 +225,6 @@ def test_a_single_run_is_run_again_not_resumed(fedcal_says, folder):
     assert os.listdir(folder) == ["data.npz"]
 
 
-def test_a_report_is_written_again(fedcal_says, folder):
-    fedcal_says("simulate", "--data", "data.npz", "--out", "o", "--quiet")
-    (folder / "o" / "report.html").unlink()
-    report = str(Path("o", "report.html"))
-    assert fedcal_says("report", "o") == (0, f"written to {report}\n", "")
-    assert Path(report).is_file()
-    code, _, err = fedcal_says("report", "elsewhere")
-    assert (code, "holds no result.json" in err) == (2, True)
-
-
 def test_a_calibrator_is_exported(fedcal_says, fitted):
     pytest.importorskip("onnx")
     arguments = ("export", "--calibrator", str(fitted), "--out", "c.onnx")
@@ -313,9 +232,6 @@ def test_a_calibrator_is_exported(fedcal_says, fitted):
     assert Path("c.onnx").stat().st_size > 0
     code, _, err = fedcal_says(*arguments[:-1], "c.pdf")
     assert (code, "must end in" in err) == (2, True)
-
-
-# --- the real command, in a process of its own ---------------------------------------------------
 
 
 def command(cwd: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -331,20 +247,6 @@ def test_the_console_script_works_in_an_empty_folder(tmp_path):
     said = strict(done.stdout)
     assert said["privacy"]["epsilon"] == 1.0
     assert said == strict((tmp_path / "o" / "result.json").read_text("utf-8"))
-
-
-def test_the_console_script_s_exit_code(tmp_path):
-    done = command(tmp_path, "simulate", "--dropout", "1", "--out", "o")
-    *_, line = done.stderr.splitlines()  # on a busy machine there is progress before
-    assert line.startswith("fedcal: error: round 1: clients were sampled and none answered")
-    assert (done.returncode, os.listdir(tmp_path)) == (1, [])
-
-
-def test_the_help_of_reproduce_names_an_experiment(fedcal_says):
-    _, out, _ = fedcal_says("reproduce", "--help")
-    named = re.findall(r"fedcal reproduce (\w\S*)", out)
-    assert named
-    assert set(named) <= set(EXPERIMENTS)
 
 
 @pytest.mark.parametrize("words", [("--version",), ("datasets",)])

@@ -1,11 +1,9 @@
 """What the pages under docs/ say must exist, be so, and build; test_docs_blocks.py runs them."""
 
 import ast
-import math
 import re
 import subprocess
 import sys
-import tomllib
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -20,9 +18,6 @@ from fedcal.strategies import STRATEGIES
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(p for p in DOCS.rglob("*.md") if "_build" not in p.parts)
-
-
-# --- links and names ----------------------------------------------------------------------------
 
 
 def prose(page: Path) -> str:
@@ -65,33 +60,10 @@ def test_every_test_that_the_pitfalls_name_exists():
         assert name in functions_of(ROOT / file), f"{file}::{name}"
 
 
-def test_the_extras_that_are_named_exist():
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"][
-        "optional-dependencies"
-    ]
-    named = [name for name, _ in table_rows("guide/install.md", 2) if name.startswith("`")]
-    assert named
-    assert {name.strip("`") for name in named} <= set(extras)
-
-
-# --- numbers ------------------------------------------------------------------------------------
-
-
 def table_rows(page: str, width: int) -> list[list[str]]:
     lines = (DOCS / page).read_text("utf-8").splitlines()
     cells = [[c.strip() for c in line.strip("|").split("|")] for line in lines if line[:2] == "| "]
     return [row for row in cells if len(row) == width]
-
-
-def test_the_odds_of_an_epsilon():
-    rows = [r for r in table_rows("guide/privacy.md", 3) if re.fullmatch(r"[\d.]+", r[0])]
-    assert len(rows) == 4
-    for epsilon, odds, sure in rows:
-        factor = math.exp(float(epsilon))
-        assert float(odds.replace(",", "")) == pytest.approx(factor, rel=2e-2)
-        assert float(sure.removesuffix(" %")) == pytest.approx(
-            100 * factor / (1 + factor), abs=0.06
-        )
 
 
 def test_a_measured_cell_is_what_a_run_gives():
@@ -127,20 +99,6 @@ def test_the_planner_recommends_what_choosing_a_method_says(row):
     chosen = plan(**options).chosen
     assert chosen.candidate.text == method.strip("`")
     assert f"{100 * chosen.left:.0f} %" == left
-
-
-def test_pages_with_facts_of_a_plan_run_what_it_recommends():
-    """Of the pages that show a plan and a run: the tutorial's, and the four hospitals'."""
-    for page in ("first-hour-hospital", "hospitals"):
-        text = (DOCS / "guide" / f"{page}.md").read_text("utf-8")
-        facts = re.findall(r"\$ fedcal plan (.*--unit subject)", text)[0]
-        (method,) = [m for line, m, _ in recommended() if line.strip("`") == facts]
-        ran = method.strip("`").replace("[search=auto]", " --set search=auto")
-        assert f"recommended: {method.strip('`')}, " in text
-        assert f"--method {ran} " in text
-
-
-# --- the build ----------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -105,9 +105,6 @@ def commands(block: Block) -> Iterator[tuple[list[str], list[str]]]:
         yield words, said
 
 
-# --- they run -----------------------------------------------------------------------------------
-
-
 def name_of(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
@@ -222,7 +219,6 @@ FLOWER_SERVERS = {
     "flower-superlink": ("flwr.superlink.cli.flower_superlink", "_parse_args_run_superlink"),
     "flower-superexec": ("flwr.supercore.cli.flower_superexec", "_parse_args"),
 }
-"""Command -> the module and the function of its parser."""
 
 
 def check_compose(words: list[str]) -> None:
@@ -292,14 +288,6 @@ def alike(said: list[str], printed: list[str]) -> bool:
     return True
 
 
-def test_a_wrong_output_is_seen():
-    printed = ["┃ before │ 4.750 │", "└────┘", "written to x"]
-    assert_says(printed, ["before 4.75", "...", "written to x"])
-    for said in (["before 4.9"], ["after 4.75"], ["written to x", "before 4.75"], ["before"]):
-        with pytest.raises(AssertionError):
-            assert_says(printed, said)
-
-
 def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for line in (
         *("$ fedcal simulate --metod fedtemp", "$ fedcal simulat", "$ fedcal site"),
@@ -313,19 +301,3 @@ def test_what_is_wrong_in_a_block_that_is_not_run_is_seen():
     for fence in ("~~~", "  ```", "````"):
         with pytest.raises(AssertionError, match="three backticks at the margin"):
             blocks(f"1. First\n\n{fence}bash\nfedcal simulate\n{fence}\n")
-
-
-def test_shell_by_another_name_is_seen():
-    for language, line in (("bash", "ls"), ("", "$ ls"), ("text", "fedcal simulate")):
-        (block,) = blocks(f"```{language}\n{line}\n```\n")
-        assert hides_shell(block)
-    for language, line in (("console", "$ ls"), ("text", "a table"), ("python", "fedcal.x()")):
-        (block,) = blocks(f"```{language}\n{line}\n```\n")
-        assert not hides_shell(block)
-
-
-def test_a_block_of_readme_that_is_not_marked_is_run(tmp_path, monkeypatch, capsys):
-    page = tmp_path / "page.md"
-    page.write_text("```console\n$ fedcal report nowhere\n```\n")
-    with pytest.raises(AssertionError, match="holds no result"):
-        run_page(page, ("not run", "slow"), tmp_path, monkeypatch, capsys)

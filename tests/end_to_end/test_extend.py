@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from extending import ROOT, add, copied, follow, git, keep, recipes
+from extending import ROOT, copied, follow, git, keep, recipes
 
 METHODS, MECHANISM, UNIT = ("fedgap", "fedranks"), "composed-laplace", "entry"
 ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), MECHANISM: (1, 1), UNIT: (1, 1)}
@@ -67,18 +67,6 @@ def test_each_recipe_is_a_file_or_three_and_a_row_each(copy):
     assert all(set(changes.values()) == {"A", "M"} for changes in copy.changes)
     assert not any(name.startswith(("tests/", "docs/")) for c in copy.changes for name in c)
 
-
-def test_a_row_that_does_not_fit_is_noticed(tmp_path):
-    path = tmp_path / "x.py"
-    path.write_text("A,\nB,\nA,\n")
-    add(path, " B,\n+C,\n")
-    assert path.read_text() == "A,\nB,\nC,\nA,\n"
-    for block in (" A,\n+D,\n", " no\n+D,\n"):
-        with pytest.raises(AssertionError, match=r"x\.py"):
-            add(path, block)
-
-
-# --- the command line ---------------------------------------------------------------------------
 
 SCRIPT = """
 import json, shlex, sys, warnings
@@ -147,8 +135,6 @@ def test_new_members_go_together_with_all_others(told):
             assert privacy["delta"] == 1e-5
     assert len(results) == 7
 
-
-# --- the tests of all members -------------------------------------------------------------------
 
 ENROLLED = {
     "contracts/test_settings.py": METHODS,

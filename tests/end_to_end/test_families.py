@@ -7,22 +7,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal import datasets
 from fedcal.errors import FedcalError, InputError
 from fedcal.experiments import compare, plan, simulate
 from fedcal.experiments.cli import _run
 from fedcal.experiments.comparison.grid import read_grid
-from fedcal.experiments.engines.flower import run_in_process
-from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.estimator import FederatedCalibrator
 from fedcal.experiments.planner.candidates import candidates
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.report import write_report
-from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.settings import calibrating
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -98,27 +92,3 @@ def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data):
             plan(clients=100, rows_per_client=50, classes=10, methods=[method])
         with pytest.raises(InputError, match="FederatedCalibrator takes methods that calibrate"):
             FederatedCalibrator(method, clients=2).fit(3 * np.eye(4), [0, 1, 2, 3])
-
-
-@pytest.mark.parametrize("epsilon", [np.inf, 1.0])
-def test_an_outcome_through_a_folder_and_through_flower(data, tmp_path, epsilon):
-    shards = deal(datasets.load(data).split(0), "iid", 8, 0)
-    nominal = {"rows_per_client": 40.0} if epsilon < np.inf else {}
-    job = Job("evaluate", Federation(8, 2, epsilon=epsilon), {"bins": 6, **nominal})
-    outcome = job.run(lambda s: run_inline(s, shards))
-    outcome.save(tmp_path)
-    back = Outcome.load(tmp_path)
-    assert back.records == outcome.records
-    for one, other in zip(
-        (outcome.artifact, *outcome.history), (back.artifact, *back.history), strict=True
-    ):
-        assert type(one) is type(other)
-        assert [a.tobytes() for a in one.arrays().values()] == [
-            a.tobytes() for a in other.arrays().values()
-        ]
-    with pytest.raises(FedcalError, match="yields no calibrator"):
-        _ = outcome.calibrator
-    assert job.run(lambda s: run_in_process(s, shards)).records == outcome.records
-    (tmp_path / "release.npz").write_bytes((tmp_path / "round-1.npz").read_bytes()[:40])
-    with pytest.raises(InputError, match=r"release\.npz"):
-        Outcome.load(tmp_path)

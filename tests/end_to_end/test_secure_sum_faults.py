@@ -10,27 +10,21 @@ over at least m contributors.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from itertools import product
 from typing import Any
 
-import numpy as np
 import pytest
 import sum_faults
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from known_sums import learnable
-from sum_world import World
 
 from fedcal.clients import party
 from fedcal.clients.party import Party
 from fedcal.clients.records import SiteRecords
 from fedcal.errors import InputError
-from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.secure_aggregation.messages import Confirmation, Enrolment, Header, Opening
-
-# --- the runs ---------------------------------------------------------------------------------
 
 
 def wrong_in(seeds: Sequence[int]) -> Counter[str]:
@@ -52,9 +46,6 @@ def test_nothing_but_one_sum_a_round_is_opened_whatever_goes_wrong():
 @pytest.mark.parametrize("thousand", range(1, 11))
 def test_ten_thousand_runs(thousand):
     assert not wrong_in(range(1000 * thousand, 1000 * thousand + 1000))
-
-
-# --- the runs would notice --------------------------------------------------------------------
 
 
 def open_for_anybody(
@@ -127,8 +118,6 @@ def test_a_party_that_forgets_a_check_is_found_out(forgets, noticed, first, monk
     pytest.fail("no run notices")
 
 
-# --- what can be computed ---------------------------------------------------------------------
-
 BITS = 2
 INTO = 1 << BITS
 
@@ -154,40 +143,3 @@ def test_the_algebra_finds_all_that_enumeration_finds(pieces):
 
     want = set.intersection(*map(all_of, pieces))
     assert all_of(learnable(pieces, size, BITS)) == want
-
-
-PAIRS = ((0, 1), (1, 2), (0, 2))
-"""Of three contributors: what each of three members is shown."""
-
-
-def test_members_who_open_what_they_are_shown_tell_a_low_bit(monkeypatch):
-    """`tests/fedcal/test_split_view.py` by real messages; and with the check none is opened."""
-    world = World.of(Committee((0, 1, 2), 2), sites=3, least=2)
-    with closing(world):
-        (job,), question = world.jobs, world.question(world.jobs[0], 1)
-        known = [text for k in range(3) if (text := world.enrol(k, job)) is not None]
-        for k in range(3):
-            world.answer(k, job, 1, question, known)
-        sent = [clear.sent for clear in world.clear.values()]
-        signed, digests = [], []
-        for member, pair in enumerate(PAIRS):
-            given = [(sent[k].header, sent[k].sealed[member]) for k in pair]
-            signed.append(world.confirm(member, job, 1, given))
-            digests.append(list(world.sums)[-1])
-        assert None not in signed
-        words = [text for text in signed if text is not None]
-        assert [world.open(j, job, 1, digests[j], words) for j in range(3)] == [None] * 3
-
-        monkeypatch.setattr(Party, "open", open_for_anybody)
-        told = [world.open(j, job, 1, digests[j], []) for j in range(3)]
-        rows = [
-            np.frombuffer(Opening.from_bytes(text).pieces, "<u8").reshape(2, -1)
-            for text in told
-            if text is not None
-        ]
-        # 2**63 (x0 + x1): pieces 1 and 2 by what member 0 opened, piece 0 by both other members,
-        # whose pairs have the sites 0 and 1 once, and 2 twice
-        streams = rows[0][0] + rows[0][1] + rows[1][0] + rows[2][0]
-        low = (sent[0].words + sent[1].words + streams) << np.uint64(63)
-        one, two = (clear.words for clear in list(world.clear.values())[:2])
-        assert np.array_equal(low >> np.uint64(63), (one + two) & np.uint64(1))

@@ -61,9 +61,6 @@ def test_a_row_says_what_the_trust_model_says(trust, how):
         assert "with all of the noise" in some or "m - c" in some
 
 
-# --- the guide ----------------------------------------------------------------------------------
-
-
 def table(header: str) -> list[list[str]]:
     """The cells of a table of the guide."""
     lines = GUIDE.read_text("utf-8").splitlines()

@@ -1,6 +1,5 @@
 """Every strategy under every trust model, for every unit: it runs, and says what it promises."""
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +13,7 @@ from fedcal import datasets
 from fedcal.errors import RoundFailed
 from fedcal.experiments import simulate
 from fedcal.experiments.cli import _run
-from fedcal.experiments.config import job_of, load_config, merge
+from fedcal.experiments.config import job_of, merge
 from fedcal.experiments.result import SimulationResult
 from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import deal
@@ -103,104 +102,11 @@ def test_every_strategy_runs_and_says_what_it_promises(method, trust, unit):
     assert ("deals rows, not subjects" in said) is (UNITS[unit].per == "subject")
 
 
-QUICKEST = ("fedbin", "fednewton", "evaluate", "conformal")
-
-
-@pytest.mark.parametrize("trust", TRUSTS)
-@pytest.mark.parametrize(
-    "method",
-    [pytest.param(m, marks=[] if m in QUICKEST else [pytest.mark.slow]) for m in BUDGETED],
-)
-def test_every_strategy_runs_under_the_protocol(method, trust):
-    """With a site that may collude; where a sum is of a part of the ten, it would hide nobody."""
-    protocol = {"secure_aggregation": "protocol", "committee": "4,3"}
-    bears = int(trust != "local")
-    result = run(method, trust=trust, quorum=1.0, colluding=bears, **protocol)
-    arrays = [a for a in result.artifact.arrays().values() if a.dtype.kind in "fiu"]
-    assert all(np.isfinite(array).all() for array in arrays)
-    plan = job_of(result.config, shards()).plan
-    assert (plan.committee, plan.colluding) == ((4, 3), bears)
-    assert plan.quorum == CLIENTS // plan.parts
-    assert plan.shares == (plan.quorum - 1 if trust == "distributed" else 1)
-    assert result.privacy["releases"] == plan.rounds == len(result.rounds)
-
-
-def test_one_cell_of_each_client_by_unary_encoding():
-    privacy = run("dp-histogram", trust="local", mechanism="unary").privacy
-    assert [privacy[k] for k in ("mechanism", "delta", "adjacency")] == ["unary", 0.0, "replace"]
-    flip = 1 / (1 + math.e)
-    std = math.sqrt(CLIENTS * flip * (1 - flip)) / (0.5 - flip)
-    assert privacy["noise_std"] == pytest.approx(std)
-    assert f"becomes 1 with probability {flip:.4g}" in privacy["noise"]
-
-
-def test_how_much_noise_a_trust_model_costs():
-    """Ten shares where nine make the whole; ten whole ones, each twice as much for "replace"."""
-    cases = (("central", "", 1.0), ("distributed", "discrete-", math.sqrt(10 / 9)))
-    for method in BUDGETED:
-        std = []
-        for trust, kind, factor in (*cases, ("local", "", 2 * math.sqrt(10))):
-            given = options(method, trust=trust, mechanism=f"{kind}gaussian")
-            std.append(np.divide(job_of(merge(given), shards()).plan.noise_std, factor))
-        np.testing.assert_allclose(std[1:], [std[0]] * 2, rtol=1e-9)
-
-
-# --- files --------------------------------------------------------------------------------------
-
-CASES: dict[str, dict[str, Any]] = {
-    "distributed": {"trust": "distributed", "sampling_rate": 0.5, "quorum": 0.5, "dropout": 0.2},
-    "distributed, no masks": {"trust": "distributed", "secure_aggregation": "none"},
-    "distributed, protocol": {"trust": "distributed", "secure_aggregation": "protocol"},
-    "central, protocol": {
-        **{"trust": "central", "secure_aggregation": "protocol", "committee": "5,4"},
-        **{"sampling_rate": 0.5, "colluding": 1, "quorum": 0.5},
-    },
-    "local": {"trust": "local", "sampling_rate": 0.5, "dropout": 0.2},
-    "local, laplace": {"trust": "local", "mechanism": "laplace", "secure_aggregation": "masks"},
-    "distributed, subject": {"trust": "distributed", "unit": "subject", "dropout": 0.05},
-    "central, example": {"trust": "central", "unit": "example", "mechanism": "laplace"},
-}
-
-
 @pytest.fixture(scope="module")
 def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("data") / "data.npz"
     np.savez(path, **arrays())
     return path
-
-
-@pytest.fixture(scope="module", params=CASES)
-def folder(request: pytest.FixtureRequest, data_file: Path) -> Path:
-    case: str = request.param
-    out = data_file.parent / case
-    simulate(data_file, out=out, **options("fednewton", **CASES[case]))
-    return out
-
-
-def test_the_config_of_a_run_gives_the_same_bits_and_its_report_the_promise(folder):
-    config = load_config(folder / "config.toml", {})
-    again = simulate(config.data, config=config)
-    assert again.given.to_toml() == (folder / "config.toml").read_text("utf-8")
-    assert again.test_probs.tobytes() == np.load(folder / "test_probs.npy").tobytes()
-    rounds = [json.loads(line) for line in (folder / "rounds.jsonl").read_text().splitlines()]
-    assert [r["values"] for r in again.rounds] == [r["values"] for r in rounds]
-    written = json.loads((folder / "result.json").read_text("utf-8"))
-    assert again.to_json()["config"] == written["config"]
-    assert json.loads(json.dumps(again.privacy)) == written["privacy"]
-
-    text = (folder / "report.html").read_text("utf-8")
-    privacy = written["privacy"]
-    for key in ("trust", "unit", "adjacency"):
-        assert f"{privacy[key]}: " in text
-    asked = privacy["trust"] == "distributed" or privacy["committee"] is not None
-    assert ("quorum of a round" in text) is asked
-    assert ("members open a sum" in text) is (privacy["committee"] is not None)
-    assert f"{privacy['mechanism'].replace('discrete-', 'discrete ')} noise" in text.lower()
-    for part in ("--trust", "--mechanism", "--quorum", "--noise-source", "--unit"):
-        assert part in text
-
-
-# --- too few answers ----------------------------------------------------------------------------
 
 
 def test_a_round_below_the_quorum_fails_and_writes_nothing(data_file, tmp_path, capfd):

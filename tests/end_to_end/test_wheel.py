@@ -3,24 +3,16 @@
 import json
 import os
 import re
-import shlex
 import shutil
 import subprocess
 import sys
-import time
-import venv
 import zipfile
 from email.parser import Parser
-from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 
 import fedcal
-import fedcal.experiments.engines.superlink as superlink
-from fedcal.experiments import simulate
-from fedcal.experiments.engines.processes import ProcessTree
-from fedcal.experiments.engines.ray import ray_environment
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 ROOMS = ("clients", "strategies", "experiments")
@@ -29,14 +21,8 @@ BESIDE = ("pyproject.toml", "setup.py", "README.md", "LICENSE", "NOTICE")
 
 
 def run(*command: str | Path, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        list(map(str, command)),
-        cwd=cwd,
-        env=os.environ | env,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    words, env = list(map(str, command)), os.environ | env
+    return subprocess.run(words, cwd=cwd, env=env, capture_output=True, text=True, check=False)
 
 
 def pip(*arguments: str | Path, cwd: Path) -> None:
@@ -122,12 +108,7 @@ def test_the_wheel_s_metadata(wheel):
     assert "fedcal = fedcal.__main__:main" in entry_points
 
 
-@pytest.fixture
-def empty(tmp_path: Path) -> Path:
-    return tmp_path
-
-
-def test_the_commands_run_from_the_wheel(installed, empty):
+def test_the_commands_run_from_the_wheel(installed, tmp_path):
     """In one process, of which -P has only the wheel and its dependencies searched."""
     data = "--data game-forecasts"
     commands = (
@@ -141,98 +122,15 @@ def test_the_commands_run_from_the_wheel(installed, empty):
         "from fedcal.experiments.cli import _run\n"
         f"for line in {commands}: print(_run(line.split()), end='@')"
     )
-    done = run(sys.executable, "-P", "-c", code, cwd=empty, PYTHONPATH=str(installed))
+    done = run(sys.executable, "-P", "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))
     assert (done.returncode, without_progress(done.stderr)) == (0, "")
     *files, said = done.stdout.split("\n", 3)
     names = [f"fedcal/{name}__init__.py" for name in ("", "clients/", "strategies/")]
     assert [str(Path(file).relative_to(installed)) for file in files] == names
     simulated, applied, listed, reproduced, _ = said.split("0@")
     assert json.loads(simulated)["schema"] == 1
-    assert (empty / "run" / "result.json").read_text("utf-8") == simulated
+    assert (tmp_path / "run" / "result.json").read_text("utf-8") == simulated
     assert json.loads(applied)["rows"] == 28932
     assert len(json.loads(listed)) == 11
     assert "maddock-table3" in reproduced
-    assert sorted(os.listdir(empty)) == ["probs.npy", "run"]
-
-
-def test_the_installed_command_starts(installed, empty):
-    script = installed / "bin" / "fedcal"
-    done = run(sys.executable, "-P", script, "--version", cwd=empty, PYTHONPATH=str(installed))
-    assert (done.returncode, done.stdout) == (0, f"fedcal {fedcal.__version__}\n")
-
-
-# -- a fresh environment, with Flower's commands ---------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def fresh(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The commands' folder of a new environment: the wheel, and the dependencies of this one."""
-    home = tmp_path_factory.mktemp("fresh") / "env"
-    venv.create(home, symlinks=True)
-    python = home / "bin" / "python"
-    pip("--python", python, "install", "--no-deps", wheel, cwd=home)
-    (site,) = home.glob("lib/python*/site-packages")
-    # a path in a .pth file is searched, but its own .pth files (an editable fedcal) are not read
-    (site / "dependencies.pth").write_text(str(distribution("flwr").locate_file("")))
-    for command in distribution("flwr").entry_points.select(group="console_scripts"):
-        module, _, function = command.value.partition(":")
-        script = python.with_name(command.name)
-        script.write_text(f"#!{python}\nfrom {module} import {function}\n{function}()\n")
-        script.chmod(0o755)
-    return python.parent
-
-
-@pytest.mark.slow
-def test_both_engines_from_the_wheel_alone(fresh, empty):
-    """In a folder that holds nothing but packages of the same names."""
-    for name in PACKAGES:
-        (empty / f"{name}.py").write_text("raise SystemExit('a foreign package')\n")
-    options = ("--clients", "5", "--epsilon", "1", "--rounds", "2", "--json")
-    told = []
-    for name in ("inline", "ray"):
-        command = (fresh / "fedcal", "simulate", "--engine", name, *options, "--out", name)
-        done = run(*command, cwd=empty, PATH=os.defpath, PYTHONPATH="")  # not activated
-        assert (done.returncode, without_progress(done.stderr)) == (0, "")
-        result = json.loads(done.stdout)
-        assert result["config"].pop("engine") == name
-        assert result.pop("seconds") > 0
-        told.append(result)
-    assert told[0] == told[1]
-    for file in ("rounds.jsonl", "test_probs.npy", "calibrator.npz"):
-        assert (empty / "inline" / file).read_bytes() == (empty / "ray" / file).read_bytes()
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="ends daemons, which only Linux lets it find")
-def test_flower_s_own_command_as_the_docs_have_it(fresh, empty):
-    """The folder by `fedcal flower-app`, then `flwr run`; what Flower starts ends with it."""
-    typed = (ROOT / "docs/guide/engines.md").read_text("utf-8").splitlines()
-    lines = [line[2:].partition("  #")[0] for line in typed if re.match(r"\$ .*\bapp\b", line)]
-    assert len(lines) == 2
-    with superlink.run_folder() as folder:
-        commands = superlink.Commands(fresh / "flower-superlink", fresh / "flwr")
-        env = superlink.environment(folder, folder / "home", commands) | {
-            **ray_environment(folder, None),
-            "PYTHONPATH": "",
-            "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(superlink.free_port()),
-            "FLWR_LOCAL_CONTROL_API_PORT": str(superlink.free_port()),
-        }
-        del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it
-        shell = ["sh", "-ec", "\n".join([f"cd {shlex.quote(str(empty))}", *lines])]
-        with ProcessTree(shell, folder=folder, env=env, log=folder / "log") as running:
-            while running.poll() is None:
-                time.sleep(0.1)
-        log = (folder / "log").read_text("utf-8", "replace")
-    temperature = simulate(clients=2).calibrator.arrays()["temperature"]
-    assert f"temperature={float(temperature)!r}" in log, log
-    assert os.listdir(empty) == ["app"]
-    assert os.listdir(empty / "app") == ["pyproject.toml"]
-
-
-@pytest.mark.slow
-def test_without_ray_the_wheel_says_what_to_install(fresh, empty):
-    hide = "import sys; sys.modules['ray'] = None; from fedcal.experiments.cli import main; main()"
-    command = (fresh / "python", "-P", "-c", hide, "simulate", "--engine", "ray", "--clients", "2")
-    done = run(*command, cwd=empty, PYTHONPATH="")
-    told = "fedcal: error: engine 'ray' needs Ray: pip install 'fedcal[simulation]'\n"
-    assert (done.returncode, done.stdout, done.stderr) == (2, "", told)
+    assert sorted(os.listdir(tmp_path)) == ["probs.npy", "run"]

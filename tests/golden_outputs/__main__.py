@@ -26,8 +26,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 SIDES = ("base", "head")
 GROUPS = (
-    *("simulate", "bits", "compare", "plan", "reproduce", "documents", "train", "shift", "files"),
-    *("python", "benchmarks", "errors", "help"),
+    *("simulate", "bits", "compare", "plan", "reproduce", "documents", "train", "files"),
+    *("python", "help"),
 )
 
 

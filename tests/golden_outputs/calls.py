@@ -25,9 +25,6 @@ def write(value: object, stem: str) -> None:
         Path(f"{stem}.json").write_text(json.dumps(value))
 
 
-# -- reproduce ------------------------------------------------------------------------------------
-
-
 def block(entry: Entry, name: str) -> str:
     """Text of README and docs that is made from the shipped results."""
     return str(entry("blocks")[name]())
@@ -61,9 +58,6 @@ def luo_rows(entry: Entry, name: str) -> Any:
     return entry(name)(data=["in/fog.npz", "in/snow.npz"], jobs=1, trials=2, every=5)
 
 
-# -- models of other runtimes ---------------------------------------------------------------------
-
-
 def run_onnx(entry: Entry, path: str) -> dict[str, np.ndarray]:
     """What an exported calibrator gives, and what it says of itself."""
     import onnxruntime
@@ -80,9 +74,6 @@ def run_onnx(entry: Entry, path: str) -> dict[str, np.ndarray]:
     said = [first.name, first.type, str(first.shape), about.producer_name, about.description]
     said += [f"{k}={v}" for k, v in sorted(about.custom_metadata_map.items())]
     return found | {"about": np.asarray(said)}
-
-
-# -- Python ---------------------------------------------------------------------------------------
 
 
 def _arrays() -> dict[str, np.ndarray]:
@@ -135,7 +126,7 @@ def api_plan(entry: Entry) -> Any:
 
 
 def api_federated(entry: Entry) -> Any:
-    """`FederatedCalibrator` on scores, and `CalibratedModel` around a classifier, fitted or not."""
+    """`FederatedCalibrator` on scores, and `CalibratedModel` around a classifier."""
     from sklearn.linear_model import LogisticRegression
 
     from fedcal.experiments.estimator import CalibratedModel, FederatedCalibrator
@@ -154,10 +145,5 @@ def api_federated(entry: Entry) -> Any:
             "shown": repr(fitted),
             "warnings": [str(w.message) for w in told],
         }
-    for name, model in (
-        ("unfitted", LogisticRegression()),
-        ("fitted", LogisticRegression().fit(x, y)),
-    ):
-        whole = CalibratedModel(model, FederatedCalibrator(clients=6, partition="iid")).fit(x, y)
-        found[name] = whole.predict_proba(x).tolist()
-    return found
+    whole = CalibratedModel(LogisticRegression(), FederatedCalibrator(clients=6, partition="iid"))
+    return found | {"whole": whole.fit(x, y).predict_proba(x).tolist()}

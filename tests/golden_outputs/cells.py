@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 Cell = tuple[str, Sequence[str]]
-"""Name, steps."""
 
 SMALL = "--data in/plain.npz --clients 12 --partition dirichlet:0.5"
 COMMANDS = (
     *("simulate", "compare", "plan", "train", "reproduce", "report", "export", "apply"),
     *("flower-app", "datasets"),
 )
-MODULES = ("expected", "demo", "shift-mnist", "shift-picture")
-BENCHMARKS = ("benchmarks", "bench-audit", "bench-luo", "bench-samplers")
+MODULES = ("expected", "demo", "benchmarks", "shift-mnist", "shift-picture")
 
 
 def cells(methods: Sequence[str], experiments: Sequence[str], blocks: Sequence[str]) -> list[Cell]:
@@ -31,11 +29,8 @@ def cells(methods: Sequence[str], experiments: Sequence[str], blocks: Sequence[s
         "reproduce": reproduce(experiments),
         "documents": ((name, [f"python block {name}"]) for name in blocks),
         "train": train(),
-        "shift": shift(),
         "files": files(),
         "python": ((n, [f"python api_{n}"]) for n in ("simulate", "compare", "plan", "federated")),
-        "benchmarks": benchmarks(),
-        "errors": errors(),
         "help": helps(),
     }
     found = [(f"{group}/{name}", steps) for group, named in groups.items() for name, steps in named]
@@ -169,12 +164,6 @@ def train() -> Iterator[Cell]:
     yield "json", [f"{run} --rounds 2 --lr 0.1 --seed 3 --json", f"{run} --config in/train.toml"]
 
 
-def shift() -> Iterator[Cell]:
-    digits = "--train in/digits.npz --test in/digits.npz --out shift.npz --rows 60 --epochs 1"
-    yield "mnist", [f"module shift-mnist {digits}"]
-    yield "picture", ["module shift-picture --images in/digits.npz --out picture.png"]
-
-
 def files() -> Iterator[Cell]:
     """What reads or writes the files of earlier runs."""
     fit = f"simulate {SMALL} --out out --quiet"
@@ -192,68 +181,9 @@ def files() -> Iterator[Cell]:
     yield "datasets", ["datasets", "datasets --json", "datasets --quiet"]
 
 
-def benchmarks() -> Iterator[Cell]:
-    for name in BENCHMARKS:
-        yield f"{name}-help", [f"module {name} --help"]
-    yield "unknown", ["module benchmarks --only nothing"]
-
-
 def helps() -> Iterator[Cell]:
     yield "fedcal", ["--help", "--version", ""]
     for command in COMMANDS:
         yield command, [f"{command} --help"]
     for name in MODULES:
         yield name, [f"module {name} --help"]
-
-
-WRONG = {
-    "": ("recalibrate", "site", "evaluate --data x", "apply", "train", "plan", "report missing"),
-    "simulate": (
-        *("--colour red", "--clients", "--clients many", "--clients 0", "--clients 20000000"),
-        *("--resume", "--method fedmagic", "--method fedmagic --json", "--data nothing-here"),
-        *("--data in", "--data in/missing.npz", "--data mnist-shift:rain:5", "--data in/nan.npz"),
-        *("--data in/probs-as-logits.npz", "--data in/logits-as-probs.npz", "--data in/empty.npz"),
-        *("--data in/corrupt.npz", "--data in/text.npz", "--data in/unlabelled.npz"),
-        *("--data in/far-labels.npz", "--data in/few-labels.npz", "--data in/float-labels.npz"),
-        *("--data in/no-labels.npz", "--epsilon 0", "--epsilon nan", "--epsilon 1 --delta 1"),
-        *("--epsilon 1 --trust secagg", "--trust local", "--trust everybody", "--rounds 0"),
-        *("--epsilon 1 --unit town", "--epsilon 1 --unit subject", "--mechanism laplace"),
-        *("--epsilon 1 --mechanism cauchy", "--epsilon 1 --trust distributed --mechanism laplace"),
-        *("--epsilon 1 --quorum 0.5", "--sampling-rate 0", "--dropout 1", "--seed -1"),
-        *("--engine cloud", "--engine grpc", "--secure-aggregation hats", "--noise-source dice"),
-        *("--partition dirichlet:0", "--partition alphabetical", "--partition natural"),
-        *("--set colour", "--set colour=red", "--method fedbin --set bins_exponent=99"),
-        *("--method fedbin --set negatives=clip", "--method pooled-bbq --epsilon 1"),
-        *("--config in/unknown.toml", "--config in/broken.toml", "--config in/missing.toml"),
-        *("--epsilon 1 --cap 2", "--ledger ledger.db --cap 2", "--out /proc/nothing"),
-        *("--epsilon 1 --ledger in/text.npz --cap 2", "--epsilon 3 --ledger ledger.db --cap 2"),
-        *("--epsilon 1 --trust distributed --dropout 0.6", "--out in/plain.npz/out"),
-    ),
-    "compare": (
-        *("--method fedmagic", "--method fedbin,,acct", "--method acct,acct", "--epsilon one"),
-        *("--method none --epsilon 1 --trust local", "--resume", "--out empty --resume"),
-        *("--ledger x.db --cap 2", "--seeds 0", "--jobs 0", "--config in/unknown.toml"),
-        "--method fedbbq[weighting=odd]",
-    ),
-    "plan --clients 9 --rows-per-client 5": (
-        *("--data in/plain.npz", "--classes 3 --method fedmagic", "--classes 1"),
-        *("--classes 3 --data mnist-cnn", "--classes 3 --out in/plain.npz"),
-    ),
-    "reproduce": (
-        *("maddock-table99", "maddock-table2 --list", "--seeds 2", "luo-table1 --seeds 2"),
-        *("amplification --data in/plain.npz", "maddock-table2 --resume"),
-    ),
-    "train": (
-        *("--data in/plain.npz", "--data in/images.npz --model vgg", "--resume --out empty"),
-        "--data in/images.npz --lr 0",
-    ),
-    "export --calibrator": ("in/plain.npz --out model.bin", "in/plain.npz --out model.onnx"),
-    "apply --data in/plain.npz --out probs.npy": ("--calibrator in/corrupt.npz",),
-}
-"""The start of a command line -> ends with which it is refused."""
-
-
-def errors() -> Iterator[Cell]:
-    for start, ends in WRONG.items():
-        for name, steps in named(start, *ends):
-            yield f"{start.partition(' ')[0]}-{name}".strip("-"), steps

@@ -36,8 +36,6 @@ def stripes(rows: int, size: int) -> Arrays:
 def write(folder: Path) -> None:
     """All files."""
     plain = split(180)
-    odd = plain["logits"].copy()
-    odd[3, 1] = np.nan
     probs = np.exp(plain["logits"])
     probs /= probs.sum(axis=1, keepdims=True)
     files: dict[str, Arrays] = {
@@ -48,30 +46,17 @@ def write(folder: Path) -> None:
         "snow": split(1555, 3),
         "three": split(180, 3),
         "images": stripes(300, 8),
-        "digits": stripes(120, 28),
         "unlabelled": {"logits": plain["logits"]},
         "probs": {"probs": probs, "labels": plain["labels"]},
-        "nan": plain | {"logits": odd},
-        "probs-as-logits": {"logits": probs, "labels": plain["labels"]},
-        "logits-as-probs": {"probs": plain["logits"], "labels": plain["labels"]},
-        "far-labels": plain | {"labels": plain["labels"] + 4},
-        "few-labels": plain | {"labels": plain["labels"][:-1]},
-        "float-labels": plain | {"labels": plain["labels"] + 0.5},
-        "no-labels": {"scores": plain["logits"]},
-        "empty": {"logits": np.zeros((0, 3)), "labels": np.zeros(0, int)},
     }
     folder.mkdir()
     for name, arrays in files.items():
         np.savez(folder / f"{name}.npz", **arrays)
-    (folder / "corrupt.npz").write_bytes((folder / "plain.npz").read_bytes()[:-200])
-    (folder / "text.npz").write_text("not an archive")
     with (folder / "table.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["label", *(f"logit_{k}" for k in range(4))])
         pairs = zip(plain["labels"].tolist(), plain["logits"].tolist(), strict=True)
         table.writerows([label, *row] for label, row in pairs)
-    (folder / "unknown.toml").write_text('colour = "red"\n')
-    (folder / "broken.toml").write_text("data = \n")
     (folder / "simulate.toml").write_text(
         'method = "fedbin"\nclients = 15\n[set]\nbins_exponent = 3\n'
     )

@@ -33,7 +33,6 @@ ENTRIES = {
     "demo": "demo:main",
     "methods": "config:METHODS",
     "benchmarks": "benchmarks.__main__:main",
-    **{f"bench-{name}": f"benchmarks.{name}:main" for name in ("audit", "luo", "samplers")},
     **{f"shift-{name}": f"shift.{name}:main" for name in ("mnist", "picture")},
     "blocks": "studies.documents:BLOCKS",
     "expected": "studies.expected:main",

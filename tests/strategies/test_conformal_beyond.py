@@ -137,21 +137,6 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():
     assert "12," not in private["all_labels_why"]["class 2"]
 
 
-def test_what_thresholds_are_made_of():
-    public = {"rows_per_client": 300}
-    cases: tuple[tuple[dict[str, Any], dict[str, Any], int, str], ...] = (
-        ({}, {}, 8141, "rows"),
-        ({}, {"weigh": "clients"}, 25, "clients"),
-        ({"epsilon": 4.0}, public, 7500, "rows"),
-        ({"epsilon": 4.0, "trust": "local"}, public, 25, "clients"),
-    )
-    for options, settings, rows, noun in cases:
-        all_options = {**options, "clients": 25, "partition": "iid"}
-        basis = run("adult-income", all_options, **settings).sets.basis
-        assert (basis.rows, basis.std, basis.noun) == ((rows,), 0.0, noun)
-        assert basis.exact == ("epsilon" not in options)
-
-
 def test_no_number_of_rows_is_kept_where_none_is_told():
     """Nor counts, of which another alpha's thresholds could be made."""
     made = run("adult-income", PRIVATE)  # its nominal number of rows is that of the rows

@@ -10,13 +10,10 @@ from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.conformal.angelopoulos import quantile_costs
-from fedcal.conformal.angelopoulos import thresholds as grid
 from fedcal.errors import InputError
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.experiments.studies.set_worlds import Setup, law_of, thresholds_of
 from fedcal.privacy.plan import Federation
-from fedcal.queries import SetRanks
 from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.queries.request import Request
 from fedcal.shards import Shards
@@ -193,14 +190,6 @@ def test_without_privacy_the_rank_is_exact_whatever_the_clients():
         FedConformal(replace(facts, sampling_rate=0.5))
 
 
-def test_a_level_counts_on_the_rows_of_the_clients_that_are_asked():
-    """Noisy counts do not tell how many rows there are: 200 clients of 40, or half of them."""
-    for rate in (1.0, 0.5):
-        facts = Federation(200, 2, epsilon=2.0, sampling_rate=rate)
-        sets: Any = FedConformal(facts, quantile="gaps", rows_per_client=40.0).result()
-        assert f"This counts on about {8000 * rate:,g} rows in all, or more." in sets.guarantee
-
-
 def ranks(seed: int = 0, **settings: Any) -> FedConformal:
     facts: dict[str, Any] = {"epsilon": 1.0, "unit": "example"}
     facts |= {k: settings.pop(k) for k in ("unit", "epsilon", "trust") if k in settings}
@@ -212,12 +201,6 @@ def ranked(rule: FedConformal, scores: Floats) -> float:
     """The threshold of 20 clients with 50 rows each."""
     sets: Any = run_inline(rule, shards_of(scores, np.repeat(np.arange(20), 50), 20))
     return float(sets.thresholds[0])
-
-
-def test_the_question_has_the_papers_costs():
-    counts = np.array([3.0, 0.0, 5.0, 2.0])
-    asked = SetRanks(2, grid(4), quantile=0.9)
-    assert asked.costs(np.cumsum(counts)) == pytest.approx(quantile_costs(counts, 0.9))
 
 
 def test_a_user_counts_with_one_row():

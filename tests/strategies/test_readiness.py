@@ -29,7 +29,6 @@ from fedcal.strategies.job import Job, terms_of_job
 from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.readiness import READY
 from fedcal.strategies.run_folder import read_notices, read_progress
-from fedcal.strategies.secure_rounds import ENROL
 
 NAMES = ("birch", "dogwood", "elm")
 NODES = [60, 61, 62]
@@ -179,20 +178,13 @@ def test_the_operator_may_say_that_the_run_goes_on_without_them(tmp_path):
 
 def test_without_a_federation_the_operator_hears_flowers_number_of_the_site(tmp_path):
     """Whatever column a question needs: it is tried on no rows."""
-    for k, (method, settings, what) in enumerate(
-        (
-            ("fedoneshot", {}, "unit 'subject' needs a column subject"),
-            ("evaluate", {"groups": '["a", "b"]'}, "the question counts groups of rows, and these"),
-            ("evaluate", {"other": True}, "the question is about a second model, and these"),
-        )
-    ):
-        (tmp_path / str(k)).mkdir()
-        sites = Sites(tmp_path / str(k), lacks=["dogwood"] if not settings else (), federated=False)
-        with pytest.raises(InputError, match=r"site 1 \(node 61\).* cannot take part"):
-            sites.run(method, settings=settings)
-        (line,) = [one for one in sites.notices if "site 1" in one]
-        assert line.startswith(f"fedcal: site 1 (node 61): {what}")
-        sites.assert_nothing_was_booked()
+    sites = Sites(tmp_path, federated=False)
+    with pytest.raises(InputError, match=r"site 1 \(node 61\).* cannot take part"):
+        sites.run("evaluate", settings={"other": True})
+    (line,) = [one for one in sites.notices if "site 1" in one]
+    what = "the question is about a second model, and these"
+    assert line.startswith(f"fedcal: site 1 (node 61): {what}")
+    sites.assert_nothing_was_booked()
 
 
 def test_one_that_comes_late_and_cannot_take_part_stops_nobody(tmp_path):
@@ -278,17 +270,6 @@ def test_a_run_that_goes_on_is_not_counted_twice(tmp_path):
     sites.run(resume=True)
     assert [kind for _, kind in sites.asked].count(READY) == 3
     assert len(Outcome.load(tmp_path / "out").records) == 1
-
-
-def test_a_site_that_does_not_say_whether_it_is_ready_misses_the_round(tmp_path):
-    sites = Sites(tmp_path)
-    sites._unavailable = lambda site, message: (
-        message.metadata.message_type == READY and message.metadata.dst_node_id == NODES[2]
-    )
-    with pytest.raises(RoundFailed, match="2 of 3 clients answered"):
-        sites.run()
-    assert ("elm", ANSWER) not in sites.asked
-    assert ("elm", ENROL) not in sites.asked
 
 
 def test_what_a_site_writes_is_one_printable_line(tmp_path):

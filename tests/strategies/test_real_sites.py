@@ -1,6 +1,5 @@
 """The server with real sites, in this process: dropouts, quorum, classes, checkpoint and resume."""
 
-import importlib.util
 import json
 import logging
 import os
@@ -15,7 +14,6 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import fedcal.strategies.server_app as server
-from fedcal.artifact import Holdout
 from fedcal.classes import digest_of
 from fedcal.clients.job_facts import Booked
 from fedcal.clients.prepared import prepare
@@ -37,7 +35,6 @@ from fedcal.strategies.outcome import Outcome
 from fedcal.strategies.participation import sentences
 from fedcal.strategies.run_folder import read_error, read_notices, read_progress
 from fedcal.strategies.who import WHO, Who
-from fedcal.training.model import TrainedModel
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
 WIDTH = 5
@@ -129,7 +126,8 @@ def fields_of(job: Job, out: Path, **change: Any) -> dict[str, Any]:
 
 def training(method: str = "fedsgd", **options: Any) -> Job:
     job = job_of(epsilon=8.0, rounds=4, **options)
-    more = {"batch": 40.0, "rows_per_client": 80.0} if method == "fedsgd" else {}
+    more = {"batch": 40.0, "rows_per_client": 80.0, "optimiser": "adam", "lr": 0.05}
+    more = more if method == "fedsgd" else {}
     return replace(job, method=method, settings={"shape": WIDTH, **more})
 
 
@@ -211,16 +209,6 @@ def test_of_a_secret_sample_only_who_was_never_there_is_told(tmp_path):
         assert not any("answered" in line for line in read_notices(tmp_path / name / "out"))
 
 
-def test_with_too_few_answers_nothing_is_released_or_charged(tmp_path):
-    file = tmp_path / "ledger.db"
-    job = job_of(trust="distributed", secure_aggregation="masks", ledger=str(file), cap=1.0)
-    with pytest.raises(RoundFailed, match="nothing was released"):
-        run(tmp_path, job, unavailable=lambda k, message: k in (1, 2) and answers_of(k)(k, message))
-    assert Checkpoint.load(tmp_path / "out").releases == []
-    with Ledger(file) as ledger:
-        assert ledger.spent() == (0.0, 0.0)
-
-
 def test_the_run_begins_without_a_site_that_is_away_but_not_with_none(tmp_path):
     job = job_of()
     found, _ = run(tmp_path / "three", job, sites=3)
@@ -255,23 +243,6 @@ def test_a_site_with_other_classes_stops_the_run_before_anything_is_asked(tmp_pa
             assert ledger.entries() == ()
 
 
-def test_a_late_site_that_cannot_take_part_is_passed_over(tmp_path):
-    job = job_of()
-    fields = fields_of(job, tmp_path / "out")
-    sites = Sites(tmp_path, fields, names={3: ("cat", "owl", "dog")})
-    everybody = sites.get_node_ids
-
-    def later() -> Iterable[int]:
-        done = read_progress(tmp_path / "out")
-        return list(everybody())[: CLIENTS if done else 3]
-
-    sites.get_node_ids = later
-    server.serve(sites, fields)
-    assert Outcome.load(tmp_path / "out").records == inline(job, alive=range(3)).records
-    notices = read_notices(tmp_path / "out")
-    assert sum("came late is passed over: site 3 has other classes" in one for one in notices) == 1
-
-
 def test_shares_of_noise_go_to_no_server_that_sees_each(tmp_path):
     with pytest.raises(InputError, match="would see each share of the noise"):
         run(tmp_path, job_of(trust="distributed"), seeded=False)
@@ -288,23 +259,14 @@ def test_the_result_is_delivered_to_each_site_that_has_answered(tmp_path):
 
 
 CLASSES_LIE = [{"names": "", "input": "logits", "classes": n} for n in (1e999, 10**12, -1, [3])]
+WHO_LIES = [RecordDict({"who": ConfigRecord(said)}) for said in CLASSES_LIE]
 CHOKES = (b"PK\x03\x04 no archive", b"\x93NUMPY\x01\x00\x06\x00{'a'(\n")
+WORDS = [Array("uint64", (1,), "numpy.ndarray", sent) for sent in CHOKES]
+NO_ANSWERS = [RecordDict({"answer": ArrayRecord({"words": array})}) for array in WORDS]
 
 
 @pytest.mark.parametrize(
-    ("kind", "lies"),
-    [
-        (WHO, [RecordDict({"who": ConfigRecord(said)}) for said in CLASSES_LIE[:3]]),
-        (WHO, [RecordDict({"who": ConfigRecord(CLASSES_LIE[3])})]),
-        (
-            ANSWER,
-            [
-                RecordDict({"answer": ArrayRecord({"words": array})})
-                for array in (Array("uint64", (1,), "numpy.ndarray", sent) for sent in CHOKES)
-            ],
-        ),
-    ],
-    ids=["numbers", "list", "words"],
+    ("kind", "lies"), [(WHO, WHO_LIES[:3]), (WHO, WHO_LIES[3:]), (ANSWER, NO_ANSWERS)]
 )
 def test_a_site_that_says_nonsense_is_passed_over(kind, lies, tmp_path, monkeypatch):
     job = job_of(rounds=1)
@@ -466,26 +428,7 @@ def booked(folder: Path, site: int) -> tuple[Booked, ...]:
         return records.booked()
 
 
-@pytest.mark.parametrize("method", ["fedsgd", "dp-fedavg"])
-def test_a_trained_model_of_the_same_bits_reaches_each_site(method, tmp_path):
-    job, shards = training(method), features()
-    found, _ = run(tmp_path, job, {"deliver": True}, shards=shards)
-    want = inline(job, shards=shards)
-    assert isinstance(want.artifact, TrainedModel)
-    assert found.artifact.arrays()["w"].tobytes() == want.artifact.w.tobytes()
-    assert (found.records, found.history) == (want.records, [])
-    test = shards.block(0, 1)
-    assert test.inputs is not None
-    predicted = want.artifact.predict(test.inputs).argmax(axis=1)
-    for k in range(CLIENTS):
-        (kept,) = (tmp_path / f"site-{k}" / RESULTS).iterdir()
-        judged = json.loads((kept / METRICS).read_text())["after"]
-        assert judged["accuracy"] == (predicted == test.labels).mean()
-        (about,) = booked(tmp_path, k)
-        assert (about.answered, about.closed) == ((1, 2, 3, 4), "finished")
-
-
-@pytest.mark.parametrize(("number", "method"), [(1, "fedsgd"), (3, "dp-fedavg")])
+@pytest.mark.parametrize(("number", "method"), [(1, "dp-fedavg"), (3, "fedsgd"), (3, "dp-fedavg")])
 def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, tmp_path):
     """And a site without rows is one that is away."""
     file, shards = tmp_path / "ledger.db", features(3)
@@ -503,18 +446,11 @@ def test_a_stopped_training_goes_on_and_counts_every_round_once(number, method, 
 
 
 def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(tmp_path):
-    own = {"rows_per_client": 80.0}
-    table: list[tuple[str, dict[str, Any], str]] = [
-        (
-            "fedsgd",
-            {"shape": 6, **own},
-            "inputs of shape 5, and the network reads inputs of shape 6",
-        ),
+    reads = "inputs of shape 5, and the network reads inputs of shape 6"
+    table = [
+        ("fedsgd", {"shape": 6, "rows_per_client": 80.0}, reads),
         ("fednewton", {}, "has rows to train on and no scores: fednewton needs scores"),
     ]
-    if importlib.util.find_spec("torch"):
-        cnn = {"shape": "28x28", "network": "cnn", **own}
-        table.append(("fedsgd", cnn, "reads inputs of shape 28x28"))
     for k, (method, settings, said) in enumerate(table):
         folder = tmp_path / str(k)
         folder.mkdir()
@@ -525,15 +461,3 @@ def test_rows_of_another_kind_stop_the_run_before_anything_is_asked(tmp_path):
         with Ledger(folder / "ledger.db") as ledger:
             assert ledger.entries() == ()
         assert not any(booked(folder, k) for k in range(CLIENTS))
-
-
-def test_a_model_is_judged_on_what_it_reads():
-    """Its own probabilities, never those of the scores that lie beside the rows."""
-    model = TrainedModel("linear", (WIDTH,), CLASSES, np.zeros(CLASSES * (WIDTH + 1)))
-    sure = Holdout(9.0 * np.eye(CLASSES), np.eye(CLASSES), np.arange(CLASSES))
-    assert model.judge(sure) == {}  # it reads other inputs, and these rows have none
-    assert model.judged_page(sure) == []
-    flat = model.judge(replace(sure, inputs=np.ones((CLASSES, WIDTH))))["after"]
-    assert flat["nll"] == pytest.approx(np.log(CLASSES))
-    of_logits = TrainedModel("linear", (CLASSES,), CLASSES, np.zeros(CLASSES * (CLASSES + 1)))
-    assert of_logits.judge(sure)["after"]["nll"] == pytest.approx(np.log(CLASSES))

@@ -8,12 +8,9 @@ from strategy_checks import nobody
 
 from fedcal.accounting import gaussian_epsilon
 from fedcal.calibrators import Calibrator, TemperatureScaling, TopLabelLogistic, VectorScaling
-from fedcal.clients.answers import STATISTICS
-from fedcal.errors import InputError, NoEffect
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.numerics import softmax
 from fedcal.privacy.federation import Federation
-from fedcal.queries import ScalingGradients
 from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.types import Floats
@@ -64,27 +61,6 @@ def test_the_pooled_fit_is_reached_or_with_privacy_nearly(name, kind, near, nois
         assert np.abs(probs(learnt(name, {**PRIVATE, "trust": trust})) - pooled).max() < noisy
 
 
-def test_a_gradient_is_that_of_the_loss():
-    shards = some_rows()
-
-    def loss(form: str, w: Floats) -> float:
-        if form == "temperature":
-            scores = np.log1p(np.exp(w[0])) * shards.logits
-        else:
-            scores = VectorScaling.scores(shards.logits, w)
-        return float(-np.log(softmax(scores)[np.arange(ROWS), shards.labels]).sum())
-
-    for form, w in (
-        ("temperature", np.array([-0.4])),
-        ("vector", np.array([0.4, 0.5, 0.3, 0.6, 0.1, 0.0, -0.2, 0.0])),
-    ):
-        query = ScalingGradients(form, w, CLASSES)
-        total = STATISTICS[query.kind](shards, query).sum(axis=0)
-        for j, step in enumerate(1e-5 * np.eye(len(w))):
-            slope = (loss(form, w + step) - loss(form, w - step)) / 2e-5
-            assert slope == pytest.approx(total[j], rel=1e-4, abs=1e-3)
-
-
 def test_the_noise_is_what_the_budget_asks_for():
     """Of released sums over nobody: two thirds of it would spend more, half more of it less."""
     for name, settings in (("dp-platt", {"rows_per_client": 9.0}), ("fednewton-top", {})):
@@ -97,13 +73,3 @@ def test_the_noise_is_what_the_budget_asks_for():
             enough = gaussian_epsilon(1e-5, 1.15 * off * released, 60) <= 8.0
             wasted = gaussian_epsilon(1e-5, 0.85 * off * released, 60) <= 8.0
             assert (enough, wasted) == (off >= 1, off > 1), name
-
-
-def test_public_numbers_are_asked_for_and_what_does_nothing_is_refused():
-    make: Any = STRATEGIES["dp-ts"]
-    with pytest.raises(InputError, match="dp-ts needs rows_per_client"):
-        make(Federation(**PRIVATE))
-    assert make(Federation(**PRIVATE), rows_per_client=10).plan.rounds == 100
-    assert make(Federation(**PRIVATE, rounds=7), rows_per_client=10).plan.rounds == 7
-    with pytest.raises((InputError, NoEffect)):
-        make(Federation(**PRIVATE), rows_per_client=10, clip=0.0)

@@ -42,15 +42,6 @@ def test_more_noise_is_more_doubt_and_units_do_not_matter(laplace):
     assert belief.max() < 2.5 * belief.min()  # what was believed before
 
 
-@every_law
-def test_a_mirrored_curve_has_a_mirrored_root(laplace):
-    u, roots = np.linspace(-2, 2, 8), np.linspace(-2, 2, 101)
-    values = 30 * np.tanh(0.7 - u) + np.array([3.0, -5, 2, 0, 4, -1, 2, -2])
-    belief = root_posterior(u, values, 4.0, roots, laplace)
-    mirrored = root_posterior(u, -values[::-1], 4.0, roots, laplace)
-    np.testing.assert_allclose(mirrored, belief[::-1], rtol=1e-9)
-
-
 def test_what_is_believed_is_right_as_often_as_it_says():
     """Noise of the std that is told: the truth lies within the central 80 % about as often."""
     rng = np.random.default_rng(0)

@@ -1,17 +1,14 @@
 """The ServerApp over an in-process grid: outcome, progress and errors, as a parent finds them."""
 
-import json
 import logging
 import re
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
-from flwr.common.constant import ErrorCode
+from flwr.app import ConfigRecord, Context, Message, RecordDict
 from strategy_checks import assert_refused
 
 import fedcal.strategies.server_app as server
@@ -194,16 +191,6 @@ def test_the_server_waits_for_all_nodes_before_it_reserves(shards, tmp_path, mon
     assert {"data", "partition"} <= set(outcome.job)  # `fedcal report` finds its test rows by them
 
 
-@pytest.mark.parametrize("there", [CLIENTS - 1, CLIENTS + 1])
-def test_another_number_of_nodes_is_refused(there, shards, tmp_path):
-    file = tmp_path / "ledger.db"
-    job = job_of(ledger=str(file), cap=1.0, grace=0.1)
-    with pytest.raises(RoundFailed, match=f"there are {there} nodes for {CLIENTS} clients"):
-        server.serve(Wire(shards, range(50, 50 + there)), fields_of(job, tmp_path))
-    assert not file.exists()
-    assert json.loads((tmp_path / "error.json").read_text())["kind"] == "RoundFailed"
-
-
 BY_NAME: dict[str, Any] = {"data": "resnet110-cifar10", "partition": "iid", "seed": 4}
 
 
@@ -247,15 +234,9 @@ def test_nodes_or_data_that_do_not_fit_stop_the_run():
         fields = by_itself(np.inf)
         with pytest.raises(RoundFailed, match=why):
             server.serve(simulation(nodes, fields, tell), fields)
-    table = [
-        ({"data": "nope"}, "unknown data set 'nope'"),
-        ({"partition": "natural"}, "resnet110-cifar10 names no clients of its own"),
-    ]
-
-    def serve(wrong: dict[str, str]) -> None:
-        server.serve(simulation(2, fields | wrong), fields | wrong)
-
-    assert_refused(table, serve)
+    wrong = fields | {"partition": "natural"}
+    with pytest.raises(InputError, match="resnet110-cifar10 names no clients of its own"):
+        server.serve(simulation(2, wrong), wrong)
 
 
 def test_a_deployment_must_say_how_many_there_are(shards, tmp_path):
@@ -272,20 +253,6 @@ def test_a_deployment_must_say_how_many_there_are(shards, tmp_path):
     ]
     assert_refused(table, lambda change: server.serve(Wire(shards), {**fields, **change}))
     assert not file.exists()
-
-
-def test_a_node_that_cannot_say_who_it_is_stops_the_run(shards, tmp_path):
-    class Lost(Wire):
-        def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-            replies = list(super().pull_messages(message_ids))
-            text = "Traceback:\n  x\nException E occurred. Message: KeyError\x1b[2J; see the log'>"
-            error = Error(code=ErrorCode.LOAD_CLIENT_APP_EXCEPTION, reason=text)
-            replies[0].__dict__.update(_error=error, _content=None)
-            return replies
-
-    with pytest.raises(RoundFailed) as caught:
-        server.serve(Lost(shards), fields_of(job_of(), tmp_path))
-    assert str(caught.value) == "a node cannot say which site it is: KeyError\\x1b[2J; see the log"
 
 
 ASKED = [11, 12, 13]
@@ -332,13 +299,6 @@ def test_each_message_has_one_reply_and_its_bytes_are_counted():
     assert (grid.bytes_up, grid.bytes_down) == (2 * up, 2 * down)
     assert grid.get_node_ids() == ASKED  # everything else is the grid's own
     assert {m.metadata.ttl for m in asking()} == {5.0}  # it lives as long as the server waits
-
-
-def test_what_has_not_come_in_time_is_missing():
-    start = time.monotonic()
-    replies = PromptGrid(Slow(lost=frozenset({12}))).send_and_receive(asking(), timeout=0.3)
-    assert sorted(m.metadata.src_node_id for m in replies) == [11, 13]
-    assert time.monotonic() - start >= 0.3
 
 
 def test_messages_that_flower_does_not_take_fail_the_round_and_nobody_is_waited_for():

@@ -82,33 +82,15 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "of", "clients", "partition", "most"), CASES)
-@pytest.mark.parametrize(
-    ("seeds", "held"), [(8, 0.75), pytest.param(100, 0.9, marks=pytest.mark.slow)]
-)
-def test_the_error_is_what_is_said(name, of, clients, partition, most, seeds, held):
+def test_the_error_is_what_is_said(name, of, clients, partition, most):
     missed, inside = [], []
-    for seed in range(seeds):
+    for seed in range(8):
         shards = dealt(of, clients, partition, seed)
         estimate, truth = found(name, shards, seed).estimate, exact(name, shards)
         missed.append(estimate.value - truth)
         inside.append(estimate.low <= truth <= estimate.high)
     assert np.sqrt(np.mean(np.square(missed))) < most
-    assert np.mean(inside) >= held
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_other_trust_models_find_it_too(name):
-    """And other laws, by turns."""
-    shards = dealt("imdb-binary", 1000, "iid", 0)
-    truth = exact(name, shards)
-    others: tuple[dict[str, Any], ...] = ({"delta": 0.0}, {"mechanism": "laplace"})
-    for fields in ({"trust": "distributed"}, others[NAMES.index(name) % 2]):
-        estimate = found(name, shards, **fields).estimate
-        assert not estimate.drowned
-        assert abs(estimate.value - truth) < 0.015
-    local = found(name, shards, trust="local").estimate
-    assert local.low <= truth <= local.high
-    assert local.drowned or name == "evaluate-accuracy"
+    assert np.mean(inside) >= 0.75
 
 
 def test_the_draw_keeps_epsilon_exactly():

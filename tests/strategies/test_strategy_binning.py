@@ -8,7 +8,6 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.accounting.zcdp import zcdp_rho
-from fedcal.bounding import Bound
 from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
 from fedcal.experiments.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
@@ -120,20 +119,6 @@ def test_with_privacy_the_signal_is_the_uncut_sum():
     assert weights(method) == pytest.approx([2 / expected, 0.0, 4 / expected], rel=1e-13)
 
 
-def test_rounds_add_up_counts_and_noise_variance():
-    method = FedBBQ(federation(rounds=3, **PRIVATE), **PER_CLASS)
-    assert method.plan.rounds == 3
-    std, pieces = 3.0, [0.5 * POSITIVE, 0.25 * POSITIVE, 0.25 * POSITIVE]
-    for number, piece in enumerate(pieces, 1):
-        method.update(histograms(piece, NEGATIVE / 3, std, number))
-    expected = math.sqrt(2 / math.pi) * math.sqrt(3) * std * BINS
-    assert weights(method) == pytest.approx([8 / expected, 4 / expected, 8 / expected], rel=1e-13)
-    result = method.result()
-    assert isinstance(result, WeightedBinning)
-    want = BBQ.from_histograms(POSITIVE, NEGATIVE, CLASSES).table
-    assert result.base.table == pytest.approx(want, rel=1e-12)
-
-
 def test_rounds_of_exact_histograms_count_again_but_weigh_at_most_one():
     shards = some_shards()
     method = FedBBQ(federation(rounds=2), bins_exponent=2)
@@ -163,16 +148,6 @@ def test_pooled_tables_are_the_sum_over_classes_used_by_each():
     assert (each.bytes_up, pooled.bytes_up) == (8 * 2 * CLASSES * 16, 8 * 2 * 16)
 
 
-def test_without_privacy_one_pooled_weight_is_the_share_of_all_rows():
-    method = FedBBQ(federation(sampling_rate=0.5), bins_exponent=2, tables="pooled")
-    ask = method.query(2)
-    assert (ask.kind, ask.lengths()) == ("pooled_histograms", (4, 1, 3))
-    method.update(counts(10.0, 20.0, 34.0))
-    values = np.array([1.0, 2, 5, 8, 20, 2, 1, 9])
-    method.update(Release(2, "pooled_histograms", values, np.zeros(8)))
-    assert weights(method).tolist() == [16 / 64] * CLASSES
-
-
 def test_with_privacy_one_pooled_weight_comes_from_the_noise_of_p():
     method = FedBBQ(federation(**PRIVATE), bins_exponent=2)
     values, std = np.array([1.0, 2, -5, 8, 20, 2, 1, 9]), np.repeat([2.0, 8.0, 1.0], [4, 1, 3])
@@ -196,7 +171,6 @@ def test_negative_counts_are_treated_as_asked(strategy):
 
 
 BAD: list[tuple[dict[str, Any], str]] = [
-    ({"bins_exponent": 0}, "bins_exponent"),
     ({"bins_exponent": 17}, "bins_exponent"),
     ({"weighting": "some"}, "weighting"),
     ({"clipping": "none"}, "clipping"),
@@ -209,28 +183,6 @@ BAD: list[tuple[dict[str, Any], str]] = [
 
 def test_bad_parameters_are_refused_in_one_line():
     assert_refused(BAD, lambda options: FedBBQ(federation(), **options))
-
-
-def test_defaults():
-    """Of FedBin the paper's but for the norms, of FedBBQ what measured best."""
-    naive = FedBin(federation(**PRIVATE))
-    assert (naive.weighting, naive.pooled, naive.negatives) == ("none", False, "cut")
-    assert (naive.bins, naive.plan.rounds) == (128, 1)
-    each = (2.0,) * 3 + (10.0,) * 3
-    assert naive.plan.bound == Bound((128,) * 6, each, "per_block")
-    per_class = {"tables": "per_class"}
-    for own, options, negatives, bound in (
-        ({"classes": 3, **PRIVATE}, {}, "cut", Bound((128, 1, 127), (1.0, 4.0, 0.5), "joint")),
-        ({"classes": 2, **PRIVATE}, {}, "norm-sub", Bound((128,), (0.5,), "joint")),
-        ({"classes": 3}, {}, "cut", None),
-        ({"classes": 2, **PRIVATE}, per_class, "cut", Bound((128,) * 2, (2.0,) * 2, "joint")),
-        ({"classes": 3, **PRIVATE}, per_class, "cut", Bound((128,) * 6, each, "joint")),
-    ):
-        found = FedBBQ(federation(**own), **options)
-        assert (found.weighting, found.bins) == ("all", 128)
-        assert (found.negatives, found.plan.bound) == (negatives, bound)
-        assert found.pooled == ("epsilon" in own and not options)
-        assert found.plan.rounds - found.plan.counting_rounds == 1
 
 
 @pytest.mark.parametrize(("c", "rounds"), [(2, 5), (3, 1), (10, 5)])

@@ -166,13 +166,3 @@ def test_forms_that_noise_makes_worse_refuse_a_budget():
     assert_refused([(m, unit, why.format(m.name)) for m in refuse for unit in UNITS], make)
     for method in refuse:
         assert not method.needs_rows(federation(epsilon=1.0), {})  # that is what is said first
-
-
-def test_the_nominal_rows_are_checked_and_privacy_needs_them():
-    table: list[tuple[Any, ...]] = [(m, 1.0, None, "rows_per_client") for m in TAKE_A_BUDGET]
-    for rows_ in (0.0, -1, math.inf, "many"):
-        table += [(m, math.inf, rows_, "rows_per_client") for m in METHODS]
-        table += [(m, 1.0, rows_, "rows_per_client") for m in TAKE_A_BUDGET]
-    assert_refused(
-        table, lambda m, epsilon, rows_: m(federation(epsilon=epsilon), rows_per_client=rows_)
-    )

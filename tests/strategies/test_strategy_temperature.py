@@ -117,15 +117,6 @@ def test_fedtemp_asks_for_its_own_bound_and_steps_only_and_never_leaves_it():
         assert learn(strategy, [sign * 9.0, 1.0]) == pytest.approx(temperature)
 
 
-def test_without_privacy_empty_and_missing_clients_are_not_in_the_mean():
-    shards, gone = shards_of(20, 200), np.array([3, 4, 5])
-    padded = Shards(shards.logits, shards.labels, np.append(shards.offsets, [200] * 30))
-    strategy = FedTemp(federation(clients=50, rounds=1))
-    run_inline(strategy, padded, unavailable=lambda r: gone)
-    assert strategy.releases[0].values[1] == 17
-    assert strategy.w == pytest.approx(1.0 - strategy.releases[0].values[0] / 17, rel=1e-14)
-
-
 GRID: Any = {"low": 0.5, "high": 4.0, "points": 4}
 
 
@@ -187,14 +178,11 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes):
 
 BAD: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
     (FedNewton, {}, {"epsilon": 1.0}, "rows_per_client"),
-    (FedNewton, {"rows_per_client": 0.0}, {"epsilon": 1.0}, "rows_per_client"),
     (FedNewton, {"rows_per_client": -1}, {}, "rows_per_client"),
-    (FedNewton, {"rows_per_client": math.inf}, {"epsilon": 1.0}, "rows_per_client"),
     (FedOneShot, {}, {"epsilon": 1.0}, "rows_per_client"),
     (FedOneShot, {}, {"rounds": 2}, "rounds"),
     (FedOneShot, {"points": 1}, {}, "points"),
     (FedOneShot, {"low": 3.0, "high": 3.0}, {}, "low"),
-    (FedOneShot, {"high": math.nan}, {}, "high"),
     (FedTemp, {"clip": 0.0}, {}, "clip"),
     (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
     (FedTemp, {"average": "median"}, {}, "average"),

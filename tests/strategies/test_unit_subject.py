@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 from budgets import BUDGETED
-from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
@@ -158,9 +157,3 @@ def test_blocks_order_and_numbering_change_no_bit(name, monkeypatch):
     assert shards.subjects is not None
     renamed = Shards(shards.logits, shards.labels, shards.offsets, subjects=900 - shards.subjects)
     np.testing.assert_array_equal(answer(renamed, asked), want)
-
-
-def test_rows_that_name_nobody_are_refused():
-    nameless = replace(rows(), subjects=None)
-    table = [(name, "unit 'subject' needs a column subject") for name in sums_over_rows()]
-    assert_refused(table, lambda name: answer(nameless, query(method(name))))

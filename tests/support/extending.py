@@ -12,17 +12,7 @@ PAGE = ROOT / "docs" / "guide" / "extend.md"
 
 @dataclass
 class Recipe:
-    """A section of the page.
-
-    Attributes
-    ----------
-    files
-        path -> the whole file
-    rows
-        (path, a block of what is added there)
-    commands
-        what is typed afterwards
-    """
+    """A section of the page: whole files, rows (path, what is added there), what is typed."""
 
     title: str
     files: dict[str, str] = field(default_factory=dict)

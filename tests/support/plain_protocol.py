@@ -16,8 +16,6 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 WORD = 2**64
 PRIME = 2**255 - 19
 
-# --- primitives -------------------------------------------------------------------------------
-
 
 def little(value: int, size: int) -> bytes:
     return value.to_bytes(size, "little")
@@ -52,9 +50,6 @@ def ed25519_public(secret: bytes) -> bytes:
 
 def ed25519_sign(secret: bytes, message: bytes) -> bytes:
     return Ed25519PrivateKey.from_private_bytes(secret).sign(message)
-
-
-# --- the protocol -----------------------------------------------------------------------------
 
 
 def named(purpose: str) -> bytes:

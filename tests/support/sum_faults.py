@@ -55,9 +55,6 @@ def _shuffled(rng: random.Random, items: Iterable[Any]) -> list[Any]:
     return found
 
 
-# --- an honest server -------------------------------------------------------------------------
-
-
 class _Network:
     """Delivers messages damaged, or older ones of their kind in their place."""
 
@@ -181,9 +178,6 @@ def _opened(
 def _signed(world: World, member: int, of: str) -> bytes:
     key = world.keys[member] if member in world.crooked else world.servers_key
     return Confirmation.made(key, member, bytes.fromhex(of)).to_bytes()
-
-
-# --- a hostile server -------------------------------------------------------------------------
 
 
 def _hostile(world: World) -> int:

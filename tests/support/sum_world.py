@@ -86,24 +86,9 @@ class Seen:
 
 @dataclass
 class World:
-    """One federation.
+    """One federation; of `crooked` sites as many are members as the committee bears.
 
-    Attributes
-    ----------
-    seed
-        of all choices but keys and seeds of streams, which sites draw themselves
-    crooked
-        sites, and among them as many members as the committee bears
-    least
-        m: at least two more than there are crooked sites
-    jobs
-        digests
-    rounds
-        of each
-    length
-        of a vector
-    wrong
-        what should not be
+    `least` is m, at least two more than there are crooked sites; `wrong` = what should not be.
     """
 
     seed: int
