@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -128,6 +128,52 @@ def rooms_imported(tree: ast.AST, package: str) -> set[str]:
 def forbidden_imports(tree: ast.Module, path: Path) -> set[str]:
     banned = {"relative", *ROOMS, *MAY_NOT[path.parts[0]]} - MAY.get(str(path), set())
     return rooms_imported(tree, path.parts[0]) & banned
+
+
+def module_of(path: Path) -> str:
+    """`fedcal.clients.answers` for `clients/answers.py`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    parts = parts if parts[0] == "fedcal" else ("fedcal", *parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def modules_imported(tree: ast.AST, known: Container[str]) -> set[str]:
+    """Those of `known` that are imported at some time, in functions too; not for type checkers."""
+    idle = [
+        node
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test).endswith("TYPE_CHECKING")
+        for node in ast.walk(block)
+    ]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if node in idle:
+            continue
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                found.add(full if full in known else str(node.module))
+    return {name for name in found if name in known}
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """What is left without all that imports nothing left, or is imported by nothing left."""
+    left = dict(graph)
+    while True:
+        wanted = set().union(*left.values()) if left else set()
+        loose = [n for n in left if n not in wanted or not left[n] & left.keys()]
+        if not loose:
+            return sorted(left)
+        for name in loose:
+            del left[name]
+
+
+def test_no_module_imports_itself_in_a_circle():
+    known = {module_of(path): path for path in MODULES}
+    graph = {name: modules_imported(parsed(path), known) for name, path in known.items()}
+    assert circle(graph) == []
 
 
 def pickles(tree: ast.AST) -> list[str]:

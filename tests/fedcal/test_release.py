@@ -200,6 +200,14 @@ def test_each_release_is_charged_before_its_noise_is_drawn(ledger, monkeypatch):
     assert charged_at_noise == [(1,), (1, 2), (1, 2, 3)]
 
 
+def test_a_cap_that_two_runs_share_refuses_the_second(ledger, drawn):
+    release(Curator(plan_of(), ledger))
+    second = Curator(plan_of(), ledger)
+    with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent"):
+        second.open(1, ASK)
+    assert (drawn, len(ledger.entries())) == ([1], 1)
+
+
 def test_a_round_without_clients_releases_its_noise(ledger):
     curator = Curator(plan_of(1, sampling_rate=1e-3), ledger)
     asked = curator.open(1, ASK)

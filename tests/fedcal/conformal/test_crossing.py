@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedcal.conformal.crossing import Draw, sure_coverage
+from fedcal.conformal.crossing import Draw, client_clip, sure_coverage
 from fedcal.conformal.grids import spread
 from fedcal.queries.conformal import SetGaps
 from fedcal.types import Floats, Integers
@@ -98,3 +98,37 @@ def test_of_all_rows_that_clients_may_have_the_worst_is_reached(most, clip):
     if clip == 3.5:  # no client can miss more than 3
         assert sure_coverage(clip, most, alpha) == 1 - alpha
     assert sure_coverage(clip, math.inf, alpha) == 0.0
+
+
+def test_clipped_clients_miss_no_more_than_what_is_cut():
+    rng = np.random.default_rng(4)
+    tried = 0
+    for _ in range(150):
+        clients, nominal = int(rng.integers(4, 20)), int(rng.integers(3, 16))
+        clip, m = client_clip(nominal, 0.1) * rng.uniform(0.3, 1.2), int(rng.integers(3, 10))
+        draw, scale = Draw(m, float(rng.choice([0.0, 0.1, 0.3]))), 2 * clip / 4.0
+        slack, rows = draw.slack(scale, whole_rows=True), clients * nominal
+        if slack > 0.1 * rows:
+            continue
+        tried += 1
+        asked = query(draw, scale, slack)
+        owner = np.sort(rng.integers(0, clients, rows))
+        cells = np.sort(rng.choice(m, rows, p=rng.dirichlet(np.full(m, 0.3))))
+        if rng.random() < 0.5:
+            cells = rng.permutation(cells)
+        counts = np.zeros((clients, m))
+        np.add.at(counts, (owner, cells), 1)
+        gaps = np.cumsum(counts, axis=1) - NEED * counts.sum(axis=1, keepdims=True)
+        clipped = gaps.clip(-clip, clip)
+        total = 0.0
+        for k, cell in zip(*np.nonzero(counts), strict=True):
+            rest = counts[k].copy()
+            rest[cell] -= 1
+            mine = (np.cumsum(rest) - NEED * rest.sum()).clip(-clip, clip)
+            sums = clipped.sum(axis=0) - clipped[k] + mine
+            total += counts[k, cell] * below(asked, sums, scale)[cell]
+        cut = np.maximum(-gaps - clip, 0.0).sum(axis=0).max()
+        assert total <= 0.1 * rows + cut + 1e-9
+        most = float(counts.sum(axis=1).max())
+        assert total <= (1 - sure_coverage(clip, most, 0.1)) * rows + 1e-9
+    assert tried > 40
