@@ -65,7 +65,7 @@ def test_all_ways_give_the_same_bits(conformity, c, monkeypatch):
     assert_array_equal(conformity.of_all(logits), scores)
     assert scores.min() >= 0.0
     assert scores.max() <= 1.0
-    for label in range(c):
+    for label in range(0, c, max(1, c // 4)):
         of_labels = conformity.of_labels(logits, np.full(300, label))
         assert_array_equal(of_labels, scores[:, label])
     assert_array_equal(conformity.of_all(logits[50:60]), scores[50:60])
