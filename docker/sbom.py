@@ -42,10 +42,10 @@ def needs(package: Distribution, extras: Sequence[str] = ()) -> list[tuple[str, 
 def licences(package: Distribution) -> list[dict[str, Any]]:
     """Return what the package says of its licence: an expression, classifiers or a line."""
     said = package.metadata
-    if said["License-Expression"]:
-        return [{"expression": said["License-Expression"]}]
+    if expression := said.get("License-Expression"):
+        return [{"expression": expression}]
     kinds = [c for c in said.get_all("Classifier", []) if c.startswith("License :: ")]
-    names = [kind.rpartition(" :: ")[2] for kind in kinds] or [said["License"] or ""]
+    names = [kind.rpartition(" :: ")[2] for kind in kinds] or [said.get("License") or ""]
     return [{"license": {"name": n}} for n in names if n and "\n" not in n]
 
 
