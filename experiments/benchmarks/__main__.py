@@ -33,7 +33,7 @@ BENCH = {
 }
 """Name of `--only` -> what makes the case."""
 
-LONG = ("temperature-large",)
+LONG = ("temperature-large", "engine-round-500", "engine-run-500")
 """What `make bench` leaves to `make bench-all`, so that it ends within ten minutes on two cores."""
 
 BENCHMARKS: Mapping[str, Benchmark] = {
