@@ -27,9 +27,9 @@ test-all: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 # Plant each fault that the tests must catch: all, those of what changed since a commit
-# (SINCE=BASE), or those that are named (NAMES='a b').
+# (SINCE=BASE), or those that are named (FAULTS='a b').
 mutants: $(VENV)/.dev
-	$(BIN)/python tests/planted_faults $(SINCE:%=--since %) $(NAMES)
+	$(BIN)/python tests/planted_faults $(SINCE:%=--since %) $(FAULTS)
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check $(CHECKED)
