@@ -1,0 +1,85 @@
+"""Files that fedcal wrote before its modules moved (commit be47aa07): each is read."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedcal.calibrators import load
+from fedcal.clients.prepared import prepared
+from fedcal.clients.site_records import answer_once, records_in
+from fedcal.conformal.sets import load as load_sets
+from fedcal.errors import InputError
+from fedcal.evaluation.release import ScoreRelease
+from fedcal.experiments.cli import _run
+from fedcal.experiments.engines.inline import run_inline
+from fedcal.privacy import Ledger
+from fedcal.queries.request import Request
+from fedcal.shards import Shards
+from fedcal.strategies.job import Job
+
+STORED = Path(__file__).with_name("stored")
+LOGITS, LABELS = (np.load(STORED / "rows.npz")[name] for name in ("logits", "labels"))
+
+
+@pytest.fixture
+def stored(tmp_path):
+    return Path(shutil.copytree(STORED, tmp_path / "stored"))
+
+
+def test_calibrator():
+    calibrator = load(STORED / "calibrator.npz")
+    assert calibrator.predict_proba(LOGITS[:2]).round(6).tolist() == [
+        [0.01347, 0.98653, 0.0],
+        [0.09576, 0.83193, 0.07231],
+    ]
+
+
+def test_sets():
+    sets = load_sets(STORED / "sets.npz")
+    assert sets.predict_set(LOGITS[:4]).astype(int).tolist() == [
+        [0, 0, 1],
+        [1, 1, 1],
+        [1, 0, 0],
+        [1, 1, 1],
+    ]
+
+
+def test_release():
+    release = ScoreRelease.read(STORED, "release")
+    accuracy = release.found.to_json()["metrics"]["accuracy"]
+    assert accuracy["value"] == pytest.approx(0.6067336037607195, rel=1e-9)
+
+
+def test_ledger(stored):
+    with Ledger(stored / "ledger.db") as ledger:
+        assert (ledger.cap, ledger.spent()) == (20.0, (8.0, 1e-5))
+        (entry,) = ledger.entries()
+    assert (entry.run, entry.charged) == ("6fb8fe15fd385e6c", (1,))
+
+
+def test_checkpoint_of_two_rounds_goes_on(stored):
+    kept = json.loads((stored / "checkpoint/checkpoint.json").read_text("utf-8"))
+    job = Job.from_fields(kept["job"])
+    rows = Shards.from_owner(LOGITS[:160], LABELS[:160], np.arange(160) % 8, 8)
+    whole = job.run(lambda s: run_inline(s, rows))
+    rest = job.run(lambda s: run_inline(s, rows), folder=stored / "checkpoint", resume=True)
+    assert len(kept["releases"]) == 2
+    assert rest.artifact.temperature == whole.artifact.temperature
+
+
+def test_site_knows_what_it_answered(stored, capsys):
+    site = stored / "site"
+    asked = json.loads((stored / "question.json").read_text("utf-8"))
+    plan = Job.from_fields(asked["fields"]).plan
+    request = Request.from_fields(asked["query"], asked["context"])
+    with records_in(site) as records:
+        (booked,) = records.booked()
+    assert (booked.about.method, booked.about.epsilon) == ("fedbin", 1.0)
+    with pytest.raises(InputError, match="until `fedcal site restored` is called"):  # a copy
+        answer_once(prepared(site), asked["fields"], plan, request, lambda: None)
+    assert _run(["site", "restored", "--state", str(site), "--spent", "nothing"]) == 0
+    assert _run(["site", "ledger", "--state", str(site)]) == 0
+    assert "fedbin" in capsys.readouterr().out
