@@ -41,10 +41,10 @@ docs: $(VENV)/.dev
 	@echo "open docs/_build/index.html"
 
 bench: $(VENV)/.bench $(VENV)/.peers
-	$(BIN)/python -m fedcal.experiments.benchmarks --out bench-out
+	$(BIN)/python -m fedcal.experiments.research.benchmarks --out bench-out
 
 bench-all: $(VENV)/.bench $(VENV)/.peers
-	$(BIN)/python -m fedcal.experiments.benchmarks --out bench-out --all
+	$(BIN)/python -m fedcal.experiments.research.benchmarks --out bench-out --all
 
 # Of docker-compose.yml; NAMES='superlink calibration.example.org' for what sites call the server.
 NAMES ?= superlink localhost 127.0.0.1
@@ -87,7 +87,7 @@ $(VENV)/.peers: $(BIN)/python locks/peers.txt
 lock: $(VENV)/.run
 	printf 'pip\nsetuptools\n' | $(LOCK) - --output-file locks/build.txt
 	$(LOCK) --all-extras pyproject.toml --output-file locks/all.txt
-	printf '%s\n' $(PEERS) | $(LOCK) -c experiments/benchmarks/peers-constraints.txt - \
+	printf '%s\n' $(PEERS) | $(LOCK) -c experiments/research/benchmarks/peers-constraints.txt - \
 		--output-file locks/peers.txt
 
 sbom: $(VENV)/.run

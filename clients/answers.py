@@ -7,29 +7,37 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.bounding import Bound, Per, encode_bounded
-from fedcal.checks import one_of
-from fedcal.clients.gradients import gradient_words, gradients, read_inputs
-from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
-from fedcal.clients.local_updates import local_updates
-from fedcal.clients.mlp_training import mlp_update
-from fedcal.clients.objectives import temperature_newton, temperature_scores, top_label_newton
-from fedcal.clients.outcomes import bin_outcomes, outcome_cell
-from fedcal.clients.parametric import scaling_gradients, scaling_newton, scaling_update
-from fedcal.clients.prediction_sets import row_words as rows_of_sets
-from fedcal.clients.prediction_sets import set_cell, set_counts, set_gaps
-from fedcal.clients.scalers import temperature_update
-from fedcal.clients.score_counts import row_words, score_cell, score_counts
-from fedcal.clients.single_metrics import mean_gaps, score_gaps
-from fedcal.clients.spread import in_folds, score_spread, score_squares
-from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
+from fedcal.clients.statistics.gradients import gradient_words, gradients, read_inputs
+from fedcal.clients.statistics.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.clients.statistics.local_updates import local_updates
+from fedcal.clients.statistics.mlp_training import mlp_update
+from fedcal.clients.statistics.objectives import (
+    temperature_newton,
+    temperature_scores,
+    top_label_newton,
+)
+from fedcal.clients.statistics.outcomes import bin_outcomes, outcome_cell
+from fedcal.clients.statistics.parametric import scaling_gradients, scaling_newton, scaling_update
+from fedcal.clients.statistics.prediction_sets import row_words as rows_of_sets
+from fedcal.clients.statistics.prediction_sets import set_cell, set_counts, set_gaps
+from fedcal.clients.statistics.scalers import temperature_update
+from fedcal.clients.statistics.score_counts import row_words, score_cell, score_counts
+from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
+from fedcal.clients.statistics.spread import in_folds, score_spread, score_squares
+from fedcal.clients.statistics.temperature_queries import (
+    accuracy_gap,
+    calibration_gaps,
+    clipped_nll,
+)
+from fedcal.core.checks import one_of
+from fedcal.core.shards import Shards
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Noise, Source, samplers
 from fedcal.queries import QUERIES, Query, ScoreSpread
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.shards import Shards
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats, Integers, Words
+from fedcal.units.bounding import Bound, Per, encode_bounded
 
 ROW_NUMBERS = 1 << 18
 """Numbers that are clipped at once where the bound is per row or subject."""

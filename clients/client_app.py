@@ -10,12 +10,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from fedcal.clients.answers import contribute
-from fedcal.clients.site import dealt_to, site_rows
-from fedcal.errors import ContributionRefused
+from fedcal.clients.site.site import dealt_to, site_rows
+from fedcal.core.errors import ContributionRefused
+from fedcal.core.shards import Shards
+from fedcal.core.types import Words
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import mask, reveal
-from fedcal.shards import Shards
-from fedcal.types import Words
 
 log = logging.getLogger("fedcal")
 

@@ -9,23 +9,23 @@ if __name__ != "fedcal.experiments":  # a second copy of every class and registr
     raise ImportError(f"import fedcal.experiments, not {__name__}")
 
 if TYPE_CHECKING:
-    from fedcal.experiments.comparison import Comparison, compare
-    from fedcal.experiments.evaluation import evaluate
     from fedcal.experiments.planner.plan import plan
     from fedcal.experiments.planner.sets.plan import plan_sets
-    from fedcal.experiments.result import SimulationResult
-    from fedcal.experiments.simulation import simulate
+    from fedcal.experiments.runs.comparison import Comparison, compare
+    from fedcal.experiments.runs.evaluation import evaluate
+    from fedcal.experiments.runs.result import SimulationResult
+    from fedcal.experiments.runs.simulation import simulate
 
 __all__ = ["Comparison", "SimulationResult", "compare", "evaluate", "plan", "plan_sets", "simulate"]
 
 _HOMES = {
-    "Comparison": "fedcal.experiments.comparison",
-    "SimulationResult": "fedcal.experiments.result",
-    "compare": "fedcal.experiments.comparison",
-    "evaluate": "fedcal.experiments.evaluation",
+    "Comparison": "fedcal.experiments.runs.comparison",
+    "SimulationResult": "fedcal.experiments.runs.result",
+    "compare": "fedcal.experiments.runs.comparison",
+    "evaluate": "fedcal.experiments.runs.evaluation",
     "plan": "fedcal.experiments.planner.plan",
     "plan_sets": "fedcal.experiments.planner.sets.plan",
-    "simulate": "fedcal.experiments.simulation",
+    "simulate": "fedcal.experiments.runs.simulation",
 }
 
 

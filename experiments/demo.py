@@ -16,13 +16,13 @@ from typing import Any
 
 from rich.console import Console
 
-from fedcal.errors import TooLittle
-from fedcal.experiments.commands import compare as compare_command
-from fedcal.experiments.comparison import Comparison, compare
-from fedcal.experiments.figures import reliability_figure, save_figure
+from fedcal.core.errors import TooLittle
+from fedcal.experiments.cli import compare as compare_command
+from fedcal.experiments.report.figures import reliability_figure, save_figure
 from fedcal.experiments.report.simulation import title_of
-from fedcal.experiments.simulation import simulate
-from fedcal.experiments.terminal import progress
+from fedcal.experiments.report.terminal import progress
+from fedcal.experiments.runs.comparison import Comparison, compare
+from fedcal.experiments.runs.simulation import simulate
 from fedcal.metrics import Reliability
 
 DATA = "resnet110-cifar10"

@@ -5,27 +5,27 @@ from __future__ import annotations
 if __name__ != "fedcal.strategies":  # a second copy of every class and registry would be made
     raise ImportError(f"import fedcal.strategies, not {__name__}")
 
-from fedcal.registry import registry
+from fedcal.core.registry import registry
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.binning import FedBBQ, FedBin
-from fedcal.strategies.conformal import FedConformal
-from fedcal.strategies.evaluation import FedEvaluate
-from fedcal.strategies.federated_averaging import DPFedAvg
-from fedcal.strategies.golden_section import ECET, NLLT, AccT
 from fedcal.strategies.method import Method
-from fedcal.strategies.newton import (
+from fedcal.strategies.methods.binning import FedBBQ, FedBin
+from fedcal.strategies.methods.conformal import FedConformal
+from fedcal.strategies.methods.evaluation import FedEvaluate
+from fedcal.strategies.methods.federated_averaging import DPFedAvg
+from fedcal.strategies.methods.golden_section import ECET, NLLT, AccT
+from fedcal.strategies.methods.newton import (
     FedNewtonEntropy,
     FedNewtonOPVector,
     FedNewtonTop,
     FedNewtonVector,
 )
-from fedcal.strategies.query_binning import DPHistogram
-from fedcal.strategies.recalibration import DPTS, DPPlatt
-from fedcal.strategies.scaling import FedCal, FedMatrix, FedOPVector, FedVector
-from fedcal.strategies.single_auc import FedAUC
-from fedcal.strategies.single_metrics import FedAccuracy, FedKS
-from fedcal.strategies.temperature import FedNewton, FedOneShot, FedTemp
-from fedcal.strategies.training import FedSGD
+from fedcal.strategies.methods.query_binning import DPHistogram
+from fedcal.strategies.methods.recalibration import DPTS, DPPlatt
+from fedcal.strategies.methods.scaling import FedCal, FedMatrix, FedOPVector, FedVector
+from fedcal.strategies.methods.single.single_auc import FedAUC
+from fedcal.strategies.methods.single.single_metrics import FedAccuracy, FedKS
+from fedcal.strategies.methods.temperature import FedNewton, FedOneShot, FedTemp
+from fedcal.strategies.methods.training import FedSGD
 
 __all__ = [
     "DPTS",

@@ -6,16 +6,16 @@ from typing import ClassVar
 
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
-from fedcal.strategies.flower import FlowerTransport
 from fedcal.strategies.method import Family, Method
+from fedcal.strategies.server.flower import FlowerTransport
 
 
 class CalibrationStrategy(Method, FlowerTransport):
     """A method over a federation that is also an ordinary Flower strategy.
 
     Its parameters, attributes and hooks are those of `fedcal.strategies.method.Method`; `start`
-    and the rest of Flower's are those of `fedcal.strategies.flower.FlowerTransport`. A method that
-    does not calibrate sets its `family`.
+    and the rest of Flower's are those of `fedcal.strategies.server.flower.FlowerTransport`. A
+    method that does not calibrate sets its `family`.
     """
 
     family: ClassVar[Family] = "calibrate"

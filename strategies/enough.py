@@ -21,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.errors import InputError, TooLittle
+from fedcal.core.errors import InputError, TooLittle
+from fedcal.core.shards import Shards
 from fedcal.privacy.federation import MOST_CLIENTS, Federation
 from fedcal.privacy.plan import Plan
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, settings_of
 from fedcal.units import Example
 

@@ -14,21 +14,21 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from fedcal.artifact import Artifact
-from fedcal.bounding import Bound
-from fedcal.checks import one_of, positive, unused
-from fedcal.errors import InputError
+from fedcal.core.artifact import Artifact
+from fedcal.core.checks import one_of, positive, unused
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import EXACT_GRID, Plan
+from fedcal.privacy.release import Asked, Curator, Release
 from fedcal.queries import Query
 from fedcal.queries.declared import Question, check_question
-from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes
-from fedcal.types import Floats, Integers, Words
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 Family = Literal["calibrate", "evaluate", "conformal", "train"]
 """What a method is for. Comparison and planner rank methods that calibrate."""

@@ -2,8 +2,8 @@
 
 A run config holds the keys of `Job.to_fields`, and `out`: an absolute folder for the outcome
 (`Outcome.load`), or "" to have the result logged. `clients` may be 0, as many as there are nodes.
-The keys `data` and `partition` are for the sites of a simulation (`fedcal.clients.site`); there
-`classes` may be 0 and `input` "", those of the data.
+The keys `data` and `partition` are for the sites of a simulation (`fedcal.clients.site.site`);
+there `classes` may be 0 and `input` "", those of the data.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from flwr.app import ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
-from fedcal.agreement import job_digest
-from fedcal.errors import FedcalError, InputError, RoundFailed
-from fedcal.fields import read
+from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.fields import read
+from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
-from fedcal.printable import Printable, listed
+from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
-from fedcal.strategies.exchange import PromptGrid, message
-from fedcal.strategies.flower import RESULT
-from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import RELEASED, Outcome
-from fedcal.strategies.participation import names_of
-from fedcal.strategies.run_folder import held, note_progress
-from fedcal.strategies.secure_rounds import SecureRounds
+from fedcal.strategies.server.exchange import PromptGrid, message
+from fedcal.strategies.server.flower import RESULT
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import RELEASED, Outcome
+from fedcal.strategies.server.participation import names_of
+from fedcal.strategies.server.run_folder import held, note_progress
+from fedcal.strategies.server.secure_rounds import SecureRounds
+from fedcal.strategies.server.who import Who, ask_who
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
-from fedcal.strategies.who import Who, ask_who
 from fedcal.trust import TRUSTS
 
 WITHOUT_UNREADY = "without-unready"

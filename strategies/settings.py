@@ -6,10 +6,10 @@ import inspect
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from fedcal.checks import near
-from fedcal.errors import InputError
+from fedcal.core.checks import near
+from fedcal.core.errors import InputError
+from fedcal.core.shards import NO_SUBJECTS, Shards
 from fedcal.privacy.federation import Federation
-from fedcal.shards import NO_SUBJECTS, Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.units import UNITS
 

@@ -63,4 +63,4 @@ def quick_figures() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines come after three seconds: how fast a busy machine is decides no test."""
-    monkeypatch.setattr("fedcal.experiments.terminal._QUIET_SECONDS", 3600.0)
+    monkeypatch.setattr("fedcal.experiments.report.terminal._QUIET_SECONDS", 3600.0)

@@ -30,9 +30,9 @@ HEAVY = {
     *("datasets", "flwr_datasets", "pandas", "jinja2", "matplotlib"),
 }
 OPTIONAL = {
-    "experiments/estimator/__init__.py": {"sklearn"},
-    "experiments/estimator/federated.py": {"sklearn"},
-    "experiments/estimator/model.py": {"sklearn"},
+    "experiments/runs/estimator/__init__.py": {"sklearn"},
+    "experiments/runs/estimator/federated.py": {"sklearn"},
+    "experiments/runs/estimator/model.py": {"sklearn"},
     "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},
     "fedcal/export/torch_modules.py": {"torch"},
@@ -55,13 +55,13 @@ MAY = {
     "fedcal/__init__.py": {"fedcal.clients", "fedcal.strategies", "fedcal.experiments"},
     "fedcal/__main__.py": {"fedcal.experiments"},
     "clients/client_app.py": {"flwr"},
-    "strategies/exchange.py": {"flwr"},
-    "clients/flower_guard.py": {"flwr"},
-    "clients/runtime.py": {"flwr"},
-    "clients/site_app.py": {"flwr"},
-    "strategies/flower.py": {"flwr"},
-    "strategies/readiness.py": {"flwr"},
-    "strategies/who.py": {"flwr"},
+    "strategies/server/exchange.py": {"flwr"},
+    "clients/site/process/flower_guard.py": {"flwr"},
+    "clients/site/process/runtime.py": {"flwr"},
+    "clients/site/process/site_app.py": {"flwr"},
+    "strategies/server/flower.py": {"flwr"},
+    "strategies/server/readiness.py": {"flwr"},
+    "strategies/server/who.py": {"flwr"},
     "strategies/server_app.py": {"flwr"},
 }
 """The only modules that may name what their folder may not."""
@@ -242,7 +242,11 @@ def test_house_rules():
     for check in (pickles, global_randomness, asserts, undocumented):
         assert offenders(lambda tree, path, check=check: check(tree)) == {}
     assert {Path(name).parts[0] for name in NAMES} == set(PACKAGES)
-    for name in ("clients/client_app.py", "strategies/flower.py", "experiments/engines/flower.py"):
+    for name in (
+        "clients/client_app.py",
+        "strategies/server/flower.py",
+        "experiments/runs/engines/flower.py",
+    ):
         assert "flwr" in imports(parsed(ROOT / name), "")
 
 
@@ -253,7 +257,7 @@ FORBIDDEN = [
     ("clients/client_app.py", "import fedcal.strategies"),
     ("strategies/x.py", "from fedcal import clients"),
     ("strategies/x.py", "x = import_module('fedcal.clients.answers')"),
-    ("strategies/x.py", "app = 'fedcal.experiments.cli:main'"),
+    ("strategies/x.py", "app = 'fedcal.experiments.cli.main:main'"),
     ("strategies/x.py", "from clients.answers import answer"),
     ("clients/x.py", "from ..strategies import base"),
     ("fedcal/__main__.py", "import fedcal.strategies"),
@@ -284,7 +288,11 @@ KEPT = (
 def test_what_breaks_a_rule_is_seen():
     for where, source in FORBIDDEN:
         assert forbidden_imports(ast.parse(source), Path(where)), (where, source)
-    for name in ("clients/client_app.py", "strategies/flower.py", "strategies/server_app.py"):
+    for name in (
+        "clients/client_app.py",
+        "strategies/server/flower.py",
+        "strategies/server_app.py",
+    ):
         assert not forbidden_imports(ast.parse("from flwr.app import Message"), Path(name))
     for source, heavy in LOADED:
         assert bool(imports_at_import(ast.parse(source), "") & HEAVY) is heavy, source
@@ -351,19 +359,19 @@ def python(code: str, cwd: Path, *path: Path) -> subprocess.CompletedProcess[str
 def test_a_fresh_import_loads_nothing_heavy(tmp_path):
     """Nor the science Flower; and what simulates needs no locks of POSIX."""
     show = "print(*sys.modules)"
-    names = ("calibrators", "datasets", "metrics", "partition", "privacy.plan", "release")
+    names = ("calibrators", "datasets", "metrics", "partition", "privacy.plan", "privacy.release")
     science = "; ".join(f"import fedcal.{name}" for name in (*names, "secure_aggregation"))
-    rooms = "import fedcal.clients, fedcal.strategies, fedcal.experiments.cli"
+    rooms = "import fedcal.clients, fedcal.strategies, fedcal.experiments.cli.main"
     locks = "import sys; sys.modules['fcntl'] = None"
-    simulation = "import fedcal.experiments.simulation"
+    simulation = "import fedcal.experiments.runs.simulation"
     code = f"{locks}; import fedcal; {show}; {science}; {show}; {rooms}; {show}; {simulation}"
     done = python(code, tmp_path)
     assert done.returncode == 0, done.stderr
     nothing, light, loaded = (set(line.split()) for line in done.stdout.splitlines())
     assert nothing & {"numpy", "flwr", "fedcal.experiments"} == set()
-    assert "fedcal.release" in light
+    assert "fedcal.privacy.release" in light
     assert light & {"flwr", *(f"fedcal.{room}" for room in ROOMS)} == set()
-    assert {"fedcal.strategies.base", "fedcal.experiments.cli", "flwr"} <= loaded
+    assert {"fedcal.strategies.base", "fedcal.experiments.cli.main", "flwr"} <= loaded
     # the last two are ours to load late: with matplotlib they take longer than everything else
     assert loaded & (HEAVY | {"scipy.stats", "dp_accounting"}) == set()
 

@@ -15,7 +15,7 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 LOCKS = ROOT / "locks"
-PEERS = ROOT / "experiments" / "benchmarks" / "peers-constraints.txt"
+PEERS = ROOT / "experiments" / "research" / "benchmarks" / "peers-constraints.txt"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
 
 

@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcal.atomic import path_of
-from fedcal.errors import FedcalError
+from fedcal.core.errors import FedcalError
 from fedcal.experiments.deploy.fleet import (
     check_control,
     check_public_key,
     read_address,
     trusted,
 )
-from fedcal.experiments.engines.superlink import (
+from fedcal.experiments.runs.engines.superlink import (
     CONNECTION,
     FlowerRun,
     commands,
@@ -26,6 +25,7 @@ from fedcal.experiments.engines.superlink import (
     json_in,
     run_folder,
 )
+from fedcal.storage.atomic import path_of
 
 ENDED = "finished"
 """What Flower's word for the state of a run begins with, once it is over."""

@@ -6,11 +6,11 @@ import math
 import warnings
 from typing import Any
 
-from fedcal.errors import InputError, TooLittle
-from fedcal.experiments.show.tables import TextTable
+from fedcal.core.errors import InputError, TooLittle
+from fedcal.core.shards import Shards
+from fedcal.experiments.report.tables import TextTable
 from fedcal.privacy.federation import Federation
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.settings import settings_of

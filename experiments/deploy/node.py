@@ -19,13 +19,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from fedcal.clients.bundle import check_size
-from fedcal.clients.limits import MESSAGE_BYTES, Intake
-from fedcal.clients.site_log import LOG, LOGGER, log_to
-from fedcal.errors import InputError
+from fedcal.clients.site.process.bundle import check_size
+from fedcal.clients.site.process.limits import MESSAGE_BYTES, Intake
+from fedcal.clients.site.site_log import LOG, LOGGER, log_to
+from fedcal.core.errors import InputError
 
 SITE = "FEDCAL_SITE"
-"""Environment variable with the site's folder, as `fedcal.clients.runtime` has it."""
+"""Environment variable with the site's folder, as `fedcal.clients.site.process.runtime` has it."""
 
 SOON_S = 0.2
 """Seconds to the first look for a message after an answer, and between looks for its own reply."""

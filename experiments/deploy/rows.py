@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal import datasets
-from fedcal.classes import class_names, first_names
+from fedcal.core.classes import class_names, first_names
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
-from fedcal.plausible_rows import check_rows
-from fedcal.shards import Shards
-from fedcal.types import Floats, Integers
+from fedcal.datasets.plausible_rows import check_rows
 
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
@@ -104,7 +104,7 @@ class SiteRows:
     names
         of the classes
     test, test_inputs
-        as `fedcal.clients.prepared.prepare` takes them
+        as `fedcal.clients.site.prepared.prepare` takes them
     """
 
     name: str

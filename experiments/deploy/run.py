@@ -15,23 +15,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedcal.artifact import Holdout
-from fedcal.atomic import path_of, whole_file
-from fedcal.errors import FedcalError, InputError, Interrupted, RoundFailed
-from fedcal.experiments.config import Config, load_config, public_facts, waiting
+from fedcal.core.artifact import Holdout
+from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.deploy.control import ENDED, Control, control
-from fedcal.experiments.engines.superlink import UNKNOWN
-from fedcal.experiments.folders import DEPLOYED, claim
-from fedcal.experiments.load import load_any, name_of, test_part
-from fedcal.experiments.paid import Paid
-from fedcal.experiments.record import recorded, result_of
-from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.runs.config import Config, load_config, public_facts, waiting
+from fedcal.experiments.runs.engines.superlink import UNKNOWN
+from fedcal.experiments.runs.folders import DEPLOYED, claim
+from fedcal.experiments.runs.load import load_any, name_of, test_part
+from fedcal.experiments.runs.paid import Paid
+from fedcal.experiments.runs.record import recorded, result_of
+from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import OUTCOME, Outcome, Progress
-from fedcal.strategies.participation import names_of
-from fedcal.strategies.run_folder import (
+from fedcal.storage.atomic import path_of, whole_file
+from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.server.participation import names_of
+from fedcal.strategies.server.run_folder import (
     LOCK,
     alone,
     ended,

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 
-from fedcal.checks import one_of
-from fedcal.clients.policy import NO_POLICY, Policy
-from fedcal.clients.prepared import FEDERATION, count_beside, prepare, prepared
-from fedcal.clients.site_log import LOG, LOGGER, log_to
-from fedcal.clients.site_records import RECORDS, records_in
-from fedcal.errors import FedcalError, InputError
+from fedcal.clients.site.policy import NO_POLICY, Policy
+from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
+from fedcal.clients.site.records.site_records import RECORDS, records_in
+from fedcal.clients.site.site_log import LOG, LOGGER, log_to
+from fedcal.core.checks import one_of
+from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
-from fedcal.experiments.terminal import Stopped, console
+from fedcal.experiments.report.terminal import Stopped, console
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of

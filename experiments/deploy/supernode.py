@@ -18,13 +18,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcal.clients import handover
-from fedcal.clients.flower_guard import check_flower, self_test
-from fedcal.clients.prepared import alone
-from fedcal.clients.runtime import SITE
-from fedcal.clients.site_log import MOST_BYTES
-from fedcal.experiments.engines.processes import ProcessTree
-from fedcal.experiments.engines.superlink import free_port, quiet_environment, scripts
+from fedcal.clients.site.prepared import alone
+from fedcal.clients.site.process import handover
+from fedcal.clients.site.process.flower_guard import check_flower, self_test
+from fedcal.clients.site.process.runtime import SITE
+from fedcal.clients.site.site_log import MOST_BYTES
+from fedcal.experiments.runs.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.superlink import free_port, quiet_environment, scripts
 
 FLOWER_LOG = "flower.log"
 NODE, WORKER = "fedcal.experiments.deploy.node", "fedcal.experiments.deploy.worker"
@@ -124,7 +124,7 @@ class SuperNode:
 def supernode(
     folder: Path, *, fleet: str, root_certificates: Path, key: Path
 ) -> Iterator[SuperNode]:
-    """Start a SuperNode for a site that `fedcal.clients.prepared.prepare` wrote.
+    """Start a SuperNode for a site that `fedcal.clients.site.prepared.prepare` wrote.
 
     Flower's output goes to `flower.log` in the folder, the site's plain log to `site.log`.
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from fedcal.clients.runtime import main
-from fedcal.strategies.job import terms_of_job
+from fedcal.clients.site.process.runtime import main
+from fedcal.strategies.server.job import terms_of_job
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:], terms_of_job))

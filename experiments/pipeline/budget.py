@@ -19,7 +19,7 @@ from fedcal.accounting import (
     parallel_epsilon,
 )
 from fedcal.accounting.stages import AnyStage
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.privacy.plan import Plan
 
 _CLOSE = 1e-3  # of epsilon, that a search by halving may leave unspent

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedcal.checks import one_of, positive
-from fedcal.errors import InputError
-from fedcal.experiments.config import AUTO, Config, merge, read_toml
-from fedcal.experiments.evaluated import settings
-from fedcal.experiments.options import layered, options_of
+from fedcal.core.checks import one_of, positive
+from fedcal.core.errors import InputError
+from fedcal.experiments.runs.config import AUTO, Config, merge, read_toml
+from fedcal.experiments.runs.evaluated import settings
+from fedcal.experiments.runs.options import layered, options_of
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import PARTS
 from fedcal.strategies import STRATEGIES

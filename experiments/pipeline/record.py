@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcal.experiments.pipeline.settle import Pipeline
-from fedcal.experiments.result import versions
+from fedcal.experiments.runs.result import versions
 from fedcal.units import UNITS
 
 FILE = "pipeline.json"

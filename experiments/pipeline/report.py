@@ -6,15 +6,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedcal.evaluation.page import heading
-from fedcal.experiments.files import PAGE as CARD
-from fedcal.experiments.headline import headline, measured
+from fedcal.core.pages import Part, Table
+from fedcal.evaluation.pages.page import heading
 from fedcal.experiments.pipeline.record import FILE
 from fedcal.experiments.report.artifact import sections
+from fedcal.experiments.report.headline import headline, measured
 from fedcal.experiments.report.page import read_json, reading, write_page
 from fedcal.experiments.report.simulation import read_parts
 from fedcal.experiments.report.words import percent, set_tiles
-from fedcal.pages import Part, Table
+from fedcal.experiments.runs.files import PAGE as CARD
 
 PAGE = "report.html"
 

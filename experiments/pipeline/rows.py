@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from fedcal.core.errors import InputError
+from fedcal.core.scores import Kind
+from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
-from fedcal.experiments.load import load_any, name_of
+from fedcal.experiments.runs.load import load_any, name_of
 from fedcal.experiments.training.by_method import column, inputs_of
 from fedcal.experiments.training.splits import PARTS, ClientData
-from fedcal.scores import Kind
 from fedcal.training.model import TrainedModel
-from fedcal.types import Floats
 from fedcal.units import UNITS, Subject
 
 EVERY = "all"

@@ -13,28 +13,28 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal import pages
-from fedcal.artifact import Holdout
-from fedcal.atomic import path_of, whole_file
 from fedcal.calibrators import load as load_calibrator
-from fedcal.errors import InputError
-from fedcal.experiments.files import PAGE, to_json
-from fedcal.experiments.folders import PIPELINE, TRAINING, Replaced, claim, files_of
-from fedcal.experiments.paid import Paid
+from fedcal.core import pages
+from fedcal.core.artifact import Holdout
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.scores import Kind
+from fedcal.core.types import Floats
 from fedcal.experiments.pipeline.record import FILE, new_record, numbers_of
 from fedcal.experiments.pipeline.report import write_pipeline_report
 from fedcal.experiments.pipeline.settle import Pipeline, Stage
-from fedcal.experiments.simulation import simulate
+from fedcal.experiments.runs.files import PAGE, to_json
+from fedcal.experiments.runs.folders import PIPELINE, TRAINING, Replaced, claim, files_of
+from fedcal.experiments.runs.paid import Paid
+from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.training.by_method import train_by_method
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.numerics import softmax
 from fedcal.privacy.ledger import Ledger
-from fedcal.scores import Kind
-from fedcal.strategies.checkpoint import CHECKPOINT
-from fedcal.strategies.outcome import OUTCOME, Progress
+from fedcal.storage.atomic import path_of, whole_file
+from fedcal.strategies.server.checkpoint import CHECKPOINT
+from fedcal.strategies.server.outcome import OUTCOME, Progress
 from fedcal.training.card import card_parts
 from fedcal.training.model import TrainedModel, load_model
-from fedcal.types import Floats
 
 LEDGER = "ledger.sqlite"
 """The ledger's name in the folder, where the file names none."""

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, TypeVar
 
-from fedcal.errors import FedcalError
-from fedcal.experiments.config import Config
+from fedcal.core.errors import FedcalError
 from fedcal.experiments.planner.candidates import Candidate, candidates
 from fedcal.experiments.planner.choice import (
     CandidateEstimate,
@@ -22,8 +21,9 @@ from fedcal.experiments.planner.choice import (
 from fedcal.experiments.planner.estimate import Population, Size, trial
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import World
+from fedcal.experiments.runs.config import Config
 from fedcal.privacy.federation import MOST_CLIENTS
-from fedcal.strategies.outcome import Progress
+from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import TRUSTS
 

@@ -6,14 +6,14 @@ import warnings
 from dataclasses import replace
 from functools import lru_cache
 
-from fedcal.experiments.config import AUTO, Config, federation_of
+from fedcal.core.shards import Shards
 from fedcal.experiments.planner.advice import Advice, advise
 from fedcal.experiments.planner.facts import DEALT, PublicFacts
 from fedcal.experiments.planner.words import not_enough
 from fedcal.experiments.planner.worlds import made_up
+from fedcal.experiments.runs.config import AUTO, Config, federation_of
 from fedcal.partition import parse
-from fedcal.shards import Shards
-from fedcal.strategies.outcome import Progress
+from fedcal.strategies.server.outcome import Progress
 
 CHOSEN = (
     "Method and settings were chosen by the planner from public facts only (clients, nominal rows "

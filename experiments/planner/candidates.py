@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from fedcal.checks import one_of
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.privacy.plan import Plan
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, must_calibrate, settings_of
 
 

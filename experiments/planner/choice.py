@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.experiments.config import Config
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.estimate import Trial
+from fedcal.experiments.runs.config import Config
 from fedcal.privacy.plan import Plan
 
 PAYS = 0.9

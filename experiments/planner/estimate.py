@@ -15,18 +15,18 @@ import numpy as np
 
 from fedcal.calibrators import Calibrator, TemperatureScaling, calibrator_of
 from fedcal.clients.answers import answer
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.shards import Shards
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import Errors, World
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.partition import parse
-from fedcal.release import Asked
+from fedcal.privacy.release import Asked
 from fedcal.secure_aggregation import Ring
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.method import Method
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats, Integers, Words
 
 MOST_ROWS = 5_000
 MOST_NUMBERS = 100_000

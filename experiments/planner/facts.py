@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fedcal.checks import positive
-from fedcal.errors import InputError
+from fedcal.core.checks import positive
+from fedcal.core.errors import InputError
 from fedcal.partition import parse
 from fedcal.privacy.federation import Federation
 

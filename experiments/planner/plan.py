@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from fedcal import datasets
-from fedcal.checks import one_of
-from fedcal.errors import InputError
-from fedcal.experiments.config import ENGINES, Config
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.streams import check_seed
 from fedcal.experiments.planner.advice import Advice, advise
 from fedcal.experiments.planner.choice import CandidateEstimate
 from fedcal.experiments.planner.duration import grpc_seconds
@@ -23,9 +23,9 @@ from fedcal.experiments.planner.words import (
     not_enough,
 )
 from fedcal.experiments.planner.worlds import World, made_up, of_public
+from fedcal.experiments.runs.config import ENGINES, Config
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
-from fedcal.strategies.outcome import Progress
-from fedcal.streams import check_seed
+from fedcal.strategies.server.outcome import Progress
 from fedcal.units import User
 
 

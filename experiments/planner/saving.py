@@ -8,7 +8,7 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.experiments.files import to_json, write_folder
+from fedcal.experiments.runs.files import to_json, write_folder
 
 
 def save(content: Mapping[str, Any], options: Mapping[str, Any] | None, out: Path) -> None:

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcal.calibrators import Calibrator
+from fedcal.core.numerics import row_sum, softmax
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.scores import BINS
-from fedcal.numerics import row_sum, softmax
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats, Integers
 
 TEST_ROWS = 4_000
 TEST_NUMBERS = 200_000

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fedcal import pages
-from fedcal.experiments.figures.drawing import Sheet
-from fedcal.experiments.figures.inline import Palette, variable
-from fedcal.experiments.figures.parts import part_sheet
+from fedcal.core import pages
+from fedcal.core.pages import Intervals, Part, Table
+from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.figures.inline import Palette, variable
+from fedcal.experiments.report.figures.parts import part_sheet
 from fedcal.experiments.report.page import figure
-from fedcal.experiments.show.tables import of_part
-from fedcal.pages import Intervals, Part, Table
+from fedcal.experiments.report.tables import of_part
 
 COMMON = ("schema", "method", "config", "privacy", "communication", "seconds", "versions")
 """Keys of `result.json` of every run; the others are what its artifact says of itself."""

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from zlib import crc32
 
-from fedcal import pages
-from fedcal.experiments.figures.diagrams import diagram
-from fedcal.experiments.figures.drawing import Sheet
-from fedcal.experiments.figures.inline import fixed
-from fedcal.experiments.headline import headline
+from fedcal.core import pages
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.comparison import cells_table, finished
+from fedcal.experiments.report.figures.diagrams import diagram
+from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.figures.inline import fixed
+from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import figure, render
 from fedcal.metrics import Reliability
 

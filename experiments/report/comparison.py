@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.atomic import path_of
-from fedcal.experiments.figures.curves import (
+from fedcal.experiments.report import words
+from fedcal.experiments.report.figures.curves import (
     budget,
     bytes_sheet,
     differing,
@@ -15,12 +15,12 @@ from fedcal.experiments.figures.curves import (
     told,
     trust_sheet,
 )
-from fedcal.experiments.figures.drawing import Sheet, save_sheets
-from fedcal.experiments.headline import HIGHER_IS_BETTER
-from fedcal.experiments.report import words
+from fedcal.experiments.report.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.report.headline import HIGHER_IS_BETTER
 from fedcal.experiments.report.page import figure, read_json, reading, write_page
-from fedcal.experiments.show.tables import Entry, Marked, TextTable
-from fedcal.experiments.terminal import shown
+from fedcal.experiments.report.tables import Entry, Marked, TextTable
+from fedcal.experiments.report.terminal import shown
+from fedcal.storage.atomic import path_of
 
 FILE = "report.html"
 COLUMNS = ("ece", "classwise_ece", "nll", "accuracy")

@@ -11,12 +11,12 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from fedcal.atomic import whole_file
-from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.figures.drawing import Sheet
-from fedcal.experiments.figures.inline import Palette, key_svg, panel_svgs, variable
-from fedcal.experiments.figures.style import HUES
-from fedcal.experiments.show.tables import html
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.figures.inline import Palette, key_svg, panel_svgs, variable
+from fedcal.experiments.report.figures.style import HUES
+from fedcal.experiments.report.tables import html
+from fedcal.storage.atomic import whole_file
 
 MAX_BYTES = 2**28
 

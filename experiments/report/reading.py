@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedcal.experiments.figures.drawing import save_sheets
-from fedcal.experiments.figures.parts import part_sheet
-from fedcal.experiments.files import PAGE
-from fedcal.experiments.headline import headline
+from fedcal.core.pages import Table
 from fedcal.experiments.report.artifact import sections
+from fedcal.experiments.report.figures.drawing import save_sheets
+from fedcal.experiments.report.figures.parts import part_sheet
+from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import read_json, reading, write_page
 from fedcal.experiments.report.simulation import FILE, read_parts
-from fedcal.pages import Table
+from fedcal.experiments.runs.files import PAGE
 
 READING = "reading.json"
 

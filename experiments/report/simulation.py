@@ -10,24 +10,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.atomic import path_of
-from fedcal.errors import InputError
-from fedcal.experiments.config import SIMULATED, parse_setting
-from fedcal.experiments.figures.curves import rounds_sheet
-from fedcal.experiments.figures.diagrams import (
+from fedcal.core.errors import InputError
+from fedcal.core.pages import Part, Table, from_json
+from fedcal.experiments.report import words
+from fedcal.experiments.report.artifact import numbers_of, sections
+from fedcal.experiments.report.figures.curves import rounds_sheet
+from fedcal.experiments.report.figures.diagrams import (
     FEWEST,
     SHOWN_CLASSES,
     classes_sheet,
     gap_panel,
     reliability_sheet,
 )
-from fedcal.experiments.figures.drawing import Sheet, save_sheets
-from fedcal.experiments.figures.parts import part_sheet
-from fedcal.experiments.files import PAGE
-from fedcal.experiments.headline import headline
-from fedcal.experiments.per_client import client_parts
-from fedcal.experiments.report import words
-from fedcal.experiments.report.artifact import numbers_of, sections
+from fedcal.experiments.report.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.report.figures.parts import part_sheet
+from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import (
     figure,
     read_json,
@@ -35,11 +32,14 @@ from fedcal.experiments.report.page import (
     reading,
     write_page,
 )
-from fedcal.experiments.show.tables import TextTable
-from fedcal.experiments.statement.sentences import adjacency, meaning
+from fedcal.experiments.report.per_client import client_parts
+from fedcal.experiments.report.tables import TextTable
+from fedcal.experiments.runs.config import SIMULATED, parse_setting
+from fedcal.experiments.runs.files import PAGE
+from fedcal.experiments.runs.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
-from fedcal.pages import Part, Table, from_json
-from fedcal.strategies import participation
+from fedcal.storage.atomic import path_of
+from fedcal.strategies.server import participation
 
 FILE = "report.html"
 PARTS = ("before", "after")

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.figures.drawing import save_sheets
-from fedcal.experiments.files import PAGE
-from fedcal.experiments.headline import headline
 from fedcal.experiments.report import words
 from fedcal.experiments.report.artifact import sections
+from fedcal.experiments.report.figures.drawing import save_sheets
+from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import read_json, reading, write_page
 from fedcal.experiments.report.simulation import (
     FILE,
@@ -18,6 +17,7 @@ from fedcal.experiments.report.simulation import (
     run_tiles,
     sheets_of,
 )
+from fedcal.experiments.runs.files import PAGE
 
 TRAINING = "training.json"
 

@@ -12,33 +12,33 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal import pages
-from fedcal.artifact import Holdout
-from fedcal.atomic import path_of
-from fedcal.errors import InputError
-from fedcal.experiments.config import Config, job_of
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.files import PAGE, to_json, write_folder
-from fedcal.experiments.folders import TRAINING as KIND
-from fedcal.experiments.paid import Paid
-from fedcal.experiments.record import communication_of, recorded
-from fedcal.experiments.result import versions
+from fedcal.core import pages
+from fedcal.core.artifact import Holdout
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.files import PAGE, to_json, write_folder
+from fedcal.experiments.runs.folders import TRAINING as KIND
+from fedcal.experiments.runs.paid import Paid
+from fedcal.experiments.runs.record import communication_of, recorded
+from fedcal.experiments.runs.result import versions
 from fedcal.experiments.training.config import FOLLOWING, SETTINGS, TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
-from fedcal.numerics import softmax
+from fedcal.privacy.release import Release
 from fedcal.queries import Gradients
-from fedcal.release import Release
-from fedcal.shards import Shards
+from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import Outcome, Progress
+from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.settings import check_subjects
 from fedcal.training.card import clipped_share, clipping_part, scored
 from fedcal.training.model import TrainedModel
 from fedcal.training.network import text_of
-from fedcal.types import Floats, Integers
 
 _SHARED = (
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
@@ -337,10 +337,10 @@ class _Clipped:
 
 def _by_engine(engine: str, job: Job, shards: Shards, progress: Progress | None) -> Outcome:
     if engine == "ray":
-        from fedcal.experiments.engines.ray import run_ray
+        from fedcal.experiments.runs.engines.ray import run_ray
 
         return run_ray(job, shards, progress=progress)
-    from fedcal.experiments.engines.grpc import run_grpc
+    from fedcal.experiments.runs.engines.grpc import run_grpc
 
     return run_grpc(job, shards, progress=progress)
 

@@ -9,10 +9,11 @@ from typing import Any
 
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
-from fedcal.checks import one_of, positive, unused, whole
-from fedcal.errors import InputError
-from fedcal.experiments.config import ENGINES, Config
-from fedcal.experiments.options import (
+from fedcal.core.checks import one_of, positive, unused, whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import check_seed
+from fedcal.experiments.runs.config import ENGINES, Config
+from fedcal.experiments.runs.options import (
     DATA,
     PRIVACY,
     RUNNING,
@@ -26,7 +27,6 @@ from fedcal.experiments.options import (
 from fedcal.privacy.federation import check_size
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import Setting, check_settings
-from fedcal.streams import check_seed
 from fedcal.training.networks import NETWORKS
 from fedcal.units import UNITS, Example
 

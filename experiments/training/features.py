@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import positive
+from fedcal.core.checks import positive
+from fedcal.core.errors import InputError
+from fedcal.core.types import Integers
 from fedcal.corruptions import CORRUPTIONS, SEVERITIES
-from fedcal.errors import InputError
 from fedcal.experiments.training.rows import MOST_CLASSES, LabelledRows, check_ids, check_labels
-from fedcal.types import Integers
 
 Arrays = Mapping[str, NDArray[Any]]
 

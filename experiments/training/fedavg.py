@@ -23,11 +23,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvgM
 
 from fedcal.clients.client_app import site_of
-from fedcal.errors import RoundFailed
+from fedcal.core.errors import RoundFailed
+from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import ClientData
-from fedcal.strategies.who import reason
-from fedcal.streams import Purpose, stream
+from fedcal.strategies.server.who import reason
 
 if TYPE_CHECKING:
     from fedcal.experiments.training.models import LocalTrainer

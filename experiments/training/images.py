@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.atomic import path_of
-from fedcal.checks import near, unused
+from fedcal.core.checks import near, unused
+from fedcal.core.errors import InputError
+from fedcal.core.optional import need
 from fedcal.datasets import feature_sets, read_feature_set
-from fedcal.errors import InputError
 from fedcal.experiments.training.features import features_of
 from fedcal.experiments.training.rows import (
     MOST_CLASSES,
@@ -23,8 +23,8 @@ from fedcal.experiments.training.rows import (
     check_labels,
     read_leaf,
 )
-from fedcal.npz import read_npz
-from fedcal.optional import need
+from fedcal.storage.atomic import path_of
+from fedcal.storage.npz import read_npz
 
 SUFFIXES = (".png", ".jpg", ".jpeg")
 """Files of a folder that are read as images."""

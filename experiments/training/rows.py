@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.atomic import path_of
-from fedcal.errors import InputError
-from fedcal.types import Integers
+from fedcal.core.errors import InputError
+from fedcal.core.types import Integers
+from fedcal.storage.atomic import path_of
 
 CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """The 80 classes, in LEAF's order; a character that is not among them is read as a space."""

@@ -15,15 +15,17 @@ import numpy as np
 from flwr.app import ArrayRecord
 from numpy.typing import NDArray
 
-from fedcal.atomic import path_of, whole_file
-from fedcal.errors import InputError, Interrupted, RoundFailed
-from fedcal.experiments.config import read_toml
-from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.experiments.files import to_json, write_folder
-from fedcal.experiments.folders import TRAINING as KIND
-from fedcal.experiments.folders import claim
-from fedcal.experiments.paid import CONFIG, Paid
-from fedcal.experiments.result import versions
+from fedcal.core.errors import InputError, Interrupted, RoundFailed
+from fedcal.core.numerics import softmax
+from fedcal.core.optional import need
+from fedcal.core.types import Floats
+from fedcal.experiments.runs.config import read_toml
+from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.experiments.runs.files import to_json, write_folder
+from fedcal.experiments.runs.folders import TRAINING as KIND
+from fedcal.experiments.runs.folders import claim
+from fedcal.experiments.runs.paid import CONFIG, Paid
+from fedcal.experiments.runs.result import versions
 from fedcal.experiments.training.by_method import (
     TRAINING,
     ModelTraining,
@@ -33,15 +35,13 @@ from fedcal.experiments.training.by_method import (
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.fedavg import SeededFedAvg, TrainingState, per_round, training_app
 from fedcal.experiments.training.splits import PARTS, ClientData, load
-from fedcal.locks import locked
 from fedcal.metrics import summary
-from fedcal.numerics import softmax
-from fedcal.optional import need
-from fedcal.strategies.checkpoint import CHECKPOINT as ROUNDS
-from fedcal.strategies.checkpoint import Checkpoint
-from fedcal.strategies.outcome import OUTCOME
-from fedcal.strategies.run_folder import LOCK
-from fedcal.types import Floats
+from fedcal.storage.atomic import path_of, whole_file
+from fedcal.storage.locks import locked
+from fedcal.strategies.server.checkpoint import CHECKPOINT as ROUNDS
+from fedcal.strategies.server.checkpoint import Checkpoint
+from fedcal.strategies.server.outcome import OUTCOME
+from fedcal.strategies.server.run_folder import LOCK
 
 if TYPE_CHECKING:
     from fedcal.experiments.training.models import LocalTrainer

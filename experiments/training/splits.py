@@ -18,9 +18,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of, unused
+from fedcal.core.checks import one_of, unused
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
 from fedcal.experiments.training.config import (
     DEFAULTS,
     FEDAVG,
@@ -40,8 +42,6 @@ from fedcal.experiments.training.rows import (
 from fedcal.partition import deal, held_out
 from fedcal.partition.dealing import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD
-from fedcal.streams import Purpose, stream
-from fedcal.types import Integers
 from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")

@@ -32,8 +32,8 @@ from functools import lru_cache
 from scipy.special import erfc, erfcx
 
 from fedcal.accounting import plan_cache
-from fedcal.checks import positive, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import positive, whole
+from fedcal.core.errors import InputError
 
 __all__ = [
     "check_delta",

@@ -26,7 +26,7 @@ from fedcal.accounting.gaussian import (
     check_rate,
     check_rounds,
 )
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution

@@ -8,9 +8,9 @@ from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
 
-from fedcal.atomic import path_of
 from fedcal.calibrators.base import Calibrator, load
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.storage.atomic import path_of
 
 
 def text_of(path: str | Path, classes: int) -> str:

@@ -11,17 +11,17 @@ from typing import IO, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
-from fedcal.atomic import path_of
-from fedcal.buckets import check_score
-from fedcal.checks import one_of, whole
-from fedcal.errors import FedcalError, InputError
+from fedcal.core.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_intervals, nll, summary
 from fedcal.metrics.bootstrap import FEWEST
+from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import by_client
 from fedcal.metrics.gap_change import changes_by_client, told
-from fedcal.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
-from fedcal.types import Floats, Integers
+from fedcal.storage.atomic import path_of
 
 FORMAT = "fedcal-calibrator"
 
@@ -75,7 +75,7 @@ class Calibrator(Artifact):
         ------
         InputError
             Anything that is not allowed, or scores that are not what they are declared to be
-            (`fedcal.scores.check_scores`); the calibrator stays as it was.
+            (`fedcal.core.scores.check_scores`); the calibrator stays as it was.
         """
         kind: Kind = one_of("input", self.input if input is None else input, KINDS)
         z = logits_of(kind, check_scores(kind, kind, scores))
@@ -113,7 +113,7 @@ class Calibrator(Artifact):
         ------
         InputError
             If the calibrator is not fitted, the class count differs, or the scores are not what
-            `input` says (`fedcal.scores.check_scores`).
+            `input` says (`fedcal.core.scores.check_scores`).
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"

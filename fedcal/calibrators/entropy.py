@@ -6,10 +6,10 @@ import math
 
 import numpy as np
 
-from fedcal.calibrators.curvature import product_triangle
+from fedcal.calibrators.fits.curvature import product_triangle
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.numerics import LOG_A_LIMIT, row_sum, shifted
-from fedcal.types import Floats
+from fedcal.core.numerics import LOG_A_LIMIT, row_sum, shifted
+from fedcal.core.types import Floats
 
 MIDDLE = 0.1
 """The entropy at which log a is w_0; about where the rows lie that decide on a temperature."""

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.noisy_counts import Negatives, cleaned, merged
-from fedcal.checks import one_of, whole
-from fedcal.errors import InputError
+from fedcal.calibrators.fits.noisy_counts import Negatives, cleaned, merged
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import row_sum, softmax
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
-from fedcal.numerics import row_sum, softmax
-from fedcal.types import Floats, Integers
 
 Rows = Literal["all", "changed"]
 Estimate = Literal["posterior", "share"]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from fedcal.artifact import Holdout
 from fedcal.calibrators.base import Calibrator
-from fedcal.numerics import softmax
-from fedcal.types import Floats, Integers
+from fedcal.core.artifact import Holdout
+from fedcal.core.numerics import softmax
+from fedcal.core.types import Floats, Integers
 
 
 class Identity(Calibrator):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.calibrators.curvature import class_triangle
+from fedcal.calibrators.fits.curvature import class_triangle
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.types import Floats
+from fedcal.core.types import Floats
 
 
 class VectorScaling(ParametricScaling):

@@ -24,10 +24,10 @@ import math
 
 import numpy as np
 
-from fedcal.calibrators.curvature import rank_triangle, rank_variances
+from fedcal.calibrators.fits.curvature import rank_triangle, rank_variances
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.numerics import FLOOR, row_max, row_sum, softmax
-from fedcal.types import Floats, Integers
+from fedcal.core.numerics import FLOOR, row_max, row_sum, softmax
+from fedcal.core.types import Floats, Integers
 
 UNIT = math.log(math.e - 1)
 """softplus(UNIT) = 1: with all m_k = UNIT the scores are the logits."""

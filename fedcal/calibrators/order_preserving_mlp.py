@@ -15,8 +15,8 @@ from fedcal.calibrators.order_preserving import (
     seen,
     slopes_gradient,
 )
-from fedcal.numerics import FLOOR, label_entries, product, row_sum, softmax
-from fedcal.types import Floats, Integers
+from fedcal.core.numerics import FLOOR, label_entries, product, row_sum, softmax
+from fedcal.core.types import Floats, Integers
 
 HIDDEN = 64
 """Neurons of each of the two hidden layers (Peng et al. 2024)."""

@@ -14,13 +14,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.span_fit import fit_in_span, residuals
-from fedcal.checks import whole
-from fedcal.errors import InputError
-from fedcal.lbfgs import MEMORY, dot_rows, minimize
-from fedcal.numerics import INNER, LARGEST_LOGIT, softmax
-from fedcal.shards import Shards
-from fedcal.types import Floats, Integers
+from fedcal.calibrators.fits.lbfgs import MEMORY, dot_rows, minimize
+from fedcal.calibrators.fits.span_fit import fit_in_span, residuals
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import INNER, LARGEST_LOGIT, softmax
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
 
 LIMIT = 20.0
 """No parameter leaves its identity by more: rows without errors have their optimum at infinity."""

@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.temperature_fit import best_log_a
-from fedcal.checks import positive, whole
-from fedcal.errors import InputError
-from fedcal.numerics import softmax
-from fedcal.types import Floats, Integers
+from fedcal.calibrators.fits.temperature_fit import best_log_a
+from fedcal.core.checks import positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.types import Floats, Integers
 
 LEAST, MOST = 1e-6, 1e6
 """Temperatures beyond these are no calibration, and overflow."""

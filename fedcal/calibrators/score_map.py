@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Literal, Self, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.buckets import DIGITS, bucket_of, check_score, equal_width, scored
-from fedcal.calibrators import score_fit
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.score_fit import Curve
+from fedcal.calibrators.fits import score_fit
+from fedcal.calibrators.fits.score_fit import Curve
 from fedcal.calibrators.top_label import least_value, with_confidence
-from fedcal.checks import one_of, whole
-from fedcal.errors import InputError
-from fedcal.numerics import row_max, softmax
-from fedcal.types import Floats, Integers
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import row_max, softmax
+from fedcal.core.types import Floats, Integers
+from fedcal.metrics.buckets import DIGITS, bucket_of, check_score, equal_width, scored
 
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Table = Literal["binning", "isotonic", "bbq"]
 
 SCORES = ("positive", "confidence")
-"""Of `fedcal.buckets`; those whose histogram is one."""
+"""Of `fedcal.metrics.buckets`; those whose histogram is one."""
 
 BUCKETS = 240
 """Of the histogram that pooled rows are counted in."""
@@ -105,7 +105,7 @@ class ScoreMap(OfScore):
     classes
         number of classes; 0 = not fitted yet
     how
-        "binning", "isotonic" or "bbq": see `fedcal.calibrators.score_fit`
+        "binning", "isotonic" or "bbq": see `fedcal.calibrators.fits.score_fit`
     """
 
     parameters = ("edges", "values", "score", "how")

@@ -21,11 +21,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.checks import one_of, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import row_max, row_sum, shifted, softmax
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
-from fedcal.numerics import row_max, row_sum, shifted, softmax
-from fedcal.types import Floats, Integers
 
 Counts = Literal["correct_wrong", "correct_total"]
 

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
+from fedcal.calibrators.fits.temperature_fit import best_log_a
 from fedcal.calibrators.order_preserving import sigmoid
 from fedcal.calibrators.scaling import TemperatureScaling
-from fedcal.calibrators.temperature_fit import best_log_a
 from fedcal.calibrators.top_label import TINY, least_value, with_confidence
-from fedcal.checks import whole
-from fedcal.errors import InputError
-from fedcal.numerics import row_sum, shifted, softmax
-from fedcal.types import Floats, Integers
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import row_sum, shifted, softmax
+from fedcal.core.types import Floats, Integers
 
 LARGEST = 8.0
 """The slope is of log-odds up to +-8, a confidence of 0.9997; beyond it is 1. So it does not hang

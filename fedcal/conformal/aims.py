@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.errors import InputError
-from fedcal.types import Floats, Integers
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers
 
 KINDS = ("target", "costs", "among")
 

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from fedcal.calibrators import Calibrator
 from fedcal.calibrators.as_text import of_text
-from fedcal.checks import one_of, unused, whole
 from fedcal.conformal.scores import SCORES, Score, rounded, settled
-from fedcal.errors import InputError
-from fedcal.numerics import softmax
-from fedcal.parallel import by_rows
-from fedcal.streams import check_seed
-from fedcal.types import Floats, Integers
+from fedcal.core.checks import one_of, unused, whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.parallel import by_rows
+from fedcal.core.streams import check_seed
+from fedcal.core.types import Floats, Integers
 
 PENALTY, FREE = 0.01, 5
 """Of `raps`, where nobody says anything else (Angelopoulos et al. 2021, for many classes)."""

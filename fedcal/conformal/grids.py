@@ -11,10 +11,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.buckets import arcsine_edges
-from fedcal.checks import whole
 from fedcal.conformal.conformity import Conformity
-from fedcal.types import Floats
+from fedcal.core.checks import whole
+from fedcal.core.types import Floats
+from fedcal.metrics.buckets import arcsine_edges
 
 SPREAD = (-9.0, 9.0)
 """Log-odds of scores that are spread over [0, 1]."""

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics.clients import MOST_CLIENTS
-from fedcal.types import Floats, Integers
 
 LEVEL = 0.95
 """Of intervals."""

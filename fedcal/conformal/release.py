@@ -11,10 +11,9 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.grids import after_last
-from fedcal.conformal.levels import (
+from fedcal.conformal.levels.levels import (
     Law,
     Nothing,
     centred_level,
@@ -22,11 +21,12 @@ from fedcal.conformal.levels import (
     marginal_level,
     pac_level,
 )
-from fedcal.conformal.noise import Noise
-from fedcal.conformal.weighted import exact_terms, shift, weighted_level
-from fedcal.errors import InputError
-from fedcal.streams import Purpose, key_of, stream
-from fedcal.types import Floats
+from fedcal.conformal.levels.noise import Noise
+from fedcal.conformal.levels.weighted import exact_terms, shift, weighted_level
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, key_of, stream
+from fedcal.core.types import Floats
 
 Promise = Literal["marginal", "pac"]
 
@@ -177,8 +177,8 @@ class SetRelease:
     def aimed(self, alpha: float, aim: Aim) -> float:
         """One threshold for rows that count by their label; parts are labels.
 
-        Proof: `fedcal.conformal.weighted`. Of the bound on the number of rows, which may fail, and
-        of what noisy weights may do, alpha is lowered.
+        Proof: `fedcal.conformal.levels.weighted`. Of the bound on the number of rows, which may
+        fail, and of what noisy weights may do, alpha is lowered.
 
         Parameters
         ----------

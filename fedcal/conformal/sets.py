@@ -11,25 +11,25 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
-from fedcal.atomic import path_of
-from fedcal.checks import one_of
-from fedcal.classes import called
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.basis import Basis
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
-from fedcal.conformal.page import judged_parts, promise, reported_parts
+from fedcal.conformal.pages.page import judged_parts, promise, reported_parts
+from fedcal.conformal.pages.promises import of_release
+from fedcal.conformal.pages.reported import Reported
+from fedcal.conformal.pages.shortfalls import shortfalls
 from fedcal.conformal.parts import BY
-from fedcal.conformal.promises import of_release
 from fedcal.conformal.release import Goal, Promise, SetRelease, thresholds_of
-from fedcal.conformal.reported import Reported
-from fedcal.conformal.shortfalls import shortfalls
-from fedcal.errors import InputError
-from fedcal.pages import Part
-from fedcal.printable import listed
-from fedcal.scores import KINDS, Kind, check_scores, logits_of
-from fedcal.types import Floats, Integers
+from fedcal.core.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.core.checks import one_of
+from fedcal.core.classes import called
+from fedcal.core.errors import InputError
+from fedcal.core.pages import Part
+from fedcal.core.printable import listed
+from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
+from fedcal.core.types import Floats, Integers
+from fedcal.storage.atomic import path_of
 
 ALL_LABELS = 1.0
 """A threshold that every score is below: sets of all labels, which promise nothing."""

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.checks import one_of, whole
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Integers
 from fedcal.corruptions import _blur, _digital, _noise, _weather
 from fedcal.corruptions._draws import Draws, Images
-from fedcal.errors import InputError
-from fedcal.types import Integers
 
 TABLES = {"cifar10-c": 32, "imagenet-c": 224, "digits": 28}
 """Whose constants there are, and the side of the images, in pixels, that they are for."""

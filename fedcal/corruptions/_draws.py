@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.streams import check_seed
-from fedcal.types import Integers
+from fedcal.core.streams import check_seed
+from fedcal.core.types import Integers
 
 Images: TypeAlias = NDArray[np.float32]
 """(n, h, w, channels) in [0, 1]."""

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
+from fedcal.core.types import Floats
 from fedcal.corruptions._draws import Images
-from fedcal.types import Floats
 
 SUBPIXELS = 9
 """Points along each side of a pixel at which a disk is sampled."""

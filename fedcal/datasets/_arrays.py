@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.classes import class_names as checked_names
+from fedcal.core.classes import class_names as checked_names
+from fedcal.core.errors import InputError
+from fedcal.core.scores import Kind, as_array, check_scores, numbers
+from fedcal.core.types import Floats, Integers
 from fedcal.datasets._dataset import Dataset
 from fedcal.datasets._names import check_guess, check_words, guessed, own_names, places, words_among
-from fedcal.errors import InputError
-from fedcal.scores import Kind, as_array, check_scores, numbers
-from fedcal.types import Floats, Integers
 
 
 def from_arrays(
@@ -46,8 +46,8 @@ def from_arrays(
     ----------
     logits, probs
         (n, c), exactly one of the two; n >= 1, c >= 2, finite, and what they are called: see
-        `fedcal.scores.check_scores`. Of two classes the probabilities may be (n,) or (n, 1), of
-        class 1.
+        `fedcal.core.scores.check_scores`. Of two classes the probabilities may be (n,) or (n, 1),
+        of class 1.
     labels
         (n,) or (n, 1): whole numbers in [0, c), of any numeric type, or the names of the classes
         (see `classes`). None only where `labels_required` is False (rows that are to be

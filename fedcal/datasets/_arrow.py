@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.errors import InputError
 from fedcal.datasets._columns import Columns, arguments
 from fedcal.datasets._dataset import IDS
-from fedcal.errors import InputError
-from fedcal.npz import MAX_BYTES
+from fedcal.storage.npz import MAX_BYTES
 
 BATCH = 2**14
 """Rows that are decoded at a time."""
@@ -30,7 +30,7 @@ _HOLDS = {  # what a column must hold, and the types of Arrow that it may have
 
 
 def damage(pa: Any, what: str) -> dict[tuple[type[Exception], ...], str]:
-    """What pyarrow raises for a file that is damaged or hostile, for `fedcal.npz.intact`."""
+    """What pyarrow raises for a damaged or hostile file, for `fedcal.storage.npz.intact`."""
     errors = (pa.ArrowException, OSError, ValueError, OverflowError)
     return {errors: f"is not {what} (truncated or damaged)"}
 

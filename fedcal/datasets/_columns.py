@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.scores import RANGE_TOLERANCE, percent_hint
 from fedcal.datasets._dataset import IDS, Given
-from fedcal.errors import InputError
-from fedcal.scores import RANGE_TOLERANCE, percent_hint
 
 FIT = ("train", "fit", "calibration", "validation")
 """What the fit part may be called in a column `split`, or as a split of Hugging Face's."""

@@ -12,10 +12,10 @@ from typing import Any, TextIO
 
 import numpy as np
 
+from fedcal.core.errors import InputError
 from fedcal.datasets._columns import arguments, find_columns
 from fedcal.datasets._dataset import IDS
-from fedcal.errors import InputError
-from fedcal.npz import MAX_BYTES, intact
+from fedcal.storage.npz import MAX_BYTES, intact
 
 MAX_LINE = 2**24
 """Characters in a line; a packed file without line ends must not fill the memory."""

@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of
-from fedcal.classes import class_names
-from fedcal.errors import InputError
-from fedcal.numerics import softmax
-from fedcal.scores import Kind, logits_of
-from fedcal.shards import Shards
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats, Integers
+from fedcal.core.checks import one_of
+from fedcal.core.classes import class_names
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.scores import Kind, logits_of
+from fedcal.core.shards import Shards
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers
 
 IDS = ("client", "subject", "group")
 """What says whose a row is, whom it is about, and to which group it belongs."""

@@ -8,8 +8,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of
-from fedcal.npz import read_npz
+from fedcal.core.checks import one_of
+from fedcal.storage.npz import read_npz
 
 _HERE = Path(__file__).resolve().parent
 
@@ -47,7 +47,7 @@ _FEATURES = (
         features=84,
         classes=2,
         groups=10,
-        source="python -m fedcal.experiments.shipped.adult_features",
+        source="python -m fedcal.experiments.research.shipped.adult_features",
         author="the fedcal authors; Adult: Barry Becker and Ronny Kohavi",
         year=2026,
         licence="CC-BY-4.0",
@@ -62,7 +62,7 @@ _FEATURES = (
         features=256,
         classes=10,
         groups=0,
-        source="python -m fedcal.experiments.shipped.mnist_features",
+        source="python -m fedcal.experiments.research.shipped.mnist_features",
         author="the fedcal authors; MNIST: Yann LeCun, Corinna Cortes and Christopher J.C. Burges",
         year=2026,
         licence="Apache-2.0",

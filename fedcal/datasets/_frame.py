@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from fedcal.core.scores import numbers
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._columns import arguments, find_columns
 from fedcal.datasets._dataset import Dataset
-from fedcal.scores import numbers
 
 
 def from_frame(

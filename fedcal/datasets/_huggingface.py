@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.checks import one_of
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.optional import need
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._arrow import BATCH, damage, read_batches
 from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name, known_clients
 from fedcal.datasets._dataset import IDS, Dataset, Given
-from fedcal.errors import InputError
-from fedcal.npz import intact
-from fedcal.optional import need
+from fedcal.storage.npz import intact
 
 MAX_JSON = 2**20
 """Bytes in a description of a saved folder."""

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.atomic import path_of
-from fedcal.checks import near, one_of
+from fedcal.core.checks import near, one_of
+from fedcal.core.errors import InputError
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
@@ -16,8 +16,8 @@ from fedcal.datasets._features import feature_sets
 from fedcal.datasets._huggingface import is_saved, read_saved
 from fedcal.datasets._parquet import read_parquet
 from fedcal.datasets._shipped import entry_of, load_shipped, shipped_names
-from fedcal.errors import InputError
-from fedcal.npz import read_npz
+from fedcal.storage.atomic import path_of
+from fedcal.storage.npz import read_npz
 
 
 def load(

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.classes import first_names
-from fedcal.errors import InputError
-from fedcal.plausible_rows import check_rows
-from fedcal.scores import as_array
-from fedcal.types import Floats, Integers
+from fedcal.core.classes import first_names
+from fedcal.core.errors import InputError
+from fedcal.core.scores import as_array
+from fedcal.core.types import Floats, Integers
+from fedcal.datasets.plausible_rows import check_rows
 
 
 def words_among(parts: Sequence[Any]) -> list[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from fedcal.core.errors import InputError
+from fedcal.core.optional import need
 from fedcal.datasets._arrow import BATCH, damage, read_batches
 from fedcal.datasets._columns import find_columns
-from fedcal.errors import InputError
-from fedcal.npz import MAX_BYTES, intact
-from fedcal.optional import need
+from fedcal.storage.npz import MAX_BYTES, intact
 
 
 def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:

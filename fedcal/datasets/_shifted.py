@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.errors import InputError
-from fedcal.types import Floats
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 
 STEPS = 12
 """Steps of sqrt(depth) per unit: with 12 a file of 31 variants stays under 1 MiB."""

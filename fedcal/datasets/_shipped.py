@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of
+from fedcal.core.checks import one_of
+from fedcal.core.scores import Kind
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import Dataset
 from fedcal.datasets._shifted import Variant, key_of, parse, unpacked
-from fedcal.npz import read_npz
-from fedcal.scores import Kind
+from fedcal.storage.npz import read_npz
 
 _HERE = Path(__file__).resolve().parent
 
@@ -138,7 +138,7 @@ _CATALOGUE = (
         test_rows=0,
         classes=10,
         clients=0,
-        source="python -m fedcal.experiments.shift.mnist",
+        source="python -m fedcal.experiments.research.shift.mnist",
         author="the fedcal authors; MNIST: Yann LeCun, Corinna Cortes and Christopher J.C. Burges",
         year=2026,
         licence="Apache-2.0",
@@ -155,7 +155,7 @@ _CATALOGUE = (
         test_rows=385,
         classes=2,
         clients=4,
-        source="python -m fedcal.experiments.shipped.hospitals",
+        source="python -m fedcal.experiments.research.shipped.hospitals",
         author="the fedcal authors; Heart Disease: Andras Janosi, William Steinbrunn, Matthias "
         "Pfisterer and Robert Detrano",
         year=2026,
@@ -186,7 +186,7 @@ _CATALOGUE = (
         test_rows=0,
         classes=2,
         clients=0,
-        source="python -m fedcal.experiments.shipped.adult",
+        source="python -m fedcal.experiments.research.shipped.adult",
         author="the fedcal authors; Adult: Barry Becker and Ronny Kohavi",
         year=2026,
         licence="CC-BY-4.0",

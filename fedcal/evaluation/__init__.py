@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fedcal.evaluation.calibrate import calibrator_from
-from fedcal.evaluation.calibration import GAPS
-from fedcal.evaluation.curves import (
+from fedcal.evaluation.drift import Change, drift_between
+from fedcal.evaluation.estimates import METRICS, evaluate
+from fedcal.evaluation.estimators.calibration import GAPS
+from fedcal.evaluation.estimators.curves import (
     Curve,
     DecisionCurve,
     ReliabilityDiagram,
@@ -13,19 +15,17 @@ from fedcal.evaluation.curves import (
     reliability,
     roc_curve,
 )
-from fedcal.evaluation.drift import Change, drift_between
-from fedcal.evaluation.estimates import METRICS, evaluate
-from fedcal.evaluation.goodness import (
+from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
     groups_test,
     hosmer_lemeshow,
     ks_test,
 )
+from fedcal.evaluation.estimators.monotone import monotone_counts
+from fedcal.evaluation.estimators.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import Estimate
-from fedcal.evaluation.monotone import monotone_counts
-from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
+from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.paired import compare
 from fedcal.evaluation.thresholds import Threshold, choose_threshold
 

@@ -15,19 +15,19 @@ import numpy as np
 
 from fedcal.calibrators.score_map import OfScore
 from fedcal.calibrators.top_label import least_value
-from fedcal.evaluation.figures import WIDEST, names_of, reliability_part
+from fedcal.core.pages import Part, Table
+from fedcal.core.printable import listed
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.goodness import FAR_TAIL
+from fedcal.evaluation.estimators.metrics import Gap
+from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.findings import FEWEST, KEYS, Findings, Key, counted
-from fedcal.evaluation.goodness import FAR_TAIL
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import DROWNED, FIRM, HIDES, Estimate
-from fedcal.evaluation.metrics import Gap
-from fedcal.evaluation.monotone import monotone_counts
-from fedcal.evaluation.page import p_shown
+from fedcal.evaluation.intervals.intervals import DROWNED, FIRM, HIDES, Estimate
+from fedcal.evaluation.pages.figures import WIDEST, names_of, reliability_part
+from fedcal.evaluation.pages.page import p_shown
 from fedcal.metrics.gap_change import LEAST, GapChange, gap_change
 from fedcal.metrics.holm import ERROR
-from fedcal.pages import Part, Table
-from fedcal.printable import listed
-from fedcal.types import Floats
 
 MOST_CURVES = 12
 """Groups whose curve is drawn: those whose test has the smallest p-values."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from fedcal.buckets import Score
-from fedcal.calibrators.score_fit import Curve
+from fedcal.calibrators.fits.score_fit import Curve
 from fedcal.calibrators.score_map import ScoreLogistic, ScoreMap, Table
-from fedcal.checks import one_of
+from fedcal.core.checks import one_of
+from fedcal.core.scores import KINDS, Kind
 from fedcal.evaluation.histogram import Histogram
-from fedcal.scores import KINDS, Kind
+from fedcal.metrics.buckets import Score
 
 How = Literal[Table, Curve]
 
@@ -27,7 +27,7 @@ def calibrator_from(
         "positive" (two classes; the outcome is class 1) or "confidence" (a correct prediction)
     how
         "binning", "isotonic", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`); see
-        `fedcal.calibrators.score_fit`. Under noise the curves, "platt" and "beta", lose least
+        `fedcal.calibrators.fits.score_fit`. Under noise the curves, "platt" and "beta", lose least
     classes
         of the model
     input

@@ -6,12 +6,12 @@ import math
 
 import numpy as np
 
-from fedcal.buckets import Score, bucket_of, scored
 from fedcal.calibrators.as_text import of_text
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.metrics.buckets import Score, bucket_of, scored
 from fedcal.queries import ScoreCounts
-from fedcal.shards import Shards
-from fedcal.types import Floats, Integers
 
 
 def counts_of(shards: Shards, query: ScoreCounts) -> Integers | Floats:

@@ -25,15 +25,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from fedcal.checks import whole
-from fedcal.errors import InputError
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers
+from fedcal.evaluation.estimators.goodness import FAR_TAIL
 from fedcal.evaluation.findings import FEWEST
-from fedcal.evaluation.goodness import FAR_TAIL
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import FIRM
+from fedcal.evaluation.intervals.intervals import FIRM
 from fedcal.metrics.holm import holm
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats, Integers
 
 GROUPS = 20
 """Most groups of buckets that are compared, of about equally many rows."""

@@ -8,13 +8,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedcal.checks import one_of
-from fedcal.evaluation import decomposition, metrics, ranking, recalibration
-from fedcal.evaluation.calibration import GAPS, GapMetric
-from fedcal.evaluation.constraints import BELOW, agreed
-from fedcal.evaluation.gap_intervals import gap_span, simulate
+from fedcal.core.checks import one_of
+from fedcal.core.registry import registry
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators import decomposition, metrics, ranking, recalibration
+from fedcal.evaluation.estimators.calibration import GAPS, GapMetric
+from fedcal.evaluation.estimators.constraints import BELOW, agreed
+from fedcal.evaluation.estimators.metrics import Metric, RatioMetric
+from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import (
+from fedcal.evaluation.intervals.gap_intervals import gap_span, simulate
+from fedcal.evaluation.intervals.intervals import (
     FEW,
     FIRM,
     Estimate,
@@ -27,10 +31,6 @@ from fedcal.evaluation.intervals import (
     of_share,
     quadratic,
 )
-from fedcal.evaluation.metrics import Metric, RatioMetric
-from fedcal.evaluation.monotone import monotone_counts
-from fedcal.registry import registry
-from fedcal.types import Floats
 
 METRICS: dict[str, type[Metric]] = registry(
     metrics.Accuracy,

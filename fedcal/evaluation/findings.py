@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation.clusters import MEASURED, Estimand
+from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import evaluate
-from fedcal.evaluation.goodness import (
+from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
     groups_test,
@@ -20,14 +20,14 @@ from fedcal.evaluation.goodness import (
     single_groups,
     together,
 )
+from fedcal.evaluation.estimators.multiclass import evaluate_classes, evaluate_confusion
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import FIRM, Estimate, warned
-from fedcal.evaluation.multiclass import evaluate_classes, evaluate_confusion
+from fedcal.evaluation.intervals.clusters import MEASURED, Estimand
+from fedcal.evaluation.intervals.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.paired import accuracies, compare
 from fedcal.evaluation.weighting import ROWS, Weighting
 from fedcal.metrics.gap_change import GapChange, gap_change, told
 from fedcal.metrics.holm import rejected
-from fedcal.types import Floats
 
 FEWEST = 20
 """Rows of a group below which nothing is said of it."""
@@ -208,7 +208,7 @@ def findings(
     threshold
         of predictions, for the score `positive`
     estimand
-        what intervals are for; see `fedcal.evaluation.clusters`
+        what intervals are for; see `fedcal.evaluation.intervals.clusters`
     excluded
         what no interval contains, in words
     weighting

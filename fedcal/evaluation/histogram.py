@@ -7,9 +7,9 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from fedcal.checks import one_of
-from fedcal.errors import InputError
-from fedcal.types import Floats
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 
 NoiseLaw = Literal["normal", "double-exponential"]
 """Of the independent variates that the noise of counts is made of."""

@@ -7,12 +7,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedcal.checks import one_of
-from fedcal.errors import InputError
-from fedcal.evaluation.calibration import GAPS
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import SCORES, binning, estimates_of, spans
+from fedcal.evaluation.estimators.calibration import GAPS
+from fedcal.evaluation.estimators.multiclass import evaluate_confusion
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import (
+from fedcal.evaluation.intervals.intervals import (
     FEW,
     Estimate,
     Span,
@@ -22,8 +24,6 @@ from fedcal.evaluation.intervals import (
     mover,
     normal_quantile,
 )
-from fedcal.evaluation.multiclass import evaluate_confusion
-from fedcal.types import Floats
 
 
 def compare(

@@ -12,25 +12,25 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import Artifact, Holdout
-from fedcal.buckets import scored
-from fedcal.checks import one_of
-from fedcal.encodings import decoder_of
-from fedcal.errors import InputError
+from fedcal.core.artifact import Artifact, Holdout
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.pages import Part
+from fedcal.core.printable import listed
+from fedcal.core.scores import KINDS, Kind
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
 from fedcal.evaluation.by_group import group_parts
-from fedcal.evaluation.clusters import AT_THRESHOLD, ESTIMANDS, Estimand, spread_of
 from fedcal.evaluation.counting import view_logits
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
-from fedcal.evaluation.page import parts
+from fedcal.evaluation.intervals.clusters import AT_THRESHOLD, ESTIMANDS, Estimand, spread_of
+from fedcal.evaluation.pages.page import parts
 from fedcal.evaluation.weighting import Counted, Weighting
+from fedcal.metrics.buckets import scored
 from fedcal.metrics.clients import by_client
-from fedcal.pages import Part
-from fedcal.printable import listed
 from fedcal.queries import ScoreCounts
-from fedcal.scores import KINDS, Kind
-from fedcal.shards import Shards
-from fedcal.types import Floats
+from fedcal.queries.encodings import decoder_of
 
 _ALL = ""
 
@@ -62,7 +62,7 @@ class ScoreRelease(Artifact):
     threshold
         from which score on a row is predicted positive, where nobody says another one
     estimand
-        what intervals are for; see `fedcal.evaluation.clusters`
+        what intervals are for; see `fedcal.evaluation.intervals.clusters`
     spread
         metric -> upper estimate of its variance over clients, at this threshold; {} if not asked
     excluded

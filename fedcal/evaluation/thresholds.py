@@ -20,15 +20,15 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from fedcal.checks import one_of, positive
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of, positive
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import evaluate, smooth_span
+from fedcal.evaluation.estimators.metrics import LinearRatio, edge_index, spread_cells
+from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals import FIRM, Estimate, estimate
-from fedcal.evaluation.metrics import LinearRatio, edge_index, spread_cells
-from fedcal.evaluation.monotone import monotone_counts
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats
+from fedcal.evaluation.intervals.intervals import FIRM, Estimate, estimate
 
 Goal = Literal["precision", "recall", "cost"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fedcal.checks import unused, whole
-from fedcal.evaluation.clusters import ESTIMANDS, Estimand
+from fedcal.core.checks import unused, whole
+from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand
 from fedcal.queries.evaluation import MOST_SUBJECT_ROWS
 from fedcal.units import UNITS
 

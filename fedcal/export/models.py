@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 import fedcal
-from fedcal.atomic import path_of, whole_file
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.optional import need
 from fedcal.export.targets import SUFFIXES
-from fedcal.optional import need
+from fedcal.storage.atomic import path_of, whole_file
 from fedcal.training.model import TrainedModel
 from fedcal.training.network import Dense
 from fedcal.training.networks import NETWORKS

@@ -24,6 +24,7 @@ from fedcal.calibrators import (
     VectorScaling,
     WeightedBinning,
 )
+from fedcal.core.types import Floats
 from fedcal.export.onnx_entropy import entropy_temperature
 from fedcal.export.onnx_graph import Graph
 from fedcal.export.onnx_scaling import (
@@ -34,7 +35,6 @@ from fedcal.export.onnx_scaling import (
 )
 from fedcal.export.onnx_score import of_score
 from fedcal.export.onnx_top_label import top_label, top_label_logistic
-from fedcal.types import Floats
 
 
 def softmax(g: Graph, z: str, _: Identity) -> str:

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from fedcal.calibrators.entropy import MIDDLE, EntropyTemperature
+from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.export.onnx_graph import Graph
-from fedcal.numerics import LOG_A_LIMIT
 
 
 def entropy_temperature(g: Graph, z: str, calibrator: EntropyTemperature) -> str:

@@ -13,7 +13,7 @@ from onnx import helper, numpy_helper
 import fedcal
 from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets
-from fedcal.numerics import FLOOR
+from fedcal.core.numerics import FLOOR
 
 OPSET, IR_VERSION = 17, 8
 """Old on purpose: they have every operator used here, and any ONNX Runtime >= 1.12 runs them."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.buckets import DIGITS
 from fedcal.calibrators import ScoreLogistic, ScoreMap
 from fedcal.calibrators.top_label import least_value
 from fedcal.export.onnx_graph import Graph
 from fedcal.export.onnx_top_label import with_confidence
+from fedcal.metrics.buckets import DIGITS
 
 
 def of_score(g: Graph, z: str, calibrator: ScoreMap | ScoreLogistic) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from fedcal.buckets import DIGITS
 from fedcal.calibrators import Identity
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.scores import APS, LAC, RAPS, Margin, Score
 from fedcal.conformal.scores.base import SPLIT
 from fedcal.export.onnx_builders import BUILDERS
 from fedcal.export.onnx_graph import Graph
+from fedcal.metrics.buckets import DIGITS
 
 
 def prediction_sets(g: Graph, z: str, sets: PredictionSets) -> str:

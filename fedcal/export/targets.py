@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import fedcal
-from fedcal.atomic import path_of, whole_file
 from fedcal.calibrators import Calibrator
-from fedcal.checks import one_of
 from fedcal.conformal import PredictionSets
-from fedcal.errors import InputError
-from fedcal.optional import need
-from fedcal.scores import KINDS, Kind
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.optional import need
+from fedcal.core.scores import KINDS, Kind
+from fedcal.storage.atomic import path_of, whole_file
 
 if TYPE_CHECKING:
     import onnx

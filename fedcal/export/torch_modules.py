@@ -15,7 +15,6 @@ from typing import IO, Any
 import torch
 from torch import Tensor, nn
 
-from fedcal.buckets import DIGITS
 from fedcal.calibrators import (
     BBQ,
     Calibrator,
@@ -38,9 +37,10 @@ from fedcal.calibrators.order_preserving import LOWEST
 from fedcal.calibrators.order_preserving_mlp import layers, moderate
 from fedcal.calibrators.top_label import MARGIN, TINY, least_value
 from fedcal.calibrators.top_label_logistic import LARGEST
-from fedcal.errors import InputError
-from fedcal.numerics import FLOOR, LOG_A_LIMIT
-from fedcal.types import Floats
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import FLOOR, LOG_A_LIMIT
+from fedcal.core.types import Floats
+from fedcal.metrics.buckets import DIGITS
 
 
 class CalibrationModule(nn.Module):

@@ -7,13 +7,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from fedcal.buckets import DIGITS
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.scores import APS, LAC, RAPS, Margin, Score
 from fedcal.conformal.scores.base import SPLIT
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import FLOOR
 from fedcal.export.torch_modules import MODULES, CalibrationModule, Softmax
-from fedcal.numerics import FLOOR
+from fedcal.metrics.buckets import DIGITS
 
 
 class SetModule(CalibrationModule):

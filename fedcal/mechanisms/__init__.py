@@ -5,6 +5,7 @@ A new one is a file here and a name below; see `docs/guide/extend.md`.
 
 from __future__ import annotations
 
+from fedcal.core.registry import registry
 from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum, Target, View, words_of
 from fedcal.mechanisms.discrete_gaussian import DiscreteGaussian
 from fedcal.mechanisms.discrete_laplace import DiscreteLaplace
@@ -13,7 +14,6 @@ from fedcal.mechanisms.gaussian import Gaussian
 from fedcal.mechanisms.laplace import Laplace
 from fedcal.mechanisms.no_noise import NoNoise
 from fedcal.mechanisms.unary import Unary
-from fedcal.registry import registry
 
 __all__ = [
     "MECHANISMS",

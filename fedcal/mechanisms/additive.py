@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from fedcal.accounting import check_delta, exponential_epsilon, gaussian_multiplier
 from fedcal.accounting.zcdp import zcdp_multiplier
-from fedcal.bounding import Bound, Per
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
 from fedcal.secure_aggregation import Ring
-from fedcal.types import Floats, Integers, Words
+from fedcal.units.bounding import Bound, Per
 
 TAIL = 9.2
 """No normal variate beyond so many stds is expected (probability 2**-60 each); room for it is

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.bounding import Bound
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum, Target
 from fedcal.secure_aggregation import Ring
-from fedcal.types import Floats, Integers, Words
+from fedcal.units.bounding import Bound
 
 
 class AddsNothing(Mechanism):

@@ -24,11 +24,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.bounding import Bound, Per
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import samplers
 from fedcal.secure_aggregation import Ring
-from fedcal.types import Floats, Integers, Words
+from fedcal.units.bounding import Bound, Per
 
 Source = np.random.Generator | None
 """A seeded generator, or None: the operating system."""

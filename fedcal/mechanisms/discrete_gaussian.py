@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from typing import ClassVar
 
+from fedcal.core.types import Integers
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import GaussianFamily
 from fedcal.mechanisms.base import Mechanism, Source, words_of
-from fedcal.types import Integers
 
 SMOOTHING = 3.0
 """Steps of the grid by whose square the variance of a discrete Gaussian is raised."""

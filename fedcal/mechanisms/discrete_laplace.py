@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from fedcal.core.types import Integers
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import Laplacian
 from fedcal.mechanisms.base import Mechanism, Source, words_of
-from fedcal.types import Integers
 
 
 class DiscreteLaplace(Laplacian):

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.accounting import exponential_epsilon
-from fedcal.bounding import Bound, Per
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.adds_nothing import AddsNothing
 from fedcal.mechanisms.base import Answers, Source, Sum, Target, View
-from fedcal.types import Floats
+from fedcal.units.bounding import Bound, Per
 
 
 @dataclass(frozen=True)

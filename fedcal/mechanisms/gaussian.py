@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from fedcal.core.types import Integers
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import GaussianFamily
 from fedcal.mechanisms.base import Mechanism, Source, words_of
 from fedcal.mechanisms.discrete_gaussian import DiscreteGaussian
-from fedcal.types import Integers
 
 
 class Gaussian(GaussianFamily):

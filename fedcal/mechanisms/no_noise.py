@@ -10,11 +10,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.bounding import Bound, Per
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 from fedcal.mechanisms.adds_nothing import AddsNothing
 from fedcal.mechanisms.base import Answers, Source, Sum, Target, View
-from fedcal.types import Floats
+from fedcal.units.bounding import Bound, Per
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.accounting import exponential_epsilon
-from fedcal.bounding import SLACK, Bound, Per
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Words
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.adds_nothing import AddsNothing
 from fedcal.mechanisms.base import Answers, Noise, Source, Sum, Target, View
 from fedcal.secure_aggregation import Ring
-from fedcal.types import Floats, Words
+from fedcal.units.bounding import SLACK, Bound, Per
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.checks import whole
-from fedcal.errors import InputError
-from fedcal.types import Integers
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Integers
 
 HIGHEST = 1.0 + 1e-3
 """A probability may lie so far above 1 (rounded files do) and falls into the last bin."""

@@ -23,14 +23,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.checks import whole
-from fedcal.errors import InputError
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import FLOOR
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, bin_index
 from fedcal.metrics.inversion import Inverted, invert, spread_out
 from fedcal.metrics.scores import BINS, check_scored
-from fedcal.numerics import FLOOR
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats, Integers
 
 GROUPS = 200
 REPLICATES = 1000

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.types import Floats, Integers
+from fedcal.core.types import Floats, Integers
 
 MOST_CLIENTS = 1000
 """Clients of whom each is told; of more, the first ones with rows."""

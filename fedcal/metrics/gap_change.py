@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.holm import rejected
-from fedcal.types import Floats, Integers
 
 LEAST = 0.005
 """Change of a gap's size below which nobody need act: no verdict is made of it."""
@@ -142,7 +142,7 @@ def told(changes: Mapping[str, GapChange], score: str) -> dict[str, Any]:
     changes
         of each site
     score
-        whose gap it is: "positive" or "confidence", see `fedcal.buckets`
+        whose gap it is: "positive" or "confidence", see `fedcal.metrics.buckets`
     """
     return {
         "score": score,

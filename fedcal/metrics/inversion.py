@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.types import Floats
+from fedcal.core.types import Floats
 
 Join = Literal["sum", "max", "norm"]
 """How absolute gaps become one error; the norm is the root of the sum of their squares."""

@@ -17,8 +17,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.checks import whole
-from fedcal.errors import InputError
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, MOST_BINS
 from fedcal.metrics.scores import (
     BINS,
@@ -29,7 +30,6 @@ from fedcal.metrics.scores import (
     top_tables,
     worst_gap,
 )
-from fedcal.types import Floats, Integers
 
 _MOST_ROWS = 2**53
 

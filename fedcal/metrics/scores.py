@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.checks import whole
-from fedcal.errors import InputError
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import FLOOR
+from fedcal.core.scores import of_both
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, MOST_BINS, bin_index
-from fedcal.numerics import FLOOR
-from fedcal.scores import of_both
-from fedcal.types import Floats, Integers
 
 BINS = 15
 """Default number of bins (Guo et al. 2017)."""

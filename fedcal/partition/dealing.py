@@ -9,14 +9,14 @@ from functools import partial
 
 import numpy as np
 
-from fedcal.checks import one_of, whole
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
 from fedcal.partition import owners
 from fedcal.partition.flower import Options, owners_by, parse_partitioner
-from fedcal.shards import Shards
-from fedcal.streams import Purpose, stream
-from fedcal.types import Integers
 
 CLIENTS = 100
 """Clients where neither the user nor the data say how many."""

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of, whole
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.optional import need
+from fedcal.core.streams import Purpose, check_seed, stream
+from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
-from fedcal.optional import need
-from fedcal.streams import Purpose, check_seed, stream
-from fedcal.types import Integers
 
 COLUMNS = ("label", "client", "confidence")
 """What `partition_by` may name; `confidence` is the model's largest probability of a row."""

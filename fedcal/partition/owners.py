@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.checks import positive, whole
-from fedcal.errors import InputError
-from fedcal.types import Integers
+from fedcal.core.checks import positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Integers
 
 
 def iid(labels: Integers, clients: int, rng: np.random.Generator) -> Integers:

@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedcal.accounting import AnyStage, Guarantee, Stage, check_delta, composed_epsilon
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.privacy.ledger import Entry
 
 __all__ = ["Account", "RunCost", "by_stage", "stage_of"]

@@ -36,13 +36,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from fedcal.bounding import Bound, encode_bounded
-from fedcal.checks import whole
-from fedcal.errors import InputError
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats
 from fedcal.mechanisms import View
 from fedcal.privacy.plan import Plan
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats
+from fedcal.units.bounding import Bound, encode_bounded
 
 __all__ = ["Finding", "attack", "audit", "epsilon_lower_bound", "worst_pair"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from fedcal.bounding import Bound
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, PRIVATE, Mechanism, Target
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.trust import NOISY, TRUSTS
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 
 def choose(

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from fedcal import accounting
-from fedcal.checks import one_of, unused, whole
-from fedcal.errors import InputError
-from fedcal.fields import read
+from fedcal.core.checks import one_of, unused, whole
+from fedcal.core.errors import InputError
+from fedcal.core.fields import read
+from fedcal.core.streams import check_seed
 from fedcal.mechanisms import PRIVATE
 from fedcal.secure_aggregation.committee import check_committee, colluding
-from fedcal.streams import check_seed
 from fedcal.trust import NOISY, TRUSTS, Central, SecAgg
 from fedcal.units import UNITS, User
 

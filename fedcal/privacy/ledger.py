@@ -8,8 +8,8 @@ Across runs epsilons add up and deltas add up (basic composition, Dwork et al. 2
 has its cap. That stays valid when a run's parameters were chosen after seeing the results of
 earlier ones. Within a run the plan has already composed its releases, tightly. The sum is a
 statement about one unit of privacy, so a file takes runs of one unit alone. Two files for two units
-do not share a cap: a row pays for runs for its user, too (`fedcal.clients.job_facts.account`, by
-which sites count, says how much).
+do not share a cap: a row pays for runs for its user, too
+(`fedcal.clients.site.records.job_facts.account`, by which sites count, says how much).
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fedcal.atomic import path_of
-from fedcal.checks import positive, whole
-from fedcal.database import Database
-from fedcal.errors import BudgetExceeded, InputError
+from fedcal.core.checks import positive, whole
+from fedcal.core.errors import BudgetExceeded, InputError
+from fedcal.storage.atomic import path_of
+from fedcal.storage.database import Database
 
 __all__ = ["CAP_DELTA", "Entry", "Ledger", "check_caps"]
 

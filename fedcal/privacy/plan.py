@@ -15,16 +15,16 @@ from functools import cached_property, partial
 import numpy as np
 
 from fedcal import accounting
-from fedcal.bounding import Bound
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, key_of, stream
+from fedcal.core.types import Floats, Integers
 from fedcal.mechanisms import Gaussian, Mechanism, Noise, NoNoise, Sum, Target, samplers
 from fedcal.privacy.choice import amplifying_rate, choose
 from fedcal.privacy.federation import Federation as Federation  # also found here
 from fedcal.secure_aggregation import Ring
-from fedcal.streams import Purpose, key_of, stream
 from fedcal.trust import TRUSTS, Trust
-from fedcal.types import Floats, Integers
 from fedcal.units import UNITS, Unit
+from fedcal.units.bounding import Bound
 
 EXACT_GRID = 2.0**-24
 _FINER = 1024  # the grid is so much finer than the noise, divided by the number of clients

@@ -6,6 +6,7 @@ what it is asked for (`Context`).
 
 from __future__ import annotations
 
+from fedcal.core.registry import registry
 from fedcal.queries.base import Param, Part, Query
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetRanks
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
@@ -22,7 +23,6 @@ from fedcal.queries.temperature import (
     TopLabelNewton,
 )
 from fedcal.queries.training import Gradients, LocalUpdate
-from fedcal.registry import registry
 
 QUERIES: dict[str, type[Query]] = registry(
     AccuracyGap,

@@ -15,12 +15,12 @@ from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 
-from fedcal.bounding import Bound, Per
-from fedcal.checks import one_of, whole
-from fedcal.errors import InputError
-from fedcal.streams import key_of
-from fedcal.types import Floats
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import key_of
+from fedcal.core.types import Floats
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound, Per
 
 Scalar = bool | int | float | str
 Param = Scalar | Floats

@@ -13,13 +13,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.bounding import SLACK, Bound
-from fedcal.checks import one_of, positive, whole
-from fedcal.conformal.angelopoulos import quantile_costs
 from fedcal.conformal.conformity import Conformity
+from fedcal.conformal.levels.angelopoulos import quantile_costs
 from fedcal.conformal.parts import BY
-from fedcal.encodings import check_encoding, column_norm, decoder_of, matrix_of
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 from fedcal.queries.base import (
     MOST_NUMBERS,
     Order,
@@ -32,8 +31,9 @@ from fedcal.queries.base import (
     number_of_classes,
     vector,
 )
+from fedcal.queries.encodings import check_encoding, column_norm, decoder_of, matrix_of
 from fedcal.queries.evaluation import ROOM, check_names
-from fedcal.types import Floats
+from fedcal.units.bounding import SLACK, Bound
 
 _LARGEST = 1e6
 """Of what a row of a class adds."""
@@ -257,7 +257,7 @@ class SetRanks(SetGaps):
             raise InputError(f"quantile must be in (0, 1), got {self.quantile:g}")
 
     def costs(self, sums: Floats) -> Floats:
-        """`fedcal.conformal.angelopoulos.quantile_costs`: a row raises each by 0 to 1."""
+        """`fedcal.conformal.levels.angelopoulos.quantile_costs`: a row raises each by 0 to 1."""
         return quantile_costs(np.diff(sums, prepend=0.0), self.quantile)
 
 
@@ -266,7 +266,7 @@ class SetCounts(SetQuery):
     """How many rows are in each bucket of the score, encoded, of each part; times `gain`.
 
     The last threshold is 1. The answer is the product of each part's counts and the matrix of the
-    encoding (`fedcal.encodings`); a row is a 1 in one count.
+    encoding (`fedcal.queries.encodings`); a row is a 1 in one count.
 
     Parameters
     ----------

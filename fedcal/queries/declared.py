@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.queries.base import MOST_TEXT, Query
 
 _ROUNDING = 1e-9

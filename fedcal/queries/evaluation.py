@@ -11,17 +11,11 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedcal.bounding import SLACK, Bound
-from fedcal.buckets import Score, check_score, equal_width, parts_of
-from fedcal.checks import one_of, positive, whole
-from fedcal.encodings import (
-    check_encoding,
-    column_norm,
-    decoder_of,
-    matrix_of,
-    tree_levels,
-)
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import check_seed
+from fedcal.core.types import Floats
+from fedcal.metrics.buckets import Score, check_score, equal_width, parts_of
 from fedcal.queries.base import (
     MOST_NUMBERS,
     Order,
@@ -34,9 +28,9 @@ from fedcal.queries.base import (
     number_of_classes,
     vector,
 )
-from fedcal.streams import check_seed
-from fedcal.types import Floats
+from fedcal.queries.encodings import check_encoding, column_norm, decoder_of, matrix_of, tree_levels
 from fedcal.units import Subject
+from fedcal.units.bounding import SLACK, Bound
 
 VIEWS = ("model", "model,other", "model,calibrated")
 """Whose scores are counted: the model's, beside them another model's, or the model's after a
@@ -78,8 +72,8 @@ class ScoreCounts(Query):
     then the cells of confusion (views, c, c), then the four.
 
     What is sent is the product of each histogram's two halves and the matrix of the encoding
-    (`fedcal.encodings`); other cells are multiplied by the largest norm of its columns, so that
-    each 1 of a row weighs the same. `bound` takes a client's clip of all that, in answers.
+    (`fedcal.queries.encodings`); other cells are multiplied by the largest norm of its columns, so
+    that each 1 of a row weighs the same. `bound` takes a client's clip of all that, in answers.
 
     Parameters
     ----------
@@ -88,7 +82,7 @@ class ScoreCounts(Query):
     edges
         (buckets + 1,) of the buckets, from 0 to 1; one number = so many buckets of equal width
     score
-        see `fedcal.buckets`
+        see `fedcal.metrics.buckets`
     encoding, height
         of each half of a histogram
     views
@@ -299,8 +293,8 @@ class ScoreCell(Query):
     """One row of each client as a node of one level of a tree of buckets, for unary encoding.
 
     The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
-    `fedcal.encodings.Tree`; the answer is a single 1 among the nodes of `level`. `bound` leaves it
-    as it is. It is no sum over rows: one row may move the 1.
+    `fedcal.queries.encodings.Tree`; the answer is a single 1 among the nodes of `level`. `bound`
+    leaves it as it is. It is no sum over rows: one row may move the 1.
 
     Each client is asked once, about one level: halves of the clients that are asked about two
     levels each know more than all of them about both, with half of the budget each.
@@ -316,7 +310,7 @@ class ScoreCell(Query):
     level
         that is asked about, from 0: the widest nodes
     score
-        see `fedcal.buckets`; not "classes"
+        see `fedcal.metrics.buckets`; not "classes"
     seed
         of the draw of the row
     """

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedcal.bounding import Bound
 from fedcal.calibrators.histogram import tables
-from fedcal.checks import whole
+from fedcal.core.checks import whole
 from fedcal.queries.base import Order, Param, Part, Query, not_too_long, number_of_classes
+from fedcal.units.bounding import Bound
 
 MOST_BINS = 2**16
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
-from fedcal.bounding import Bound
 from fedcal.calibrators.top_label import Counts
-from fedcal.checks import one_of, whole
+from fedcal.core.checks import one_of, whole
+from fedcal.core.streams import check_seed
 from fedcal.queries.base import Order, Param, Part, Query
-from fedcal.streams import check_seed
+from fedcal.units.bounding import Bound
 
 MOST_BINS = 2**16
 

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 
 from fedcal import accounting
-from fedcal.bounding import Bound
-from fedcal.checks import one_of, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import check_seed, key_of
 from fedcal.mechanisms import MECHANISMS, Noise
 from fedcal.queries import QUERIES
 from fedcal.queries.base import Param, Query, Scalar
 from fedcal.secure_aggregation import Ring
-from fedcal.streams import check_seed, key_of
+from fedcal.units.bounding import Bound
 
 Field = Scalar | bytes | list[int] | list[float] | list[str] | list[bytes] | list[bool]
 

@@ -8,12 +8,13 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from fedcal.bounding import Bound
 from fedcal.calibrators.base import kinds
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.calibrators.scaling import TemperatureScaling
-from fedcal.checks import one_of, positive, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import check_seed
+from fedcal.core.types import Floats
 from fedcal.queries.base import (
     Order,
     Param,
@@ -31,8 +32,7 @@ from fedcal.queries.temperature import (
     client_curvature,
     row_curvature,
 )
-from fedcal.streams import check_seed
-from fedcal.types import Floats
+from fedcal.units.bounding import Bound
 
 Curvature = Literal["full", "diagonal", "none"]
 

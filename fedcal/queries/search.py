@@ -13,11 +13,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.bounding import Bound, Rule
-from fedcal.checks import positive, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import positive, whole
+from fedcal.core.errors import InputError
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.queries.base import Order, Param, Part, Query
+from fedcal.units.bounding import Bound, Rule
 
 MOST_TEMPERATURES = 65536
 

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.bounding import Bound
-from fedcal.buckets import Score, arcsine, check_score, parts_of
-from fedcal.checks import positive, whole
-from fedcal.encodings import check_encoding, column_norm, matrix_of
-from fedcal.errors import InputError
+from fedcal.core.checks import positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers
+from fedcal.metrics.buckets import Score, arcsine, check_score, parts_of
 from fedcal.queries.base import Order, Param, Part, Query, finite, flag, number_of_classes, vector
+from fedcal.queries.encodings import check_encoding, column_norm, matrix_of
 from fedcal.queries.evaluation import rows_in, subject_rows_of
-from fedcal.types import Floats, Integers
+from fedcal.units.bounding import Bound
 
 MOST_CANDIDATES = 65536
 _LARGEST_VALUE = 1e6
@@ -39,7 +39,7 @@ class MeanGaps(Query):
     classes
         of the model
     score
-        see `fedcal.buckets`; not "classes"
+        see `fedcal.metrics.buckets`; not "classes"
     values
         (2 * knots,) values of rows of outcome 0 at the knots, then of outcome 1; knots >= 2
     low, high
@@ -163,11 +163,11 @@ class ScoreGaps(Query):
     classes
         of the model
     score
-        see `fedcal.buckets`; not "classes"
+        see `fedcal.metrics.buckets`; not "classes"
     buckets
         of equal width
     encoding, height
-        see `fedcal.encodings`
+        see `fedcal.queries.encodings`
     gain
         what answers are multiplied by before they are clipped
     count

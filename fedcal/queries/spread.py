@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.bounding import SLACK, Bound
-from fedcal.checks import whole
-from fedcal.errors import InputError
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 from fedcal.queries.base import MOST_NUMBERS, Order, Param, Part, Query, not_too_long, vector
 from fedcal.queries.evaluation import ROOM, ScoreCounts, rows_in, subject_rows_of
 from fedcal.queries.single_metrics import one_part
-from fedcal.types import Floats
+from fedcal.units.bounding import SLACK, Bound
 
 FOLDS = 20
 """Parts of the clients whose sums are kept apart."""
@@ -25,10 +25,10 @@ FOLDS = 20
 class ScoreSpread(Query):
     """Sum over a client's rows of one weight for each metric, by the row's outcome and bucket.
 
-    The weights are what a row changes metrics by (`fedcal.evaluation.clusters`). An answer has a
-    place for each of `FOLDS` folds: the statistic puts the sums into the first one, and before a
-    client sends them they move to the fold of its number, or to
-    one drawn by a real site, which has none: it does not depend on the rows.
+    The weights are what a row changes metrics by (`fedcal.evaluation.intervals.clusters`). An
+    answer has a place for each of `FOLDS` folds: the statistic puts the sums into the first one,
+    and before a client sends them they move to the fold of its number, or to one drawn by a real
+    site, which has none: it does not depend on the rows.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class ScoreSpread(Query):
     weights
         of the counts (2, buckets) for each metric, flat
     score
-        see `fedcal.buckets`; not "classes"
+        see `fedcal.metrics.buckets`; not "classes"
     pad
         zeros at the end of an answer, so that all questions of a run have one length
     subject_rows

@@ -9,9 +9,8 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.bounding import Bound
-from fedcal.checks import one_of, positive, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.errors import InputError
 from fedcal.queries.base import (
     Order,
     Param,
@@ -21,6 +20,7 @@ from fedcal.queries.base import (
     flag,
     number_of_classes,
 )
+from fedcal.units.bounding import Bound
 
 Average = Literal["inverse", "temperature"]
 

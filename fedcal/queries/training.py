@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.bounding import Bound
-from fedcal.checks import one_of, positive, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import check_seed
+from fedcal.core.types import Floats
 from fedcal.queries.base import (
     Order,
     Param,
@@ -23,10 +24,9 @@ from fedcal.queries.base import (
     number_of_classes,
     vector,
 )
-from fedcal.streams import check_seed
 from fedcal.training.network import RULES, Clipping, LocalSGD, Network, Rule, shape_of
 from fedcal.training.networks import NETWORKS
-from fedcal.types import Floats
+from fedcal.units.bounding import Bound
 
 FINE = 2.0**-36
 """Steps in which a row's gradient is told, in units of the clip rounded to a power of two."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedcal.core.types import Integers, Words
 from fedcal.secure_aggregation.fixed_point import Ring
-from fedcal.types import Integers, Words
 
 MOST_ROWS = 2**31
 """Of a client: halves of 32 bits of so many add up exactly."""

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
 
-from fedcal.checks import whole
-from fedcal.errors import InputError
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
 
 EVERYBODY_UP_TO = 7
 """So many sites are all members, where nobody says who is."""

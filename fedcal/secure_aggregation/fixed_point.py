@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.errors import ContributionRefused, InputError
+from fedcal.core.errors import ContributionRefused, InputError
 
 _HALF = 2**63 - 1  # the largest signed integer of the ring
 # Between these, grid, 1 / grid and 2**63 * grid are all finite normal floats.

@@ -40,7 +40,7 @@ import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from numpy.typing import NDArray
 
-from fedcal.errors import InputError, RoundFailed
+from fedcal.core.errors import InputError, RoundFailed
 
 COMPLETE_UP_TO = 128
 """Cohorts of at most this many clients use the complete graph."""

@@ -13,7 +13,8 @@ from typing import Self
 
 import numpy as np
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Words
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import (
     DIGEST_BYTES,
@@ -27,7 +28,6 @@ from fedcal.secure_aggregation.keys import (
 )
 from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.types import Words
 
 SAID = "said"
 """Record, and key in it, of what a site replies."""

@@ -19,12 +19,12 @@ from typing import Any
 
 import tomli_w
 
-from fedcal.checks import whole
-from fedcal.classes import class_names, digest_of
-from fedcal.errors import InputError
+from fedcal.core.checks import whole
+from fedcal.core.classes import class_names, digest_of
+from fedcal.core.errors import InputError
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
-from fedcal.toml_files import check_keys, read_as
+from fedcal.storage.toml_files import check_keys, read_as
 
 MOST_SITES = 100_000
 MOST_BYTES = 1 << 25
@@ -92,7 +92,7 @@ class Roster:
     committee
         of numbers of sites
     class_digest
-        `fedcal.classes.digest_of` of the names of the classes; "" = not said
+        `fedcal.core.classes.digest_of` of the names of the classes; "" = not said
     signature
         a coordinator's, which has been verified; None = nobody has signed. Not in the digest
 

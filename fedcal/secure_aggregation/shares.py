@@ -12,9 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from fedcal.errors import RoundFailed
+from fedcal.core.errors import RoundFailed
+from fedcal.core.types import Words
 from fedcal.secure_aggregation.masking import SEED_BYTES, stream
-from fedcal.types import Words
 
 
 def new_seeds(pieces: int) -> list[bytes]:

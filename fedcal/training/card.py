@@ -13,17 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import Holdout
-from fedcal.buckets import check_score
+from fedcal.core.artifact import Holdout
+from fedcal.core.pages import Curve, Part, Table
+from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import Histogram, evaluate
-from fedcal.evaluation.page import heading
+from fedcal.evaluation.pages.page import heading
 from fedcal.metrics import Reliability, summary
 from fedcal.metrics.binning import bin_index
+from fedcal.metrics.buckets import check_score
 from fedcal.metrics.scores import BINS
-from fedcal.pages import Curve, Part, Table
 from fedcal.queries import Gradients
 from fedcal.training.network import Clipping
-from fedcal.types import Floats, Integers
 
 EXACT = "Exact numbers on test rows, for the researcher's eyes: no private release."
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.errors import InputError
-from fedcal.optional import need
+from fedcal.core.errors import InputError
+from fedcal.core.optional import need
+from fedcal.core.types import Floats, Integers
 from fedcal.training.network import Clipping, Dense, LocalSGD, Network, Reads
 from fedcal.training.parts import INPUT_BITS
-from fedcal.types import Floats, Integers
 
 if TYPE_CHECKING:
     from torch import nn

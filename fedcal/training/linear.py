@@ -17,11 +17,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.errors import InputError
-from fedcal.numerics import softmax
-from fedcal.parallel import by_rows
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.parallel import by_rows
+from fedcal.core.types import Floats, Integers
 from fedcal.training.network import Clipping, Dense, Network, Reads
-from fedcal.types import Floats, Integers
 
 FEATURE_STEP = 2.0**-18
 WEIGHT_STEP = 2.0**-20

@@ -9,15 +9,15 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
-from fedcal.atomic import path_of
-from fedcal.checks import one_of
-from fedcal.errors import InputError
-from fedcal.numerics import softmax
-from fedcal.pages import Part, Table
+from fedcal.core.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.pages import Part, Table
+from fedcal.core.types import Floats
+from fedcal.storage.atomic import path_of
 from fedcal.training.network import text_of
 from fedcal.training.networks import NETWORKS
-from fedcal.types import Floats
 
 
 class TrainedModel(Artifact):

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import one_of, whole
-from fedcal.errors import InputError
-from fedcal.types import Floats, Integers
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers
 
 Reads = Literal["features", "image", "text"]
 

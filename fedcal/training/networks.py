@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcal.registry import registry
+from fedcal.core.registry import registry
 from fedcal.training.deep import CNN, LSTM, MLP, ResNet18
 from fedcal.training.linear import Linear
 from fedcal.training.network import Network

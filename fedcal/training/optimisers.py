@@ -9,9 +9,9 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.errors import InputError
-from fedcal.registry import registry
-from fedcal.types import Floats
+from fedcal.core.errors import InputError
+from fedcal.core.registry import registry
+from fedcal.core.types import Floats
 
 Schedule = Literal["constant", "linear"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedcal.types import Floats, Integers
+from fedcal.core.types import Floats, Integers
 
 INPUT_BITS = 18
 """What goes into a dense layer is told in steps of its norm's power of two / 2**INPUT_BITS."""

@@ -24,11 +24,11 @@ from opacus.grad_sample import GradSampleModule
 from opacus.validators import ModuleValidator
 from torch import Tensor, nn
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats, Integers
 from fedcal.training.local_sgd import one_thread
 from fedcal.training.parts import Factors, Part, Whole
 from fedcal.training.torch_models import as_input, build, set_weights
-from fedcal.types import Floats, Integers
 
 BLOCK = 32
 """Rows at a time."""

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-from fedcal.checks import one_of
-from fedcal.errors import InputError
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats
 
 GROUPS = 2
 """Groups of each GroupNorm, as Reddi et al. (2021) have it for federated ResNets."""

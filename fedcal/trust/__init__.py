@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcal.registry import registry
+from fedcal.core.registry import registry
 from fedcal.trust.base import Facts, Trust
 from fedcal.trust.central import Central
 from fedcal.trust.distributed import Distributed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcal.registry import registry
+from fedcal.core.registry import registry
 from fedcal.units.base import Unit
 from fedcal.units.example import Example
 from fedcal.units.subject import Subject

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import ClassVar
 
-from fedcal.bounding import Per
+from fedcal.units.bounding import Per
 
 
 class Unit(ABC):

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from fedcal.bounding import Per
 from fedcal.units.base import Unit
+from fedcal.units.bounding import Per
 
 
 class Example(Unit):

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from laws import ADDITIVE, DIVISIBLE, prefer
 
-from fedcal.bounding import Bound, encode_bounded
 from fedcal.clients import answers
 from fedcal.clients.answers import STATISTICS, answer, contribute
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan
+from fedcal.privacy.release import Curator
 from fedcal.queries import QUERIES, AccuracyGap, BinOutcomes, ClippedNLL, OutcomeCell
 from fedcal.queries.request import Request
-from fedcal.release import Curator
 from fedcal.secure_aggregation import Ring
-from fedcal.shards import Shards
+from fedcal.units.bounding import Bound, encode_bounded
 
 CLIENTS = 40
 TRUSTED = [

@@ -7,10 +7,10 @@ from io import BytesIO
 import pytest
 from refusals import each_is_refused
 
-from fedcal.clients import bundle
-from fedcal.clients.bundle import check_bundle
-from fedcal.errors import InputError
-from fedcal.experiments.flower_app import write_app
+from fedcal.clients.site.process import bundle
+from fedcal.clients.site.process.bundle import check_bundle
+from fedcal.core.errors import InputError
+from fedcal.experiments.deploy.flower_app import write_app
 
 OURS = {"pyproject.toml": b"[project]", ".info/CONTENT": b"pyproject.toml,0,0"}
 

@@ -8,16 +8,16 @@ import pytest
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.common.constant import ErrorCode
 
-from fedcal.bounding import Bound
 from fedcal.clients.answers import answer, contribute
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation, make_plan
+from fedcal.privacy.release import Curator
 from fedcal.queries import ClassCounts, TemperatureScores
 from fedcal.queries.request import Request
-from fedcal.release import Curator
 from fedcal.secure_aggregation import Ring, mask, reveal
-from fedcal.shards import Shards
+from fedcal.units.bounding import Bound
 
 CLIENTS = 4
 REQUEST = Request(ClassCounts(3), Bound((3,), (2.0,)), Ring(CLIENTS, 2.0**-24), round=5)

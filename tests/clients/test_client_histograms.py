@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.clients.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.clients.statistics.histograms import class_counts, class_histograms, pooled_histograms
+from fedcal.core.shards import Shards
 from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
-from fedcal.shards import Shards
 
 CLIENTS = 6
 

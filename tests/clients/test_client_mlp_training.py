@@ -8,11 +8,11 @@ import pytest
 
 from fedcal.calibrators import OrderPreservingMLP
 from fedcal.calibrators.order_preserving_mlp import LARGEST_GRADIENT, batches
-from fedcal.clients import mlp_training
-from fedcal.clients.mlp_training import mlp_update
-from fedcal.numerics import softmax
+from fedcal.clients.statistics import mlp_training
+from fedcal.clients.statistics.mlp_training import mlp_update
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
 from fedcal.queries import MLPUpdate
-from fedcal.shards import Shards
 
 SIZES = (0, 1, 130, 7, 64, 65, 0, 20, 300, 8)
 

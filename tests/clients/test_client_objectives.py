@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.clients.objectives import temperature_newton, temperature_scores
-from fedcal.numerics import log_grid
+from fedcal.clients.statistics.objectives import temperature_newton, temperature_scores
+from fedcal.core.numerics import log_grid
+from fedcal.core.shards import Shards
 from fedcal.queries import TemperatureNewton, TemperatureScores
-from fedcal.shards import Shards
 
 CLIENTS = 5
 GRID = {"low": 0.25, "high": 8.0, "points": 9}

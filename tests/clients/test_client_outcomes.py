@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fedcal.clients.outcomes import bin_outcomes, outcome_cell
+from fedcal.clients.statistics.outcomes import bin_outcomes, outcome_cell
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
 from fedcal.metrics.scores import check_scored, scan, top_tables
-from fedcal.numerics import softmax
 from fedcal.queries import BinOutcomes, OutcomeCell
-from fedcal.shards import Shards
 
 CLIENTS = 4
 

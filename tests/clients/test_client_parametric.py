@@ -8,11 +8,11 @@ from refusals import each_is_refused
 
 from fedcal.calibrators import MatrixScaling, OrderPreservingVector, VectorScaling
 from fedcal.calibrators.parametric import ParametricScaling, local_fits
-from fedcal.clients.parametric import scaling_newton, scaling_update
-from fedcal.numerics import softmax
+from fedcal.clients.statistics.parametric import scaling_newton, scaling_update
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
 from fedcal.queries import ScalingNewton, ScalingUpdate
-from fedcal.shards import Shards
-from fedcal.types import Floats
 
 FORMS = [VectorScaling, MatrixScaling, OrderPreservingVector]
 forms = pytest.mark.parametrize("form", FORMS)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.clients.scalers import local_log_a, temperature_update
-from fedcal.numerics import LOG_A_LIMIT
+from fedcal.clients.statistics.scalers import local_log_a, temperature_update
+from fedcal.core.numerics import LOG_A_LIMIT
+from fedcal.core.shards import Shards
 from fedcal.queries import TemperatureUpdate
-from fedcal.shards import Shards
 
 INVERSE: dict[str, Any] = {"w": 1.0, "average": "inverse", "count": True}
 

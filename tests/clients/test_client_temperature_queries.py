@@ -5,9 +5,13 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.clients.temperature_queries import accuracy_gap, calibration_gaps, clipped_nll
+from fedcal.clients.statistics.temperature_queries import (
+    accuracy_gap,
+    calibration_gaps,
+    clipped_nll,
+)
+from fedcal.core.shards import Shards
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
-from fedcal.shards import Shards
 
 CLIENTS = 5
 TEMPERATURES = np.array([0.5, 0.9, 1.0, 1.7, 3.0])

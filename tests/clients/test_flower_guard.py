@@ -13,10 +13,10 @@ from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flower
 
-from fedcal.clients import flower_guard as guard
-from fedcal.clients.flower_guard import KNOWN, check_flower, own_app, self_test
-from fedcal.clients.site_app import LOGGER
-from fedcal.errors import FedcalError, InputError
+from fedcal.clients.site.process import flower_guard as guard
+from fedcal.clients.site.process.flower_guard import KNOWN, check_flower, own_app, self_test
+from fedcal.clients.site.process.site_app import LOGGER
+from fedcal.core.errors import FedcalError, InputError
 
 
 @pytest.fixture(autouse=True)

@@ -9,15 +9,15 @@ import pytest
 from policies import policy_text
 from refusals import each_is_refused
 
-from fedcal.classes import digest_of
-from fedcal.clients import guard
-from fedcal.clients.prepared import Prepared, prepare, prepared
-from fedcal.errors import InputError
+from fedcal.clients.site import guard
+from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.core.classes import digest_of
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
 from fedcal.strategies import FedBin
-from fedcal.strategies.job import Job, terms_of_job
+from fedcal.strategies.server.job import Job, terms_of_job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="local", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()

@@ -14,12 +14,12 @@ from flwr.app import ConfigRecord, Message
 from hostile_server import FEDERATION, JOB, asked_by, content_of, hostile
 
 from fedcal.clients.answers import STATISTICS
-from fedcal.clients.prepared import prepare, prepared
-from fedcal.clients.site_app import LOGGER, site_app
-from fedcal.clients.site_records import records_of
-from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.shards import Shards
-from fedcal.strategies.job import Job, terms_of_job
+from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.clients.site.process.site_app import LOGGER, site_app
+from fedcal.clients.site.records.site_records import records_of
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.strategies.server.job import Job, terms_of_job
 
 NODE, RUN = 70, "0123456789abcdef"
 

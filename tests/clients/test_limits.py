@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fedcal.clients import limits
-from fedcal.clients.limits import MESSAGE_BYTES, SHORT_BYTES, Intake
-from fedcal.clients.site_app import site_app
-from fedcal.errors import InputError
-from fedcal.strategies.job import terms_of_job
+from fedcal.clients.site.process import limits
+from fedcal.clients.site.process.limits import MESSAGE_BYTES, SHORT_BYTES, Intake
+from fedcal.clients.site.process.site_app import site_app
+from fedcal.core.errors import InputError
+from fedcal.strategies.server.job import terms_of_job
 
 SPIN = """
 import resource, sys, time
@@ -41,7 +41,7 @@ while True:
 """
 HUNGRY = """
 import numpy as np
-from fedcal.clients.limits import lacks_memory, limit_memory
+from fedcal.clients.site.process.limits import lacks_memory, limit_memory
 np.lib.format.open_memmap("rows.npy", mode="w+", shape=(1 << 25,)).flush()
 limit_memory(128 << 20)
 assert np.load("rows.npy", mmap_mode="r").sum() == 0  # 256 MiB that are mapped do not count

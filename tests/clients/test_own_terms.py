@@ -12,16 +12,16 @@ import pytest
 from policies import policy_text
 from refusals import each_is_refused
 
-from fedcal.agreement import Terms
-from fedcal.clients import own_terms as module
-from fedcal.clients.own_terms import PLANS, own_terms, plan_fields, plan_from
-from fedcal.clients.prepared import Prepared, prepare, prepared
-from fedcal.errors import InputError
+from fedcal.clients.site import own_terms as module
+from fedcal.clients.site.own_terms import PLANS, own_terms, plan_fields, plan_from
+from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.core.errors import InputError
+from fedcal.core.scores import Kind
+from fedcal.core.shards import Shards
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy import Federation
-from fedcal.scores import Kind
-from fedcal.shards import Shards
-from fedcal.strategies.job import Job, terms_of_job
+from fedcal.privacy.agreement import Terms
+from fedcal.strategies.server.job import Job, terms_of_job
 
 FEDERATION = Federation(5, 2, epsilon=1.0, trust="distributed", noise_source="system")
 FIELDS: dict[str, Any] = Job("fedbin", FEDERATION).to_fields()

@@ -15,18 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import each_is_refused
 
-from fedcal.agreement import Terms
-from fedcal.bounding import Bound
-from fedcal.classes import digest_of
-from fedcal.clients.policy import ADJACENCIES, Policy
-from fedcal.errors import InputError
+from fedcal.clients.site.policy import ADJACENCIES, Policy
+from fedcal.core.classes import digest_of
+from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.site import check_policy
+from fedcal.privacy.agreement import Terms
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan, make_plan
 from fedcal.queries.declared import Question
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
+from fedcal.units.bounding import Bound
 
 KEYS = [SigningKey(bytes([n]) * 32) for n in range(1, 9)]
 ROSTER = Roster(

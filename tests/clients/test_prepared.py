@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal.agreement import Terms
-from fedcal.bounding import Bound
-from fedcal.classes import digest_of
-from fedcal.clients.policy import CPU_SECONDS, Policy
-from fedcal.clients.prepared import LOCK, SITE, alone, prepare, prepared
-from fedcal.errors import InputError
+from fedcal.clients.site.policy import CPU_SECONDS, Policy
+from fedcal.clients.site.prepared import LOCK, SITE, alone, prepare, prepared
+from fedcal.core.classes import digest_of
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.privacy.agreement import Terms
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import make_plan
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, make_key
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.shards import Shards
+from fedcal.units.bounding import Bound
 
 ROWS = Shards.from_owner(
     np.linspace(-1, 1, 12).reshape(6, 2),

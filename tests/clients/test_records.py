@@ -21,10 +21,10 @@ import pytest
 from refusals import each_is_refused
 
 import fedcal
-from fedcal.clients.count_file import CountFile
-from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits, carried_over
-from fedcal.clients.records import KEPT_JOBS, KEPT_ROUNDS, SiteRecords
-from fedcal.errors import BudgetExceeded, FedcalError, InputError
+from fedcal.clients.site.records.count_file import CountFile
+from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits, carried_over
+from fedcal.clients.site.records.records import KEPT_JOBS, KEPT_ROUNDS, SiteRecords
+from fedcal.core.errors import BudgetExceeded, FedcalError, InputError
 
 FACTS = JobFacts(
     method="fedtemp",
@@ -178,7 +178,7 @@ def test_enrolments_close_no_job_that_was_booked(file):
 
 
 def test_enrolments_do_not_fill_the_disk(records, monkeypatch):
-    monkeypatch.setattr("fedcal.clients.records.KEPT_ENROLMENTS", 3)
+    monkeypatch.setattr("fedcal.clients.site.records.records.KEPT_ENROLMENTS", 3)
     signed, answered = job("signed"), job("answered")
     enrol(records, signed)
     records.confirm(signed, 1, "u", lambda: (b"signature", b"sums"))

@@ -14,14 +14,14 @@ from flwr.app import Context, Message, RecordDict
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode.runtime import run_clientapp as flower
 
-from fedcal.clients import handover, runtime
-from fedcal.clients.limits import COPIES, MEMORY_MIB
-from fedcal.clients.policy import CPU_SECONDS
-from fedcal.clients.prepared import prepare
-from fedcal.clients.site_app import Refused
-from fedcal.errors import FedcalError, InputError
-from fedcal.shards import Shards
-from fedcal.strategies.job import terms_of_job
+from fedcal.clients.site.policy import CPU_SECONDS
+from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.process import handover, runtime
+from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
+from fedcal.clients.site.process.site_app import Refused
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.shards import Shards
+from fedcal.strategies.server.job import terms_of_job
 
 ARGUMENTS = ["--runtime-api-address", "127.0.0.1:1", "--token", "t", "--insecure"]
 

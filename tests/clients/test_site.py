@@ -9,10 +9,10 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.clients.site import site_rows, write_dealt
-from fedcal.errors import InputError
+from fedcal.clients.site.site import site_rows, write_dealt
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.partition import DEALT, deal
-from fedcal.shards import Shards
 
 CSV = "label,client,score\n" + "".join(f"{k % 2},c{k % 3},{(k * 7 % 10) / 10}\n" for k in range(40))
 

@@ -14,18 +14,19 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcal import __version__
 from fedcal.calibrators import TemperatureScaling
-from fedcal.classes import digest_of
-from fedcal.clients import results, site_app
 from fedcal.clients.answers import contribute
-from fedcal.clients.prepared import prepare
-from fedcal.clients.results import METRICS, RESULTS
-from fedcal.clients.site_records import RECORDS
-from fedcal.errors import ContributionRefused
-from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.clients.site import results
+from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.process import site_app
+from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.clients.site.results import METRICS, RESULTS
+from fedcal.core.classes import digest_of
+from fedcal.core.errors import ContributionRefused
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
-from fedcal.strategies.job import Job, terms_of_job
+from fedcal.strategies.server.job import Job, terms_of_job
 
 ROWS = 4321
 """How many rows the site has: a number that no log may tell."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedcal.clients import site_log
+from fedcal.clients.site import site_log
 from fedcal.experiments.deploy.site import _Echo
 
 

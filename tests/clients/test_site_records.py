@@ -10,17 +10,23 @@ import numpy as np
 import pytest
 from policies import policy_text
 
-from fedcal.agreement import job_digest
-from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, Limits
-from fedcal.clients.prepared import Prepared, prepare, prepared
-from fedcal.clients.records import SiteRecords
-from fedcal.clients.site_records import EARLIER, RECORDS, answer_once, finish, records_of
-from fedcal.errors import BudgetExceeded, InputError
+from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, Limits
+from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.records.site_records import (
+    EARLIER,
+    RECORDS,
+    answer_once,
+    finish,
+    records_of,
+)
+from fedcal.core.errors import BudgetExceeded, InputError
+from fedcal.core.shards import Shards
+from fedcal.core.types import Words
 from fedcal.privacy import Federation
+from fedcal.privacy.agreement import job_digest
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
-from fedcal.strategies.job import Job
-from fedcal.types import Words
+from fedcal.strategies.server.job import Job
 
 ROWS = Shards.from_owner(
     np.linspace(-1, 1, 12).reshape(6, 2), np.array([0, 1] * 3), np.zeros(6, np.int64), 1

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from fedcal.agreement import PROTOCOL
-from fedcal.classes import digest_of
-from fedcal.clients.site_rounds import check_roster
-from fedcal.errors import InputError
+from fedcal.clients.site.site_rounds import check_roster
+from fedcal.core.classes import digest_of
+from fedcal.core.errors import InputError
 from fedcal.privacy import Federation
+from fedcal.privacy.agreement import PROTOCOL
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.job import Job
 
 SITES = tuple(Member(f"site {n}", SigningKey(bytes([n]) * 32).public) for n in range(1, 7))
 ROSTER = Roster("hearts", SITES[:5], Committee((0, 1, 2, 3), 3), digest_of(["healthy", "disease"]))

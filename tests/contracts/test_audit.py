@@ -15,22 +15,22 @@ import numpy as np
 import pytest
 from laws import prefer
 
-from fedcal.bounding import Bound
 from fedcal.clients.answers import contribute
-from fedcal.errors import InputError
-from fedcal.experiments.benchmarks import audit as benchmark
-from fedcal.experiments.benchmarks.__main__ import main
-from fedcal.experiments.benchmarks.audit import CANDIDATES, Attacked, attacked
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.streams import Purpose, stream
+from fedcal.experiments.research.benchmarks import audit as benchmark
+from fedcal.experiments.research.benchmarks.__main__ import main
+from fedcal.experiments.research.benchmarks.audit import CANDIDATES, Attacked, attacked
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE, Laplace, exponential, unary
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy import audit as attacks
 from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
-from fedcal.shards import Shards
-from fedcal.strategies.query_binning import DPHistogram
-from fedcal.streams import Purpose, stream
+from fedcal.strategies.methods.query_binning import DPHistogram
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 ERROR = 1e-3  # of all cells together, and of each broken mechanism
 FAST = 60_000
@@ -285,7 +285,7 @@ def test_amplification_without_sampling_is_caught(mechanism, trust):
 
 def test_the_command_prints_a_row_for_each_attack(tmp_path, capsys, monkeypatch):
     few = [Attacked("laplace", "central", "user"), Attacked("unary", "local", "user", numbers=4)]
-    monkeypatch.setattr("fedcal.experiments.benchmarks.audit.attacks", lambda: few)
+    monkeypatch.setattr("fedcal.experiments.research.benchmarks.audit.attacks", lambda: few)
     assert main(["audit", "--trials", "8000", "--out", str(tmp_path)]) == 0
     _, head, _, *rows = capsys.readouterr().out.splitlines()
     headings = [h.strip() for h in head.split("┃")]

@@ -26,8 +26,8 @@ from fedcal.calibrators import (
 from fedcal.calibrators.base import kinds
 from fedcal.calibrators.order_preserving import OrderPreserving
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.errors import InputError
-from fedcal.numerics import softmax
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
 
 Make = Callable[[], Calibrator]
 KINDS: dict[str, Make] = dict(kinds()) | {

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.bounding import Bound
+from fedcal.core.streams import Purpose, stream
 from fedcal.mechanisms import PRIVATE, Mechanism, Target
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.privacy.audit import audit
-from fedcal.streams import Purpose, stream
 from fedcal.trust import NOISY, Trust
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 CLIENTS, DRAWS = 10, 1200
 CASES = [

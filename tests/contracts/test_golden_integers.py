@@ -8,14 +8,14 @@ import hashlib
 import numpy as np
 import pytest
 
-from fedcal.bounding import Bound
 from fedcal.clients.answers import contribute
+from fedcal.core.shards import Shards
+from fedcal.core.streams import Purpose, stream
 from fedcal.privacy import Federation, make_plan
+from fedcal.privacy.release import Curator
 from fedcal.queries import AccuracyGap
-from fedcal.release import Curator
 from fedcal.secure_aggregation import mask
-from fedcal.shards import Shards
-from fedcal.streams import Purpose, stream
+from fedcal.units.bounding import Bound
 
 
 def digest(integers: object) -> str:

@@ -10,10 +10,10 @@ import pytest
 from budgets import BUDGETED
 
 from fedcal.clients.answers import answer
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.numerics import LARGEST_LOGIT
+from fedcal.core.numerics import LARGEST_LOGIT
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
 

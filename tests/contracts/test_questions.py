@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.queries import QUERIES, Query
 from fedcal.queries.declared import Question, cells_of, check_question
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY, TRUSTS

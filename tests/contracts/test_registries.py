@@ -12,16 +12,16 @@ import pytest
 
 import fedcal
 from fedcal.conformal.scores import SCORES
-from fedcal.encodings import ENCODINGS
+from fedcal.core.registry import registry
 from fedcal.evaluation import GAPS, METRICS
-from fedcal.evaluation.metrics import NegativePredictiveValue
+from fedcal.evaluation.estimators.metrics import NegativePredictiveValue
 from fedcal.evaluation.thresholds import Cost
-from fedcal.experiments.features.extractors import EXTRACTORS
+from fedcal.experiments.training.extraction.extractors import EXTRACTORS
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.queries import QUERIES
-from fedcal.registry import registry
+from fedcal.queries.encodings import ENCODINGS
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.quantiles import QUANTILES
+from fedcal.strategies.methods.quantiles import QUANTILES
 from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import OPTIMISERS
 from fedcal.trust import TRUSTS
@@ -38,19 +38,25 @@ MODULES = sorted(
 CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 OTHERS = {
-    ("strategies/golden_section.py", "exponential"): "a search of that name",
-    ("strategies/quantiles/exponential.py", "exponential"): "a quantile rule of that name",
-    ("experiments/luo/methods.py", "exponential"): "a search of that name",
-    ("experiments/engines/ray.py", "local"): "an address of Ray",
-    ("experiments/runs/pools.py", "local"): "an address of Ray",
-    ("experiments/features/sources.py", "subject"): "a column of data",
+    ("strategies/methods/golden_section.py", "exponential"): "a search of that name",
+    ("strategies/methods/quantiles/exponential.py", "exponential"): "a quantile rule of that name",
+    ("experiments/research/luo/methods.py", "exponential"): "a search of that name",
+    ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
+    ("experiments/runs/sweep/pools.py", "local"): "an address of Ray",
+    ("experiments/training/extraction/sources.py", "subject"): "a column of data",
     ("experiments/training/by_method.py", "subject"): "a column of data",
     ("experiments/training/features.py", "subject"): "a column of data",
-    ("clients/guard.py", "subject"): "a part of a client, which the unit of that name protects",
-    ("experiments/shipped/hospitals.py", "subject"): "a column of data",
-    ("experiments/shipped/mmlu.py", "subject"): "a column of data",
-    ("experiments/studies/subgroups.py", "subject"): "of an exam",
-    ("fedcal/bounding.py", "subject"): "a part of a client, which the unit of that name protects",
+    (
+        "clients/site/guard.py",
+        "subject",
+    ): "a part of a client, which the unit of that name protects",
+    ("experiments/research/shipped/hospitals.py", "subject"): "a column of data",
+    ("experiments/research/shipped/mmlu.py", "subject"): "a column of data",
+    ("experiments/research/studies/subgroups.py", "subject"): "of an exam",
+    (
+        "fedcal/units/bounding.py",
+        "subject",
+    ): "a part of a client, which the unit of that name protects",
     ("fedcal/datasets/_arrays.py", "subject"): "a column of data",
     ("fedcal/datasets/_dataset.py", "subject"): "a column of data",
     ("fedcal/datasets/_huggingface.py", "subject"): "a column of data",
@@ -175,7 +181,7 @@ Two metrics are not shown: a goal of thresholds, and a part of the interval of `
 
 READERS = {
     "Calibrator": ("kind", "fedcal.calibrators", "base.kinds()"),
-    "Artifact": ("form", "fedcal.strategies.outcome", "ARTIFACTS"),
+    "Artifact": ("form", "fedcal.strategies.server.outcome", "ARTIFACTS"),
 }
 """The same where classes register themselves as they are imported: what those know who read files,
 if nothing else is imported."""

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError, NoEffect
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.errors import InputError, NoEffect
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
 
 CLIENTS = 12

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.bounding import Bound, Per, Rule
 from fedcal.calibrators import OrderPreservingMLP
 from fedcal.clients.answers import QUICK, STATISTICS, answer
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Words
 from fedcal.queries import QUERIES, Query
 from fedcal.queries.request import Request
 from fedcal.queries.scaling import form_of
 from fedcal.secure_aggregation import Ring
-from fedcal.shards import Shards
 from fedcal.training.networks import NETWORKS
-from fedcal.types import Floats, Words
+from fedcal.units.bounding import Bound, Per, Rule
 
 CLASSES = 3
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedcal.clients.answers
-from fedcal.experiments.cli import _run
+from fedcal.experiments.cli.main import _run
 from fedcal.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

@@ -12,21 +12,21 @@ import numpy as np
 import pytest
 from flwr.app import Message
 
-from fedcal.artifact import Artifact
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.errors import InputError
-from fedcal.experiments.engines.flower import InProcessGrid, run_in_process
-from fedcal.experiments.engines.inline import Unavailable, run_inline
+from fedcal.core.artifact import Artifact
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.types import Integers
+from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
+from fedcal.experiments.runs.engines.inline import Unavailable, run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.secure_aggregation import COMPLETE_UP_TO
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
-from fedcal.strategies.collector import Collector
-from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.collector import Collector
+from fedcal.strategies.server.flower import ANSWER
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import settings_of
-from fedcal.types import Integers
 from fedcal.units import UNITS
 
 SMALL: dict[str, Any] = {"rows_per_client": 12, "bins_exponent": 4, "steps": 5}

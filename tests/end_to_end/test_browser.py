@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.evaluation.page import decimals, shown
+from fedcal.evaluation.pages.page import decimals, shown
 from fedcal.experiments import evaluate, simulate
 from fedcal.experiments.report import comparison_card, write_comparison_report
 from fedcal.experiments.report.words import METRICS

@@ -15,7 +15,7 @@ import pytest
 
 import fedcal
 from fedcal import calibrators, datasets
-from fedcal.experiments.cli import COMMANDS, _run, load_command
+from fedcal.experiments.cli.main import COMMANDS, _run, load_command
 from fedcal.metrics import summary
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

@@ -16,8 +16,8 @@ from published import CLASS_ROWS, numbers_in
 
 from fedcal import datasets
 from fedcal.experiments import compare
-from fedcal.experiments.cli import _run
-from fedcal.experiments.runs.worker import arrays_of, digest_of
+from fedcal.experiments.cli.main import _run
+from fedcal.experiments.runs.sweep.worker import arrays_of, digest_of
 from fedcal.partition import deal
 from fedcal.strategies import CalibrationStrategy
 

@@ -29,9 +29,9 @@ import typer.main
 
 from fedcal import queries
 from fedcal.clients import answers
-from fedcal.experiments import cli
+from fedcal.experiments.cli import main as cli
 from fedcal.experiments.planner import estimate
-from fedcal.experiments.runs import pools
+from fedcal.experiments.runs.sweep import pools
 from fedcal.queries import request
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

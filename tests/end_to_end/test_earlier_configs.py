@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from fedcal.experiments.cli import _run
+from fedcal.experiments.cli.main import _run
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 EARLIER = Path(__file__).with_name("earlier")

@@ -71,7 +71,7 @@ def test_each_recipe_is_a_file_or_three_and_a_row_each(copy):
 SCRIPT = """
 import json, shlex, sys, warnings
 warnings.simplefilter("ignore")
-from fedcal.experiments.cli import _run
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.planner import estimate
 import fedcal
 assert fedcal.__file__.startswith(sys.argv[1]), fedcal.__file__

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments import compare, plan, simulate
-from fedcal.experiments.cli import _run
-from fedcal.experiments.comparison.grid import read_grid
-from fedcal.experiments.estimator import FederatedCalibrator
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.planner.candidates import candidates
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.report import write_report
+from fedcal.experiments.runs.comparison.grid import read_grid
+from fedcal.experiments.runs.estimator import FederatedCalibrator
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import calibrating

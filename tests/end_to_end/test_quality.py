@@ -11,12 +11,12 @@ import pytest
 
 from fedcal import datasets, partition
 from fedcal.calibrators import TemperatureScaling
+from fedcal.core.errors import TooLittle
+from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, catalogue
-from fedcal.errors import TooLittle
 from fedcal.experiments import simulate
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy, FedBin, FedNewton
 from fedcal.strategies.settings import calibrating, settings_of
 

@@ -7,7 +7,7 @@ import pytest
 
 from fedcal import datasets
 from fedcal.experiments import compare, demo
-from fedcal.experiments.comparison.table import Cells
+from fedcal.experiments.runs.comparison.table import Cells
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
 

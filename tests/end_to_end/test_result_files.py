@@ -16,15 +16,15 @@ from published import CLASS_ROWS, numbers_in
 
 from fedcal import calibrators, datasets
 from fedcal.clients.answers import STATISTICS
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
-from fedcal.experiments.cli import _run
-from fedcal.experiments.config import POOLED, job_of, load_config
-from fedcal.experiments.evaluated import evaluates
+from fedcal.experiments.cli.main import _run
+from fedcal.experiments.runs.config import POOLED, job_of, load_config
+from fedcal.experiments.runs.evaluated import evaluates
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
-from fedcal.release import Asked
-from fedcal.shards import Shards
+from fedcal.privacy.release import Asked
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.settings import calibrating, settings_of
 

@@ -19,10 +19,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from known_sums import learnable
 
-from fedcal.clients import party
-from fedcal.clients.party import Party
-from fedcal.clients.records import SiteRecords
-from fedcal.errors import InputError
+from fedcal.clients.site import party
+from fedcal.clients.site.party import Party
+from fedcal.clients.site.records.records import SiteRecords
+from fedcal.core.errors import InputError
 from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.secure_aggregation.messages import Confirmation, Enrolment, Header, Opening
 

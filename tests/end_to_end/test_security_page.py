@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from fedcal.bounding import Bound
-from fedcal.experiments.committee import read_committee
+from fedcal.experiments.runs.committee import read_committee
 from fedcal.mechanisms import DiscreteGaussian
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.trust import NOISY, TRUSTS, Facts
+from fedcal.units.bounding import Bound
 
 ROOT = Path(__file__).parents[2]
 PAGE, GUIDE = ROOT / "SECURITY.md", ROOT / "docs" / "guide" / "secure-aggregation.md"

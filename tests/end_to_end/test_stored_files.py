@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from fedcal.calibrators import load
-from fedcal.clients.prepared import prepared
-from fedcal.clients.site_records import answer_once, records_in
+from fedcal.clients.site.prepared import prepared
+from fedcal.clients.site.records.site_records import answer_once, records_in
 from fedcal.conformal.sets import load as load_sets
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.evaluation.release import ScoreRelease
-from fedcal.experiments.cli import _run
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.cli.main import _run
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Ledger
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.job import Job
 
 STORED = Path(__file__).with_name("stored")
 LOGITS, LABELS = (np.load(STORED / "rows.npz")[name] for name in ("logits", "labels"))

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedcal import datasets, simulate
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.experiments import compare
-from fedcal.experiments.runs import digest_of
+from fedcal.experiments.runs.sweep import digest_of
 
 CLIENTS, CLASSES, ROWS = 8, 3, 160
 PRIVATE: dict[str, Any] = {"epsilon": 1.0, "unit": "subject", "seed": 3}

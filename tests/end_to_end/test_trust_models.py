@@ -10,14 +10,14 @@ import pytest
 from budgets import BUDGETED
 
 from fedcal import datasets
-from fedcal.errors import RoundFailed
+from fedcal.core.errors import RoundFailed
+from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
-from fedcal.experiments.cli import _run
-from fedcal.experiments.config import job_of, merge
-from fedcal.experiments.result import SimulationResult
+from fedcal.experiments.cli.main import _run
+from fedcal.experiments.runs.config import job_of, merge
+from fedcal.experiments.runs.result import SimulationResult
 from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import deal
-from fedcal.shards import Shards
 from fedcal.strategies.settings import calibrating, settings_of
 from fedcal.units import UNITS
 

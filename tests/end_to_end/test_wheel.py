@@ -83,7 +83,7 @@ def test_the_wheel_holds_one_package_and_nothing_else(wheel):
         for suffix in ("j2", "toml", "json")
         for p in (ROOT / "experiments").rglob(f"*.{suffix}")
     }
-    for kind in ("report/templates/", "studies/", "studies/expected/"):
+    for kind in ("report/templates/", "research/studies/", "research/studies/expected/"):
         assert [n for n in read if n.startswith(f"fedcal/experiments/{kind}")] != []
     assert read <= set(names)
     assert "fedcal/py.typed" in names
@@ -119,7 +119,7 @@ def test_the_commands_run_from_the_wheel(installed, tmp_path):
     code = (
         "import fedcal.clients, fedcal.strategies\n"
         "print(fedcal.__file__, fedcal.clients.__file__, fedcal.strategies.__file__, sep='\\n')\n"
-        "from fedcal.experiments.cli import _run\n"
+        "from fedcal.experiments.cli.main import _run\n"
         f"for line in {commands}: print(_run(line.split()), end='@')"
     )
     done = run(sys.executable, "-P", "-c", code, cwd=tmp_path, PYTHONPATH=str(installed))

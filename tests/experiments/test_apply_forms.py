@@ -11,7 +11,7 @@ import pytest
 
 from fedcal import datasets, simulate
 from fedcal.calibrators import TemperatureScaling
-from fedcal.experiments.cli import _run
+from fedcal.experiments.cli.main import _run
 
 N = 40
 RNG = np.random.default_rng(3)

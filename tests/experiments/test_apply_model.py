@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.experiments.cli import _run
+from fedcal.experiments.cli.main import _run
 from fedcal.training.model import TrainedModel, load_model
 
 X = np.random.default_rng(0).normal(0, 0.4, (30, 4)).astype(np.float32)

@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.errors import InputError
-from fedcal.experiments.commands.apply import apply_command
-from fedcal.experiments.commands.files import export_command
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.apply import apply_command
+from fedcal.experiments.cli.files import export_command
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(60, 3)) * 2

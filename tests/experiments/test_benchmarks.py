@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import FedcalError
-from fedcal.experiments.benchmarks import (
+from fedcal.core.errors import FedcalError
+from fedcal.core.shards import Shards
+from fedcal.experiments.research.benchmarks import (
     federated,
     peers,
     published_sums,
@@ -23,14 +24,19 @@ from fedcal.experiments.benchmarks import (
     secure_sums,
     timing,
 )
-from fedcal.experiments.benchmarks.__main__ import BENCH as CASES
-from fedcal.experiments.benchmarks.__main__ import main
-from fedcal.experiments.benchmarks.timing import Contestant, Inside, PeerMissing, apart, compare
-from fedcal.experiments.engines import run_in_process
+from fedcal.experiments.research.benchmarks.__main__ import BENCH as CASES
+from fedcal.experiments.research.benchmarks.__main__ import main
+from fedcal.experiments.research.benchmarks.timing import (
+    Contestant,
+    Inside,
+    PeerMissing,
+    apart,
+    compare,
+)
+from fedcal.experiments.runs.engines import run_in_process
 from fedcal.secure_aggregation.messages import CONFIRMATION_BYTES
-from fedcal.shards import Shards
-from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import Outcome, Progress
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome, Progress
 
 # Those run the command line in fresh processes; one of them has a test of its own.
 COMMANDS = {"engine-run-100", "engine-run-500"}
@@ -224,14 +230,16 @@ def fake_ray(job: Job, shards: Shards, *, told: slice = slice(None), progress: P
 
 def test_ray_is_timed_by_its_later_rounds(monkeypatch):
     monkeypatch.setattr(federated, "find_spec", lambda name: True)
-    monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", fake_ray)
+    monkeypatch.setattr("fedcal.experiments.runs.engines.ray.run_ray", fake_ray)
     work = CASES["engine-round-100"](True)
     ours, _, ray = (run_of(c)() for c in work.contestants)
     assert work.contestants[0].values(ours.result)["releases"] == 3
     assert work.contestants[2].values(ray.result) == work.contestants[0].values(ours.result)
     ray.result[1]["values"][0] += 1e-9
     assert work.contestants[2].values(ray.result) != work.contestants[0].values(ours.result)
-    monkeypatch.setattr("fedcal.experiments.engines.ray.run_ray", partial(fake_ray, told=slice(2)))
+    monkeypatch.setattr(
+        "fedcal.experiments.runs.engines.ray.run_ray", partial(fake_ray, told=slice(2))
+    )
     with pytest.raises(FedcalError, match="2 of 3 rounds"):
         run_of(work.contestants[2])()
 

@@ -9,7 +9,7 @@ from scipy.special import expit
 
 from fedcal import evaluate, simulate
 from fedcal.evaluation import Histogram, cox
-from fedcal.experiments.cli import _run
+from fedcal.experiments.cli.main import _run
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

@@ -9,7 +9,7 @@ import pytest
 
 from fedcal import compare, metrics, simulate
 from fedcal.calibrators import TemperatureScaling, load
-from fedcal.experiments.cli import main
+from fedcal.experiments.cli.main import main
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -103,7 +103,7 @@ def test_names_and_the_positive_class_are_options_of_every_run(tmp_path):
 
 def test_one_probability_of_two_classes_will_do_wherever_rows_are_taken():
     pytest.importorskip("sklearn")
-    from fedcal.experiments.estimator import FederatedCalibrator
+    from fedcal.experiments.runs.estimator import FederatedCalibrator
 
     p, y = rows()
     kept = y < 2

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from fedcal.experiments.cli import _run
-from fedcal.experiments.terminal import progress
+from fedcal.experiments.cli.main import _run
+from fedcal.experiments.report.terminal import progress
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -31,8 +31,8 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch):
 
 @pytest.mark.parametrize("quiet", [True, False])
 def test_without_a_terminal_long_work_says_a_line_every_few_seconds(monkeypatch, capsys, quiet):
-    monkeypatch.setattr("fedcal.experiments.terminal._QUIET_SECONDS", 0.05)
-    monkeypatch.setattr("fedcal.experiments.terminal._SECONDS_BETWEEN", 0.05)
+    monkeypatch.setattr("fedcal.experiments.report.terminal._QUIET_SECONDS", 0.05)
+    monkeypatch.setattr("fedcal.experiments.report.terminal._SECONDS_BETWEEN", 0.05)
     said: list[str] = []
 
     def wait_for(line: str) -> None:

@@ -14,12 +14,12 @@ from refusals import each_is_refused
 
 import fedcal.experiments.report
 from fedcal import datasets
-from fedcal.errors import FedcalError, InputError, Interrupted
+from fedcal.core.errors import FedcalError, InputError, Interrupted
 from fedcal.experiments import Comparison, compare, simulate
-from fedcal.experiments.comparison import run
-from fedcal.experiments.folders import Replaced
-from fedcal.experiments.runs import Row, key_of, pools
-from fedcal.experiments.runs import run as runs_module
+from fedcal.experiments.runs.comparison import run
+from fedcal.experiments.runs.folders import Replaced
+from fedcal.experiments.runs.sweep import Row, key_of, pools
+from fedcal.experiments.runs.sweep import run as runs_module
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

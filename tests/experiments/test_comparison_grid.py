@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from refusals import each_is_refused
 
-from fedcal.experiments.comparison.grid import AXES, Cell, Grid, Variant, read_grid, split_list
-from fedcal.experiments.config import POOLED
+from fedcal.experiments.runs.comparison.grid import AXES, Cell, Grid, Variant, read_grid, split_list
+from fedcal.experiments.runs.config import POOLED
 from fedcal.strategies.settings import calibrating
 
 ALL = [*calibrating(), *POOLED]

@@ -8,10 +8,10 @@ import numpy as np
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.errors import TooLittle
-from fedcal.experiments.comparison import compare
-from fedcal.experiments.comparison.grid import read_grid
-from fedcal.experiments.comparison.resolve import Resolved, resolve
+from fedcal.core.errors import TooLittle
+from fedcal.experiments.runs.comparison import compare
+from fedcal.experiments.runs.comparison.grid import read_grid
+from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 
 
 def arrays() -> dict[str, Any]:

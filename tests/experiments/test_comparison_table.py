@@ -6,9 +6,9 @@ from typing import Any
 
 from rich.console import Console
 
-from fedcal.experiments.comparison.summary import spread
-from fedcal.experiments.comparison.table import Cells, as_csv, as_table
-from fedcal.experiments.show.tables import terminal
+from fedcal.experiments.report.tables import terminal
+from fedcal.experiments.runs.comparison.summary import spread
+from fedcal.experiments.runs.comparison.table import Cells, as_csv, as_table
 
 
 def over(mean: float, std: float = 0.0) -> dict[str, Any]:

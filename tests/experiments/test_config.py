@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.errors import InputError
-from fedcal.experiments.config import (
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.config import (
     METHODS,
     POOLED,
     Config,
@@ -21,7 +22,6 @@ from fedcal.experiments.config import (
     parse_setting,
 )
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.method import CLIP
 from fedcal.strategies.settings import settings_of

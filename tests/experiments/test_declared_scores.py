@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 
 from fedcal import calibrators, datasets
-from fedcal.clients.site import site_rows
-from fedcal.errors import InputError
-from fedcal.experiments.comparison import compare
-from fedcal.experiments.config import Config, job_of
-from fedcal.experiments.engines.flower import run_in_process
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.simulation import simulate
-from fedcal.numerics import softmax
+from fedcal.clients.site.site import site_rows
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.scores import Kind
+from fedcal.experiments.runs.comparison import compare
+from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.engines.flower import run_in_process
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.simulation import simulate
 from fedcal.partition import deal
-from fedcal.scores import Kind
-from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.server.outcome import Outcome
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 600)
@@ -39,7 +39,7 @@ FITTED_ON: dict[str, Kind] = {
 
 @pytest.mark.parametrize(("method", "kind"), FITTED_ON.items())
 def test_apply_predict_proba_and_the_run_agree(method, kind, tmp_path):
-    from fedcal.experiments.commands.apply import apply_command
+    from fedcal.experiments.cli.apply import apply_command
 
     scores = SCORES[kind]
     data = whole(kind)

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import fedcal.experiments.engines.flower as flower_engine
-import fedcal.experiments.engines.inline as inline_engine
+import fedcal.experiments.runs.engines.flower as flower_engine
+import fedcal.experiments.runs.engines.inline as inline_engine
 from fedcal.clients.answers import STATISTICS
-from fedcal.errors import (
+from fedcal.core.errors import (
     BudgetExceeded,
     ContributionRefused,
     FedcalError,
@@ -21,12 +21,12 @@ from fedcal.errors import (
     PrivacyError,
     RoundFailed,
 )
-from fedcal.experiments.engines.flower import run_in_process
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.flower import run_in_process
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.release import Release
-from fedcal.shards import Shards
+from fedcal.privacy.release import Release
 from fedcal.strategies import CalibrationStrategy, FedNewton
 
 CLIENTS, CLASSES = 12, 3

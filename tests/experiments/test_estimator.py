@@ -29,12 +29,12 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from fedcal.calibrators import BBQ, Identity, TemperatureScaling
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import logits_from_probs, softmax
 from fedcal.datasets import from_arrays
-from fedcal.errors import InputError
-from fedcal.experiments.engines import run_inline
-from fedcal.experiments.estimator import CalibratedModel, FederatedCalibrator, scores_of
+from fedcal.experiments.runs.engines import run_inline
+from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator, scores_of
 from fedcal.metrics import nll
-from fedcal.numerics import logits_from_probs, softmax
 from fedcal.partition import deal
 from fedcal.privacy.plan import Federation
 from fedcal.strategies import FedNewton
@@ -210,16 +210,16 @@ def test_a_ledger_is_charged_and_a_large_delta_told(tmp_path):
 
 
 def test_the_module_is_imported_only_when_used():
-    code = "import fedcal.experiments.cli, sys; print('sklearn' in sys.modules)"
+    code = "import fedcal.experiments.cli.main, sys; print('sklearn' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False"]
 
 
 def test_without_scikit_learn_there_is_one_line(monkeypatch):
-    monkeypatch.delitem(sys.modules, "fedcal.experiments.estimator")
+    monkeypatch.delitem(sys.modules, "fedcal.experiments.runs.estimator")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
     with pytest.raises(InputError, match=r"needs scikit-learn.*fedcal\[sklearn\]"):
-        __import__("fedcal.experiments.estimator")
+        __import__("fedcal.experiments.runs.estimator")
 
 
 def test_logits_are_the_decision_function_or_the_logarithm_of_probabilities():

@@ -10,12 +10,12 @@ import pytest
 from sklearn import metrics as sklearn_metrics
 
 from fedcal import evaluate, simulate
-from fedcal.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.numerics import softmax
 from fedcal.evaluation.findings import FEWEST
-from fedcal.experiments.cli import _run
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.report.simulation import command as in_full
-from fedcal.experiments.rereading import comparable, read_release
-from fedcal.numerics import softmax
+from fedcal.experiments.runs.rereading import comparable, read_release
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

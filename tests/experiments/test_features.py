@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from fedcal.corruptions import CORRUPTIONS, corrupt
-from fedcal.experiments.cli import main
-from fedcal.experiments.features.extract import Source, extract, projection, step_of
-from fedcal.experiments.features.extractors import (
+from fedcal.experiments.cli.main import main
+from fedcal.experiments.training.extraction.extract import Source, extract, projection, step_of
+from fedcal.experiments.training.extraction.extractors import (
     EXTRACTORS,
     EfficientNetLite0,
     Extractor,

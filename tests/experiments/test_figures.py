@@ -17,8 +17,9 @@ from matplotlib.patches import PathPatch
 from matplotlib.text import Text
 from scipy import stats
 
-from fedcal.experiments.figures import draw, reliability_figure, save_figure, save_sheets
-from fedcal.experiments.figures.curves import (
+from fedcal.core.pages import Curve, Intervals
+from fedcal.experiments.report.figures import draw, reliability_figure, save_figure, save_sheets
+from fedcal.experiments.report.figures.curves import (
     bytes_sheet,
     epsilon_sheet,
     facets,
@@ -27,7 +28,7 @@ from fedcal.experiments.figures.curves import (
     series_of,
     trust_sheet,
 )
-from fedcal.experiments.figures.diagrams import (
+from fedcal.experiments.report.figures.diagrams import (
     FEWEST,
     class_gaps,
     classes_sheet,
@@ -38,12 +39,11 @@ from fedcal.experiments.figures.diagrams import (
     wilson,
     worst_classes,
 )
-from fedcal.experiments.figures.drawing import Panel, Sheet, bars, curve
-from fedcal.experiments.figures.inline import fixed, key_svg, panel_svgs
-from fedcal.experiments.figures.parts import FEW, LONGEST, part_sheet
-from fedcal.experiments.figures.style import BOXES, HUES, LINES
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve
+from fedcal.experiments.report.figures.inline import fixed, key_svg, panel_svgs
+from fedcal.experiments.report.figures.parts import FEW, LONGEST, part_sheet
+from fedcal.experiments.report.figures.style import BOXES, HUES, LINES
 from fedcal.metrics import Reliability
-from fedcal.pages import Curve, Intervals
 
 
 def overconfident(rows: int = 400, seed: int = 0, classes: int = 3) -> Reliability:

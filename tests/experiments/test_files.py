@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments import SimulationResult, simulate
-from fedcal.experiments.files import check_out, to_json, write_folder
+from fedcal.experiments.runs.files import check_out, to_json, write_folder
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

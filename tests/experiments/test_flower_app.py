@@ -17,15 +17,15 @@ from typing import Any
 import pytest
 
 import fedcal
-import fedcal.experiments.engines.superlink as superlink
-from fedcal.clients.site import site_rows
-from fedcal.errors import InputError
+import fedcal.experiments.runs.engines.superlink as superlink
+from fedcal.clients.site.site import site_rows
+from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
-from fedcal.experiments.config import Config
-from fedcal.experiments.engines.processes import ProcessTree
-from fedcal.experiments.engines.ray import ray_environment
-from fedcal.experiments.flower_app import FILE, app_toml, run_config, write_app
-from fedcal.strategies.job import Job
+from fedcal.experiments.deploy.flower_app import FILE, app_toml, run_config, write_app
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.ray import ray_environment
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]

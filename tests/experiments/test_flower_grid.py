@@ -13,18 +13,18 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 
 from fedcal.clients.answers import answer
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.errors import FedcalError, InputError, RoundFailed
-from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.shards import Shards
+from fedcal.core.types import Words
+from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.queries import ClassHistograms
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
-from fedcal.strategies.flower import ANSWER, REVEAL
-from fedcal.strategies.who import WHO
-from fedcal.types import Words
+from fedcal.strategies.server.flower import ANSWER, REVEAL
+from fedcal.strategies.server.who import WHO
 
 CLIENTS, CLASSES = 16, 4
 IDS = [1000 + 7 * k for k in range(CLIENTS)]

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
-from fedcal.experiments.cli import COMMANDS, _run, load_command
-from fedcal.experiments.folders import COMPARISON, KINDS, PIPELINE, RUN, claim
+from fedcal.experiments.cli.main import COMMANDS, _run, load_command
+from fedcal.experiments.runs.folders import COMPARISON, KINDS, PIPELINE, RUN, claim
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

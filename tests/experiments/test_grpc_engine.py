@@ -15,9 +15,9 @@ import pytest
 from procfs import descendants, listening, processes, until
 from refusals import each_is_refused
 
-from fedcal.errors import RoundFailed
+from fedcal.core.errors import RoundFailed
 from fedcal.experiments import SimulationResult, simulate
-from fedcal.experiments.engines import grpc as engine
+from fedcal.experiments.runs.engines import grpc as engine
 
 ROWS = 240
 

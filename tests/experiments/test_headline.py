@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedcal.experiments.headline import headline
+from fedcal.experiments.report.headline import headline
 from fedcal.metrics.holm import holm
 
 

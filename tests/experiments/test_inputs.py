@@ -8,14 +8,14 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import calibrators, conformal, datasets
-from fedcal.atomic import path_of
+from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
 from fedcal.experiments import compare, evaluate, simulate
-from fedcal.experiments.config import Config, load_config
-from fedcal.experiments.load import load_any
-from fedcal.experiments.rereading import reread
+from fedcal.experiments.runs.config import Config, load_config
+from fedcal.experiments.runs.load import load_any
+from fedcal.experiments.runs.rereading import reread
 from fedcal.privacy.ledger import Ledger
+from fedcal.storage.atomic import path_of
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

@@ -11,18 +11,25 @@ from refusals import each_is_refused
 from scipy import stats
 
 from fedcal import datasets
+from fedcal.core.errors import InputError, Interrupted
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError, Interrupted
 from fedcal.experiments import simulate
-from fedcal.experiments.benchmarks import luo as benchmark
-from fedcal.experiments.benchmarks.timing import compare
-from fedcal.experiments.luo import cell
-from fedcal.experiments.luo.cell import run_point
-from fedcal.experiments.luo.methods import COLUMNS, EXPONENTIAL, PAPER, PRIVATE, Draws, competitor
-from fedcal.experiments.luo.settings import SUITES, SweepPoint, fitting, suite_for
-from fedcal.experiments.luo.suite import DONE, Suite, check_cell, run_suite
-from fedcal.experiments.luo.tables import GRID, Tables
-from fedcal.experiments.luo.trials import Trials, divisions
+from fedcal.experiments.research.benchmarks import luo as benchmark
+from fedcal.experiments.research.benchmarks.timing import compare
+from fedcal.experiments.research.luo import cell
+from fedcal.experiments.research.luo.cell import run_point
+from fedcal.experiments.research.luo.methods import (
+    COLUMNS,
+    EXPONENTIAL,
+    PAPER,
+    PRIVATE,
+    Draws,
+    competitor,
+)
+from fedcal.experiments.research.luo.settings import SUITES, SweepPoint, fitting, suite_for
+from fedcal.experiments.research.luo.suite import DONE, Suite, check_cell, run_suite
+from fedcal.experiments.research.luo.tables import GRID, Tables
+from fedcal.experiments.research.luo.trials import Trials, divisions
 
 POINT = SweepPoint("sources", 12, 10, 1.0)
 

@@ -11,13 +11,14 @@ import pytest
 from budgets import BUDGETED
 
 from fedcal import datasets
-from fedcal.errors import FedcalError, InputError, TooLittle
-from fedcal.experiments import simulate, simulation
-from fedcal.experiments.cli import _run
-from fedcal.experiments.config import job_of, merge
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.estimator.federated import FederatedCalibrator
+from fedcal.core.errors import FedcalError, InputError, TooLittle
+from fedcal.experiments import simulate
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.report import page
+from fedcal.experiments.runs import simulation
+from fedcal.experiments.runs.config import job_of, merge
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.estimator.federated import FederatedCalibrator
 from fedcal.experiments.training import by_method
 from fedcal.experiments.training import run as training
 from fedcal.partition import deal

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from procfs import descendants, processes, until
 
-from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.processes import ProcessTree
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, adopts orphans")
 
@@ -41,7 +41,7 @@ time.sleep(600)
 PARENT = """
 import os, sys, time
 from pathlib import Path
-from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.processes import ProcessTree
 folder = Path(sys.argv[1])
 tree = ProcessTree([sys.executable, "-c", sys.argv[2], "stay"], folder=folder,
                    env={**os.environ, "GREETING": "x"}, log=folder.parent / "log")

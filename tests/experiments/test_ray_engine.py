@@ -22,17 +22,17 @@ from procfs import descendants, listening, processes, until
 from refusals import each_is_refused
 
 import fedcal
-import fedcal.experiments.engines.ray as engine
-import fedcal.experiments.engines.superlink as superlink
+import fedcal.experiments.runs.engines.ray as engine
+import fedcal.experiments.runs.engines.superlink as superlink
 from fedcal import datasets
-from fedcal.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.experiments import SimulationResult, simulate
-from fedcal.experiments.engines.processes import ProcessTree
-from fedcal.experiments.engines.ray import NamedData, run_ray
-from fedcal.experiments.engines.superlink import MARK
+from fedcal.experiments.runs.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.ray import NamedData, run_ray
+from fedcal.experiments.runs.engines.superlink import MARK
 from fedcal.partition import deal
 from fedcal.privacy.plan import Federation
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.job import Job
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 
@@ -201,7 +201,7 @@ def command(out: Path, *options: str) -> list[str]:
     code = (
         "import signal, sys\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # `make &` ignores it
-        "from fedcal.experiments.cli import main\n"
+        "from fedcal.experiments.cli.main import main\n"
         "main(sys.argv[1:])"
     )
     run = ["simulate", "--engine", "ray", "--clients", "3", "--rounds", "500", "--quiet"]

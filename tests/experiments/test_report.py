@@ -14,14 +14,14 @@ from html_page import Page, page_of
 from refusals import each_is_refused
 
 from fedcal.experiments import simulate
-from fedcal.experiments.cli import _run
-from fedcal.experiments.headline import headline
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.report import (
     comparison_card,
     result_card,
     write_comparison_report,
     write_report,
 )
+from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.simulation import command
 from fedcal.experiments.report.words import metric_table, noise_sentence, signed
 from fedcal.metrics import Reliability

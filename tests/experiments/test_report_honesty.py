@@ -10,10 +10,10 @@ from compared import cell
 from html_page import page_of
 
 from fedcal.experiments import simulate
-from fedcal.experiments.figures import COMPARISON_NAMES
 from fedcal.experiments.report import comparison_card, write_comparison_report
 from fedcal.experiments.report.comparison import cells_table
-from fedcal.experiments.statement.sentences import meaning
+from fedcal.experiments.report.figures import COMPARISON_NAMES
+from fedcal.experiments.runs.statement.sentences import meaning
 from fedcal.metrics.bootstrap import FEWEST
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from refusals import each_is_refused
 
-from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.comparison.grid import Grid, read_grid
-from fedcal.experiments.comparison.row import check_row
-from fedcal.experiments.comparison.run import DONE, FINAL
-from fedcal.experiments.figures import COMPARISON_NAMES
-from fedcal.experiments.runs import Folder, Row, begun_config, key_of
-from fedcal.experiments.runs import journal as module
-from fedcal.experiments.runs.journal import (
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.experiments.report.figures import COMPARISON_NAMES
+from fedcal.experiments.runs.comparison.grid import Grid, read_grid
+from fedcal.experiments.runs.comparison.row import check_row
+from fedcal.experiments.runs.comparison.run import DONE, FINAL
+from fedcal.experiments.runs.sweep import Folder, Row, begun_config, key_of
+from fedcal.experiments.runs.sweep import journal as module
+from fedcal.experiments.runs.sweep.journal import (
     CONFIG,
     INPUTS,
     ROWS,

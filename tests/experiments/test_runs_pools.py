@@ -10,14 +10,14 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
+from fedcal.core.errors import FedcalError, InputError
 from fedcal.datasets import Dataset
-from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.comparison.grid import read_grid
-from fedcal.experiments.comparison.resolve import resolve
-from fedcal.experiments.comparison.row import run_row, runs_of
-from fedcal.experiments.runs import Run, digest_of, key_of, pools
-from fedcal.experiments.runs.pools import here, in_processes, on_ray
-from fedcal.experiments.runs.worker import arrays_of, read_data, write_data
+from fedcal.experiments.runs.comparison.grid import read_grid
+from fedcal.experiments.runs.comparison.resolve import resolve
+from fedcal.experiments.runs.comparison.row import run_row, runs_of
+from fedcal.experiments.runs.sweep import Run, digest_of, key_of, pools
+from fedcal.experiments.runs.sweep.pools import here, in_processes, on_ray
+from fedcal.experiments.runs.sweep.worker import arrays_of, read_data, write_data
 
 
 def small(seed: int = 0, **more: Any) -> Dataset:

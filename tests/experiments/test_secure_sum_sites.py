@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedcal.core.shards import Shards
 from fedcal.experiments.deploy.supernode import SuperNode
-from fedcal.experiments.engines.grpc import run_grpc
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.runs.engines.grpc import run_grpc
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
-from fedcal.shards import Shards
-from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome
 
 pytestmark = pytest.mark.slow
 

@@ -9,12 +9,12 @@ import torch
 from numpy.typing import NDArray
 from refusals import each_is_refused
 
+from fedcal.core.errors import InputError
 from fedcal.corruptions import CORRUPTIONS, corrupt
 from fedcal.datasets import load, shifted
 from fedcal.datasets._shifted import key_of, unpacked
-from fedcal.errors import InputError
-from fedcal.experiments.shift import images, logits, mnist, picture
-from fedcal.experiments.shift.images import read_shifted
+from fedcal.experiments.research.shift import images, logits, mnist, picture
+from fedcal.experiments.research.shift.images import read_shifted
 
 
 def stacked(source: images.ShiftedImages, size: int = 3) -> NDArray[np.uint8]:

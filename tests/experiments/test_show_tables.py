@@ -5,8 +5,8 @@ import io
 from rich.console import Console
 from rich.progress import Progress
 
-from fedcal import pages
-from fedcal.experiments.show.tables import (
+from fedcal.core import pages
+from fedcal.experiments.report.tables import (
     Marked,
     TextTable,
     csv_text,
@@ -15,7 +15,7 @@ from fedcal.experiments.show.tables import (
     of_part,
     print_table,
 )
-from fedcal.experiments.terminal import Steps, console
+from fedcal.experiments.report.terminal import Steps, console
 
 ROWS = (
     (Marked("a|b", small="1 of 5 runs"), Marked("1.5", best=True)),

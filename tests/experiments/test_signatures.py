@@ -6,10 +6,10 @@ from types import NoneType
 from typing import get_args, get_type_hints
 
 import fedcal
-from fedcal.experiments.comparison.grid import AXES, Grid
-from fedcal.experiments.config import Config
 from fedcal.experiments.planner.plan import plan
-from fedcal.experiments.signatures import CompareOptions, SimulateOptions
+from fedcal.experiments.runs.comparison.grid import AXES, Grid
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.signatures import CompareOptions, SimulateOptions
 
 
 def test_the_types_are_those_of_the_fields():

@@ -11,9 +11,9 @@ from budgets import BUDGETED
 from refusals import each_is_refused
 
 from fedcal import calibrators, datasets
-from fedcal.errors import RoundFailed, TooLittle
+from fedcal.core.errors import RoundFailed, TooLittle
 from fedcal.experiments import SimulationResult, compare, simulate
-from fedcal.experiments.config import POOLED, Config
+from fedcal.experiments.runs.config import POOLED, Config
 from fedcal.metrics import summary
 from fedcal.privacy.ledger import Ledger
 from fedcal.strategies.settings import calibrating

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from laws import prefer
 
-from fedcal.bounding import Bound
-from fedcal.experiments.statement import about_subjects, of_plan
-from fedcal.experiments.statement.sentences import in_short
+from fedcal.experiments.runs.statement import about_subjects, of_plan
+from fedcal.experiments.runs.statement.sentences import in_short
 from fedcal.privacy.choice import amplifying_rate
 from fedcal.privacy.plan import Federation, Plan, make_plan
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 CLIENTS = 20
 TRUSTS = ("central", "distributed", "local")

@@ -8,11 +8,11 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.accounting import Guarantee, Stage, composed_epsilon, gaussian_multiplier
-from fedcal.bounding import Bound
 from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy.account import by_stage, stage_of
 from fedcal.privacy.ledger import Entry
+from fedcal.units.bounding import Bound
 
 DELTA = 1e-5
 

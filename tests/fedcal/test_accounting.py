@@ -29,7 +29,7 @@ from fedcal.accounting.gaussian import (
     poisson_gaussian_epsilon,
 )
 from fedcal.accounting.zcdp import zcdp_multiplier, zcdp_rho
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 
 laws = settings(max_examples=60, deadline=None, derandomize=True)
 epsilons = st.floats(1e-3, 200)

@@ -8,11 +8,10 @@ from typing import Any
 
 import pytest
 
-from fedcal.agreement import AGREED, PROTOCOL, job_digest, own_request
-from fedcal.bounding import Bound
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
+from fedcal.privacy.agreement import AGREED, PROTOCOL, job_digest, own_request
 from fedcal.queries import (
     QUERIES,
     AccuracyGap,
@@ -23,10 +22,11 @@ from fedcal.queries import (
 )
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job, terms_of_job
+from fedcal.strategies.server.job import Job, terms_of_job
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY, TRUSTS
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 JOB = Job("fednewton", Federation(12, 3, epsilon=1.0, trust="local"), class_digest="0" * 64)
 FIELDS = JOB.to_fields()

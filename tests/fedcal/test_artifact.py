@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.calibrators import Calibrator, TemperatureScaling, calibrator_of
-from fedcal.errors import FedcalError, InputError
+from fedcal.core.artifact import ARTIFACTS, Artifact, Holdout
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.pages import MOST_SERIES, Curve, Intervals, Table, from_json, to_json
 from fedcal.metrics import summary
-from fedcal.pages import MOST_SERIES, Curve, Intervals, Table, from_json, to_json
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from fedcal.calibrators.order_preserving_mlp import (
     batches,
     sgd_step,
 )
-from fedcal.numerics import label_entries, softmax
+from fedcal.core.numerics import label_entries, softmax
 
 every_classes = pytest.mark.parametrize("classes", [2, 100])
 

@@ -14,7 +14,7 @@ from fedcal.calibrators.order_preserving import (
     softplus,
     sorted_log_probs,
 )
-from fedcal.numerics import LARGEST_LOGIT, label_entries, softmax
+from fedcal.core.numerics import LARGEST_LOGIT, label_entries, softmax
 
 every_classes = pytest.mark.parametrize("classes", [2, 1000])
 

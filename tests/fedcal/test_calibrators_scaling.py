@@ -7,8 +7,8 @@ import pytest
 
 from fedcal.calibrators import MatrixScaling, OrderPreservingVector, VectorScaling
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.errors import InputError
-from fedcal.numerics import LARGEST_LOGIT, label_entries, softmax
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import LARGEST_LOGIT, label_entries, softmax
 
 LINEAR: list[type[ParametricScaling]] = [VectorScaling, MatrixScaling]
 SCALINGS: list[type[ParametricScaling]] = [*LINEAR, OrderPreservingVector]

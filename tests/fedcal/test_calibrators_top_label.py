@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.calibrators.top_label import MARGIN, least_value, outcome_cells, top_confidence
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import shifted, softmax
 from fedcal.metrics.binning import bin_index
-from fedcal.numerics import shifted, softmax
 
 
 def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -5,10 +5,10 @@ import pytest
 
 from fedcal.calibrators import TemperatureScaling, TopLabelLogistic
 from fedcal.calibrators.top_label_logistic import derivatives, mapped, top_log_odds
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import shifted, softmax
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics import ece
-from fedcal.numerics import shifted, softmax
-from fedcal.types import Floats, Integers
 
 
 def polarised(n: int = 20_000, seed: int = 0) -> tuple[Floats, Integers]:

@@ -7,7 +7,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.accounting import Stage, composed_delta, composed_epsilon, gaussian_multiplier
-from fedcal.privacy.canaries import CanaryFinding, audit_canaries, canary_runs
+from fedcal.experiments.research.canaries import CanaryFinding, audit_canaries, canary_runs
 
 DELTA = 1e-5
 AUDITS = 200

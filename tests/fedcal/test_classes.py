@@ -4,7 +4,7 @@ import hashlib
 
 from refusals import each_is_refused
 
-from fedcal.classes import class_names, digest_of, names_in
+from fedcal.core.classes import class_names, digest_of, names_in
 
 
 def test_the_digest_is_of_the_names_in_their_order():

@@ -13,9 +13,9 @@ import pytest
 from refusals import each_is_refused
 
 import fedcal.datasets as datasets
-from fedcal import npz
+from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset, catalogue, feature_sets, from_arrays, load
-from fedcal.errors import InputError
+from fedcal.storage import npz
 
 HERE = Path(datasets.__file__).parent
 NAMES = [entry.name for entry in catalogue()]

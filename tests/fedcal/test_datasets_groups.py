@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
+from fedcal.core.scores import logits_of
 from fedcal.datasets import Dataset, from_arrays, from_frame, from_huggingface, load
 from fedcal.partition import deal
-from fedcal.scores import logits_of
 
 Z = np.array([[3.0, 0, 1], [0, 2.0, -1], [1, 0, 4.0], [-1, 0, 2.0]])
 Y = np.array([0, 1, 2, 0])

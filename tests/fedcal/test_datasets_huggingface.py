@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from refusals import each_is_refused
 
+from fedcal.core.errors import InputError
 from fedcal.datasets import from_huggingface, load
-from fedcal.errors import InputError
 
 Z = np.array([[0.0, 1.0, 2.0], [3.0, 4.0, 5.0], [6.0, 7.0, 8.0], [1.0, 0.0, 1.0]])
 Y = np.array([0, 2, 1, 2])

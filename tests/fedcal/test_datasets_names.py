@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.core.errors import InputError
 from fedcal.datasets import from_arrays, load
-from fedcal.errors import InputError
 
 Z = np.array([[2.0, 1.0, -1.0], [0.0, 3.0, 0.5], [1.0, -2.0, 4.0], [0.5, 0.5, -0.5]])
 

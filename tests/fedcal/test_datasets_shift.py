@@ -7,10 +7,10 @@ import pytest
 from refusals import each_is_refused
 
 import fedcal.datasets as datasets
+from fedcal.core.errors import InputError
 from fedcal.corruptions import CORRUPTIONS
 from fedcal.datasets import catalogue, is_shipped, load, shifted
 from fedcal.datasets._shifted import STEPS, key_of, packed, unpacked
-from fedcal.errors import InputError
 
 FILE = Path(datasets.__file__).parent / "mnist-shift.npz"
 

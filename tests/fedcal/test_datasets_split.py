@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
+from fedcal.core.errors import InputError
 from fedcal.datasets import load
-from fedcal.errors import InputError
 
 
 def write(path: Path, *lines: str) -> Path:

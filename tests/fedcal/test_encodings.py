@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from fedcal.encodings import (
+from fedcal.core.errors import InputError
+from fedcal.queries.encodings import (
     ENCODINGS,
     check_encoding,
     column_norm,
@@ -12,7 +13,6 @@ from fedcal.encodings import (
     prefix_std,
     tree_levels,
 )
-from fedcal.errors import InputError
 
 CASES = [(name, b, h) for name in ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)]
 

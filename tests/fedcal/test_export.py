@@ -25,8 +25,8 @@ from fedcal.calibrators import (
     WeightedBinning,
 )
 from fedcal.calibrators.base import kinds
-from fedcal.errors import InputError
-from fedcal.numerics import softmax
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
 
 
 def rows(classes: int, n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from fedcal.calibrators import (
     TemperatureScaling,
     VectorScaling,
 )
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 
 LOGITS = np.random.default_rng(1).normal(scale=3, size=(50, 3))
 TABLE = np.random.default_rng(0).uniform(0.1, 0.9, (3, 8))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.export import model_to_torch, save_model
 from fedcal.training.linear import LONGEST
 from fedcal.training.model import TrainedModel, load_model

@@ -24,7 +24,7 @@ from fedcal.calibrators import (  # noqa: E402
     VectorScaling,
     WeightedBinning,
 )
-from fedcal.errors import InputError  # noqa: E402
+from fedcal.core.errors import InputError  # noqa: E402
 
 TABLE = np.random.default_rng(0).uniform(0.1, 0.9, (3, 8))
 RNG = np.random.default_rng(2)

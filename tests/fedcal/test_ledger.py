@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import fedcal
-from fedcal import database
-from fedcal.errors import BudgetExceeded, InputError
+from fedcal.core.errors import BudgetExceeded, InputError
 from fedcal.privacy.ledger import CAP_DELTA, Entry, Ledger
+from fedcal.storage import database
 
 WORDS = {
     "mechanism": "gaussian",
@@ -305,7 +305,7 @@ def test_a_name_that_looks_like_memory_is_a_file(tmp_path, monkeypatch):
 def start(body: str, file: Path) -> subprocess.Popen[str]:
     head = (
         "import os, sys\n"
-        "from fedcal.errors import BudgetExceeded\n"
+        "from fedcal.core.errors import BudgetExceeded\n"
         "from fedcal.privacy.ledger import Ledger\n"
         "ledger = Ledger(sys.argv[1], 1.0)\n"
     )

@@ -13,11 +13,11 @@ from fedcal.calibrators import (
     VectorScaling,
     parametric,
 )
+from fedcal.calibrators.fits.lbfgs import minimize
 from fedcal.calibrators.parametric import LIMIT, LocalLosses, ParametricScaling, local_fits, rows_of
-from fedcal.lbfgs import minimize
-from fedcal.numerics import softmax
-from fedcal.shards import Shards
-from fedcal.types import Floats
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
 
 forms = pytest.mark.parametrize("form", [VectorScaling, MatrixScaling, OrderPreservingVector])
 Form = type[ParametricScaling]

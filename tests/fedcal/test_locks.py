@@ -4,8 +4,8 @@ from threading import Thread
 
 import pytest
 
-from fedcal.errors import InputError
-from fedcal.locks import locked
+from fedcal.core.errors import InputError
+from fedcal.storage.locks import locked
 
 
 def test_one_holds_it_and_others_are_refused_or_wait(tmp_path):

@@ -10,14 +10,14 @@ from refusals import each_is_refused
 from scipy import stats
 
 from fedcal import accounting
-from fedcal.bounding import Bound
+from fedcal.core.streams import Purpose, stream
 from fedcal.mechanisms import DiscreteGaussian, Laplace, Noise, Source, Sum, Unary
 from fedcal.mechanisms.discrete_gaussian import SMOOTHING
 from fedcal.mechanisms.exponential import draw_index
 from fedcal.mechanisms.unary import unary_flip
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.secure_aggregation import Ring
-from fedcal.streams import Purpose, stream
+from fedcal.units.bounding import Bound
 
 LEVEL = 1e-6  # of a test that must accept: a right mechanism fails one seed in a million
 DRAWS = 20_000

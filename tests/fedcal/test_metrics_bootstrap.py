@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
+from fedcal.core.numerics import softmax
 from fedcal.metrics import Reliability, metric_intervals, summary
 from fedcal.metrics import bootstrap as module
-from fedcal.numerics import softmax
 
 METRICS = ("accuracy", "nll", "brier", "ece", "classwise_ece", "mce")
 

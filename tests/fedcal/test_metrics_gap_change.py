@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from fedcal.core.types import Floats, Integers
 from fedcal.metrics.gap_change import LEAST, changes_by_client, gap_change, told
 from fedcal.metrics.holm import rejected
-from fedcal.types import Floats, Integers
 
 
 def sites(rows: int, number: int) -> tuple[Integers, tuple[str, ...], Floats, Floats]:

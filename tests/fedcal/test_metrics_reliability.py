@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from refusals import each_is_refused
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.metrics import Reliability, summary
 
 # No deadline: no test depends on the clock. Derandomized: a run repeats.

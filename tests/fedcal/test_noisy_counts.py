@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from fedcal.calibrators import BBQ, HistogramBinning
-from fedcal.calibrators.noisy_counts import cleaned, merged, norm_sub
-from fedcal.types import Floats
+from fedcal.calibrators.fits.noisy_counts import cleaned, merged, norm_sub
+from fedcal.core.types import Floats
 
 COUNTS = arrays(
     np.float64,

@@ -4,7 +4,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedcal.numerics import (
+from fedcal.core.numerics import (
     FLOOR,
     label_entries,
     logits_from_probs,

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
+from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import Dataset, from_arrays
 from fedcal.partition import Partition, deal, dirichlet, iid, label_shards, parse, quantity
-from fedcal.streams import Purpose, stream
 
 
 def small(**more: Any) -> Dataset:

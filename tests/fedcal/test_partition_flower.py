@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
+from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.errors import InputError
 from fedcal.partition import deal, parse
 from fedcal.partition.flower import owners_by
 

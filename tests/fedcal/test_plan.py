@@ -10,13 +10,13 @@ from laws import ADDITIVE, DIVISIBLE, GAUSSIAN, LAPLACIAN, prefer
 from refusals import each_is_refused
 
 from fedcal import accounting
-from fedcal.bounding import Bound
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
 from fedcal.mechanisms.samplers import TOTAL_VARIATION
 from fedcal.privacy import Federation, Plan, make_plan
-from fedcal.streams import Purpose, stream
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 PAIR = Bound((1, 1), (10.0, 30.0))
 SCORES = Bound((9,), (3.0,), "per_value")

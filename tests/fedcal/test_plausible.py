@@ -12,18 +12,18 @@ from asks import Asks
 from laws import prefer
 from scipy.stats import norm
 
-from fedcal.bounding import Bound, encode_bounded
-from fedcal.errors import InputError, RoundFailed
+from fedcal.core.errors import InputError, RoundFailed
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Words
 from fedcal.mechanisms import MECHANISMS, PRIVATE
-from fedcal.plausible import check_plausible, honest_range
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
+from fedcal.privacy.plausible import check_plausible, honest_range
+from fedcal.privacy.release import Asked, Curator, Release
 from fedcal.queries import Query
-from fedcal.release import Asked, Curator, Release
 from fedcal.secure_aggregation import ClientSums
-from fedcal.streams import Purpose, stream
 from fedcal.trust import NOISY
-from fedcal.types import Floats, Words
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound, encode_bounded
 
 
 class Counts(Asks):

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.errors import InputError
-from fedcal.plausible_rows import check_rows
-from fedcal.scores import check_scores
-from fedcal.types import Floats, Integers
+from fedcal.core.errors import InputError
+from fedcal.core.scores import check_scores
+from fedcal.core.types import Floats, Integers
+from fedcal.datasets.plausible_rows import check_rows
 
 BINARY = ["heart-disease", "adult-income", "game-forecasts", "imdb-binary"]
 MANY = ["resnet110-cifar10", "mnist-shift", "densenet-cifar100"]

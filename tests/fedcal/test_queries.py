@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.bounding import Bound
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.queries import (
     QUERIES,
     AccuracyGap,
@@ -29,6 +28,7 @@ from fedcal.queries import (
     TemperatureUpdate,
 )
 from fedcal.queries.base import fits
+from fedcal.units.bounding import Bound
 
 EXAMPLES = [(kind, i) for kind, query in QUERIES.items() for i in range(len(query.examples))]
 every_example = pytest.mark.parametrize(("kind", "number"), EXAMPLES)

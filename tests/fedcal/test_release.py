@@ -10,14 +10,14 @@ import pytest
 from asks import Asks
 from laws import prefer
 
-from fedcal.bounding import Bound
-from fedcal.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
+from fedcal.core.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
+from fedcal.core.streams import Purpose, stream
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
+from fedcal.privacy.release import Asked, Curator, Release
 from fedcal.queries import ClassCounts
-from fedcal.release import Asked, Curator, Release
-from fedcal.streams import Purpose, stream
 from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
 
@@ -69,7 +69,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             rounds.append(number)
         return stream(seed, purpose, number, what)
 
-    monkeypatch.setattr("fedcal.release.stream", spy)
+    monkeypatch.setattr("fedcal.privacy.release.stream", spy)
     return rounds
 
 

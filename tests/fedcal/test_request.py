@@ -8,7 +8,6 @@ import pytest
 from laws import noise as noise_of
 from refusals import each_is_refused
 
-from fedcal.bounding import Bound
 from fedcal.queries import (
     QUERIES,
     AccuracyGap,
@@ -23,6 +22,7 @@ from fedcal.queries import (
 )
 from fedcal.queries.request import Context, Request
 from fedcal.secure_aggregation import Ring
+from fedcal.units.bounding import Bound
 
 W = np.linspace(-1, 1, 6)
 SEVEN, NINE = Ring(7, 2.0**-31, 12345), Ring(9, 2.0**-20)

@@ -13,10 +13,10 @@ from refusals import each_is_refused
 
 from fedcal import calibrators, datasets
 from fedcal.calibrators import BBQ, TemperatureScaling, WeightedBinning
-from fedcal.errors import InputError
-from fedcal.numerics import logits_from_probs, softmax
-from fedcal.scores import SURE, as_array, check_scores, numbers
-from fedcal.shards import Shards
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import logits_from_probs, softmax
+from fedcal.core.scores import SURE, as_array, check_scores, numbers
+from fedcal.core.shards import Shards
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(0, 3, 90)

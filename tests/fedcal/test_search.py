@@ -10,8 +10,13 @@ import pytest
 from refusals import each_is_refused
 from scipy import optimize
 
-from fedcal.errors import InputError
-from fedcal.search import Bisection, GoldenSection, PosteriorBisection, Search
+from fedcal.core.errors import InputError
+from fedcal.strategies.methods.steps.search import (
+    Bisection,
+    GoldenSection,
+    PosteriorBisection,
+    Search,
+)
 
 LOW, HIGH = 0.5, 3.0
 

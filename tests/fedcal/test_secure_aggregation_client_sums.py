@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fedcal.core.types import Integers, Words
 from fedcal.secure_aggregation import ClientSums, Ring
-from fedcal.types import Integers, Words
 
 WORDS = st.integers(-(2**63), 2**63 - 1)
 

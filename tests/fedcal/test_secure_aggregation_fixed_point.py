@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from refusals import each_is_refused
 
-from fedcal.errors import ContributionRefused, InputError
+from fedcal.core.errors import ContributionRefused, InputError
 from fedcal.secure_aggregation import Ring
 
 GRID = 2.0**-24

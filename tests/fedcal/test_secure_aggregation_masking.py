@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.errors import RoundFailed
+from fedcal.core.errors import RoundFailed
 from fedcal.secure_aggregation import (
     COMPLETE_UP_TO,
     SPARSE_DEGREE,

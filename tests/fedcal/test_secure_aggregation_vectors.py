@@ -9,10 +9,10 @@ import numpy as np
 import plain_protocol as plain
 import pytest
 
-from fedcal.clients import party
-from fedcal.clients.party import Party
-from fedcal.clients.records import JobFacts, SiteRecords
-from fedcal.errors import InputError
+from fedcal.clients.site import party
+from fedcal.clients.site.party import Party
+from fedcal.clients.site.records.records import JobFacts, SiteRecords
+from fedcal.core.errors import InputError
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, seal, shared_key, unseal, verified

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.errors import InputError
-from fedcal.shards import Shards
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 
 CLIENTS = 9
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from laws import noise as noise_of
 
-from fedcal.bounding import Bound
+from fedcal.core.streams import key_of
 from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy import Federation, Plan, make_plan
 from fedcal.queries import (
@@ -21,7 +21,7 @@ from fedcal.queries import (
 )
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring
-from fedcal.streams import key_of
+from fedcal.units.bounding import Bound
 
 BOUND = Bound((2, 1), (1.0, 3.0), "per_block")
 

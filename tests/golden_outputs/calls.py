@@ -129,7 +129,7 @@ def api_federated(entry: Entry) -> Any:
     """`FederatedCalibrator` on scores, and `CalibratedModel` around a classifier."""
     from sklearn.linear_model import LogisticRegression
 
-    from fedcal.experiments.estimator import CalibratedModel, FederatedCalibrator
+    from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
 
     rows = _arrays()
     x, y = rows["logits"], rows["labels"]

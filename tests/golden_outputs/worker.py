@@ -29,21 +29,27 @@ import cells  # noqa: E402
 
 ROOT = "fedcal.experiments."
 ENTRIES = {
-    "fedcal": "cli:main",
+    "fedcal": "cli:main cli.main:main",
     "demo": "demo:main",
-    "methods": "config:METHODS",
-    "benchmarks": "benchmarks.__main__:main",
-    **{f"shift-{name}": f"shift.{name}:main" for name in ("mnist", "picture")},
-    "blocks": "studies.documents:BLOCKS",
-    "expected": "studies.expected:main",
-    "shipped": "studies.expected:shipped",
-    "reproduce": "studies.run:reproduce",
-    "experiments": "studies.registry:EXPERIMENTS",
-    "audit": "studies.noise_audit:rows",
-    "amplification": "studies.amplification:rows",
-    "binning-pays": "studies.binning_pays:rows",
-    "maddock-table6": "studies.bytes_sent:rows",
-    **{f"luo-{name}": f"studies.luo_{name}:rows" for name in ("table1", "table7", "figures")},
+    "methods": "config:METHODS runs.config:METHODS",
+    "benchmarks": "benchmarks.__main__:main research.benchmarks.__main__:main",
+    **{
+        f"shift-{name}": f"shift.{name}:main research.shift.{name}:main"
+        for name in ("mnist", "picture")
+    },
+    "blocks": "studies.documents:BLOCKS research.studies.documents:BLOCKS",
+    "expected": "studies.expected:main research.studies.expected:main",
+    "shipped": "studies.expected:shipped research.studies.expected:shipped",
+    "reproduce": "studies.run:reproduce research.studies.run:reproduce",
+    "experiments": "studies.registry:EXPERIMENTS research.studies.registry:EXPERIMENTS",
+    "audit": "studies.noise_audit:rows research.studies.noise_audit:rows",
+    "amplification": "studies.amplification:rows research.studies.amplification:rows",
+    "binning-pays": "studies.binning_pays:rows research.studies.binning_pays:rows",
+    "maddock-table6": "studies.bytes_sent:rows research.studies.bytes_sent:rows",
+    **{
+        f"luo-{name}": f"studies.luo_{name}:rows research.studies.luo_{name}:rows"
+        for name in ("table1", "table7", "figures")
+    },
 }
 """Name -> where it is, below ROOT: what moves gets its new place added, after a space."""
 

@@ -9,8 +9,8 @@ from strategy_checks import assert_refused
 
 from fedcal import simulate
 from fedcal.conformal import PredictionSets, load
+from fedcal.core.errors import InputError
 from fedcal.datasets import from_arrays
-from fedcal.errors import InputError
 
 PRIVATE: dict[str, Any] = {"epsilon": 2.0, "unit": "example"}
 RUNS: dict[str, dict[str, Any]] = {

@@ -10,15 +10,15 @@ from strategy_checks import assert_refused
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.errors import InputError
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.studies.set_worlds import Setup, law_of, thresholds_of
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.experiments.research.studies.set_worlds import Setup, law_of, thresholds_of
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
 from fedcal.strategies import FedConformal
-from fedcal.types import Floats, Integers
 
 CLIENTS, ROWS, EPSILON = 60, 20, 1.0
 

@@ -12,20 +12,20 @@ from budgets import BUDGETED
 from strategy_checks import nobody
 
 from fedcal import datasets, simulate
-from fedcal.errors import TooLittle
+from fedcal.core.errors import TooLittle
+from fedcal.core.shards import Shards
 from fedcal.experiments import compare
-from fedcal.experiments.cli import _run
-from fedcal.experiments.config import job_of, merge
+from fedcal.experiments.cli.main import _run
+from fedcal.experiments.runs.config import job_of, merge
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.conformal import FedConformal
 from fedcal.strategies.enough import OTHERS, noise_ratio, too_little
-from fedcal.strategies.job import Job
-from fedcal.strategies.quantiles import QUANTILES
+from fedcal.strategies.methods.conformal import FedConformal
+from fedcal.strategies.methods.quantiles import QUANTILES
+from fedcal.strategies.server.job import Job
 
-pytestmark = pytest.mark.filterwarnings("error::fedcal.errors.TooLittle")
+pytestmark = pytest.mark.filterwarnings("error::fedcal.core.errors.TooLittle")
 
 
 def rows(n: int, classes: int = 3, **more: Any) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def test_it_says_so_once_and_in_the_statement(data, options, said):
     assert [s for s in result.privacy["statement"] if said in s] == [f"T{line[1:]}."]
 
 
-@pytest.mark.filterwarnings("ignore::fedcal.errors.TooLittle")
+@pytest.mark.filterwarnings("ignore::fedcal.core.errors.TooLittle")
 def test_on_the_terminal(tmp_path, capsys):
     np.savez(tmp_path / "d.npz", **rows(1000))
     options = ["simulate", "--data", str(tmp_path / "d.npz"), "--clients", "5", "--epsilon", "1"]

@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.artifact import Holdout
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.evaluation.clusters import ESTIMANDS
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.artifact import Holdout
+from fedcal.core.shards import Shards
+from fedcal.evaluation.intervals.clusters import ESTIMANDS
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, FedEvaluate
 
 CLIENTS = 30

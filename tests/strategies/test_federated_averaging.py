@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from strategy_checks import assert_refused
 
-from fedcal.bounding import Bound, bounded
 from fedcal.clients.answers import answer, contribute
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
 from fedcal.privacy.federation import Federation
+from fedcal.privacy.release import Release
 from fedcal.queries import LocalUpdate
 from fedcal.queries.request import Request
 from fedcal.queries.training import COUNT_NORM
-from fedcal.release import Release
 from fedcal.secure_aggregation import Ring
-from fedcal.shards import Shards
 from fedcal.strategies import DPFedAvg
 from fedcal.training.networks import NETWORKS
-from fedcal.types import Floats
+from fedcal.units.bounding import Bound, bounded
 
 CLASSES, FEATURES, CLIENTS = 3, 4, 20
 

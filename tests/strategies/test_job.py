@@ -11,12 +11,12 @@ import pytest
 import tomli_w
 from strategy_checks import assert_refused
 
-from fedcal.errors import BudgetExceeded, InputError
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.errors import BudgetExceeded, InputError
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
-from fedcal.shards import Shards
-from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import Outcome
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome
 
 CLIENTS, CLASSES = 6, 3
 PUBLIC = Federation(CLIENTS, CLASSES, epsilon=0.1 + 0.2, delta=1e-7, seed=2**63 - 1)

@@ -12,23 +12,24 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from policies import policy_text
 
 import fedcal.strategies.server_app as server
-from fedcal.clients import answers, site_app
-from fedcal.clients.prepared import prepare, prepared
-from fedcal.clients.records import SiteRecords
-from fedcal.clients.site_records import RECORDS, records_of
-from fedcal.errors import FedcalError, InputError, RoundFailed
-from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.clients import answers
+from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.clients.site.process import site_app
+from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.records.site_records import RECORDS, records_of
+from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import make_key
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.shards import Shards
-from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job, terms_of_job
-from fedcal.strategies.outcome import Outcome
-from fedcal.strategies.readiness import READY
-from fedcal.strategies.run_folder import read_notices, read_progress
+from fedcal.strategies.server.flower import ANSWER
+from fedcal.strategies.server.job import Job, terms_of_job
+from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.server.readiness import READY
+from fedcal.strategies.server.run_folder import read_notices, read_progress
 
 NAMES = ("birch", "dogwood", "elm")
 NODES = [60, 61, 62]

@@ -14,27 +14,27 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 
 import fedcal.strategies.server_app as server
-from fedcal.classes import digest_of
-from fedcal.clients.job_facts import Booked
-from fedcal.clients.prepared import prepare
-from fedcal.clients.records import SiteRecords
-from fedcal.clients.results import METRICS, RESULTS
-from fedcal.clients.site_app import site_app
-from fedcal.clients.site_records import RECORDS
-from fedcal.errors import FedcalError, InputError, RoundFailed
-from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.process.site_app import site_app
+from fedcal.clients.site.records.job_facts import Booked
+from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.clients.site.results import METRICS, RESULTS
+from fedcal.core.classes import digest_of
+from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.shards import Shards
-from fedcal.strategies import run_folder
-from fedcal.strategies.checkpoint import CHECKPOINT, Checkpoint
-from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job, terms_of_job
-from fedcal.strategies.outcome import Outcome
-from fedcal.strategies.participation import sentences
-from fedcal.strategies.run_folder import read_error, read_notices, read_progress
-from fedcal.strategies.who import WHO, Who
+from fedcal.strategies.server import run_folder
+from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.server.flower import ANSWER
+from fedcal.strategies.server.job import Job, terms_of_job
+from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.server.participation import sentences
+from fedcal.strategies.server.run_folder import read_error, read_notices, read_progress
+from fedcal.strategies.server.who import WHO, Who
 
 CLIENTS, CLASSES, NAMES = 4, 3, ("cat", "dog", "owl")
 WIDTH = 5

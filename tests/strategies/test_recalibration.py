@@ -8,12 +8,12 @@ from strategy_checks import nobody
 
 from fedcal.accounting import gaussian_epsilon
 from fedcal.calibrators import Calibrator, TemperatureScaling, TopLabelLogistic, VectorScaling
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.numerics import softmax
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
-from fedcal.types import Floats
 
 ROWS, CLIENTS, CLASSES = 3000, 6, 4
 EXACT: dict[str, Any] = {"clients": CLIENTS, "classes": CLASSES}

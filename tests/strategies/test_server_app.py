@@ -14,20 +14,20 @@ from strategy_checks import assert_refused
 import fedcal.strategies.server_app as server
 from fedcal.clients.client_app import app as site_app
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
+from fedcal.core.errors import BudgetExceeded, FedcalError, InputError, RoundFailed
+from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
-from fedcal.experiments.engines.flower import InProcessGrid
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.shards import Shards
-from fedcal.strategies.checkpoint import Checkpoint
-from fedcal.strategies.exchange import PromptGrid, message
-from fedcal.strategies.flower import ANSWER
-from fedcal.strategies.job import Job
-from fedcal.strategies.outcome import Outcome
-from fedcal.strategies.run_folder import read_error, read_progress
-from fedcal.strategies.who import WHO
+from fedcal.strategies.server.checkpoint import Checkpoint
+from fedcal.strategies.server.exchange import PromptGrid, message
+from fedcal.strategies.server.flower import ANSWER
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.server.run_folder import read_error, read_progress
+from fedcal.strategies.server.who import WHO
 
 CLIENTS, CLASSES = 9, 3
 NEWTON = {"rows_per_client": 12.0}

@@ -10,18 +10,18 @@ import pytest
 from sklearn.metrics import roc_auc_score
 from strategy_checks import assert_refused
 
-from fedcal.buckets import scored
 from fedcal.clients.answers import answer
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
 from fedcal.datasets import load
 from fedcal.evaluation.single import SingleMetric
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms.exponential import scores_of
+from fedcal.metrics.buckets import scored
 from fedcal.partition import dirichlet, iid
 from fedcal.privacy.plan import Federation
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, FedAccuracy
-from fedcal.strategies.mean_search import POINTS, draw_std
-from fedcal.types import Floats
+from fedcal.strategies.methods.single.mean_search import POINTS, draw_std
 
 NAMES = ("evaluate-accuracy", "evaluate-auc", "evaluate-ks")
 

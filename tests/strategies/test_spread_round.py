@@ -8,15 +8,15 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer, contribute
+from fedcal.core.shards import Shards
 from fedcal.evaluation import evaluate
-from fedcal.evaluation.clusters import MEASURED, variance_of_folds, variance_of_squares
+from fedcal.evaluation.intervals.clusters import MEASURED, variance_of_folds, variance_of_squares
 from fedcal.evaluation.release import ScoreRelease
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.queries import ScoreSpread, ScoreSquares
 from fedcal.queries.request import Request
 from fedcal.queries.spread import FOLDS
-from fedcal.shards import Shards
 from fedcal.strategies import FedEvaluate
 
 CLIENTS, ROWS = 100, 50

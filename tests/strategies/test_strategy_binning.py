@@ -9,12 +9,12 @@ from strategy_checks import assert_refused
 
 from fedcal.accounting.zcdp import zcdp_rho
 from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
-from fedcal.release import Release
-from fedcal.shards import Shards
+from fedcal.privacy.release import Release
 from fedcal.strategies import CalibrationStrategy, FedBBQ, FedBin
-from fedcal.types import Floats
 
 CLASSES, BINS = 3, 4
 POSITIVE = np.array([[1.0, 2, 0, 5], [0, 0, 3, 1], [2, 2, 2, 2]])

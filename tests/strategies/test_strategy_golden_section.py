@@ -9,13 +9,13 @@ import pytest
 from strategy_checks import assert_refused, nobody
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.numerics import log_grid, softmax
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import accuracy
-from fedcal.numerics import log_grid, softmax
 from fedcal.privacy.plan import Federation
-from fedcal.shards import Shards
 from fedcal.strategies import ECET, NLLT, AccT, CalibrationStrategy
-from fedcal.types import Floats, Integers
 
 CLIENTS, CLASSES = 12, 4
 METHODS: dict[str, type[Any]] = {"acct": AccT, "nllt": NLLT, "ecet": ECET}

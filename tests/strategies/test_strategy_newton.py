@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from strategy_checks import assert_refused
 
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.numerics import softmax
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
-from fedcal.release import Release
-from fedcal.shards import Shards
+from fedcal.privacy.release import Release
 from fedcal.strategies import FedNewtonEntropy, FedNewtonOPVector, FedNewtonVector
-from fedcal.strategies.newton_steps import symmetric
+from fedcal.strategies.methods.steps.newton_steps import symmetric
 from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 12, 3

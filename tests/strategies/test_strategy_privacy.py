@@ -14,20 +14,20 @@ from fedcal.accounting.gaussian import gaussian_multiplier
 from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer
 from fedcal.conformal import PredictionSets
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.numerics import softmax
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
+from fedcal.privacy.release import Release
 from fedcal.queries.request import Request
-from fedcal.release import Release
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.training.model import TrainedModel
 from fedcal.trust import NOISY
-from fedcal.types import Floats, Integers
 from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 6, 3

@@ -11,11 +11,11 @@ from strategy_checks import assert_refused
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.clients.answers import answer
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms.unary import unary_flip
-from fedcal.numerics import softmax
 from fedcal.privacy.plan import Federation
-from fedcal.shards import Shards
 from fedcal.strategies import DPHistogram
 
 CLIENTS, CLASSES = 12, 4

@@ -8,7 +8,7 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.privacy.plan import Federation
-from fedcal.release import Release
+from fedcal.privacy.release import Release
 from fedcal.strategies import CalibrationStrategy, FedCal, FedMatrix, FedOPVector, FedVector
 
 CLIENTS, CLASSES = 12, 3

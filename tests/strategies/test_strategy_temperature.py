@@ -8,11 +8,11 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.clients.answers import STATISTICS
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
+from fedcal.privacy.release import Release
 from fedcal.queries import TemperatureNewton
-from fedcal.release import Release
-from fedcal.shards import Shards
 from fedcal.strategies import CalibrationStrategy, FedNewton, FedOneShot, FedTemp
 
 

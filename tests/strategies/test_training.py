@@ -8,20 +8,20 @@ import pytest
 from strategy_checks import assert_refused, assert_std_is_one, nobody
 
 from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
-from fedcal.bounding import Bound
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.gradients import gradient_words
-from fedcal.errors import ContributionRefused
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.clients.statistics.gradients import gradient_words
+from fedcal.core.errors import ContributionRefused
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
+from fedcal.privacy.release import Asked, Release
 from fedcal.queries import Gradients
 from fedcal.queries.request import Request
-from fedcal.release import Asked, Release
 from fedcal.secure_aggregation import Ring
-from fedcal.shards import Shards
 from fedcal.strategies import FedSGD
 from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import scheduled
+from fedcal.units.bounding import Bound
 
 ROWS, WIDTH, CLASSES = 600, 5, 3
 

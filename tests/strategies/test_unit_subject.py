@@ -9,14 +9,14 @@ from budgets import BUDGETED
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.experiments.engines import run_inline
+from fedcal.core.shards import Shards
+from fedcal.core.types import Integers, Words
+from fedcal.experiments.runs.engines import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.queries.request import Request
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
-from fedcal.strategies.evaluation import FedEvaluate
+from fedcal.strategies.methods.evaluation import FedEvaluate
 from fedcal.strategies.settings import settings_of
-from fedcal.types import Integers, Words
 
 CLIENTS, CLASSES, ROWS = 5, 3, 80
 QUICK: dict[str, Any] = {"steps": 4, "epochs": 1, "bins_exponent": 3, "rows_per_client": 5}

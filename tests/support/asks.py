@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
-from fedcal.bounding import Bound
 from fedcal.queries import Query
+from fedcal.units.bounding import Bound
 
 
 @dataclass(frozen=True)

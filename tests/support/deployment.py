@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from fedcal.experiments.deploy.certificates import make_certificates
 from fedcal.privacy.ledger import Ledger
-from fedcal.strategies.run_folder import read_progress
+from fedcal.strategies.server.run_folder import read_progress
 
 SITES = ("a", "b", "c")
 BIN = Path(sys.executable).parent

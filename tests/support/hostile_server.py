@@ -16,7 +16,7 @@ from flwr.serverapp import Grid, ServerApp
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation
 from fedcal.queries.request import Request
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.job import Job
 
 FEDERATION = Federation(3, 2, epsilon=1.0, trust="local", noise_source="system")
 JOB = Job("fedoneshot", FEDERATION, {"rows_per_client": 50.0})

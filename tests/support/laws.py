@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from fedcal.bounding import Bound
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Noise
+from fedcal.units.bounding import Bound
 
 LAPLACIAN = ("laplace", "discrete-laplace")
 GAUSSIAN = ("gaussian", "discrete-gaussian")

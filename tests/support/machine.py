@@ -14,7 +14,7 @@ from pathlib import Path
 import compose
 import superlink
 
-from fedcal.experiments.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.processes import ProcessTree
 
 PATIENCE = 90.0
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 
 
 def each_is_refused(

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from refusals import each_is_refused
 
-from fedcal.shards import Shards
-from fedcal.types import Floats
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
 
 
 def assert_refused(table: Iterable[tuple[Any, ...]], make: Callable[..., object]) -> None:

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import numpy as np
 from sum_world import MOST_ROUNDS, Given, World, signed_part
 
-from fedcal.clients import party
-from fedcal.errors import RoundFailed
+from fedcal.clients.site import party
+from fedcal.core.errors import RoundFailed
 from fedcal.secure_aggregation import messages
 from fedcal.secure_aggregation.messages import (
     Confirmation,
@@ -21,7 +21,7 @@ from fedcal.secure_aggregation.messages import (
     sum_digest,
 )
 from fedcal.secure_aggregation.shares import stream_sum
-from fedcal.strategies.collector import Collector, enrolled
+from fedcal.strategies.server.collector import Collector, enrolled
 
 KINDS = ("enrol", "answer", "header", "sealed", "confirm", "open")
 LIES = ("", "", "", "", "seeds", "commitments", "receivers", "number")

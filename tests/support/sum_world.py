@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from known_sums import is_multiple, learnable
 
-from fedcal.clients import party
-from fedcal.clients.party import Party
-from fedcal.clients.records import JobFacts, SiteRecords
-from fedcal.errors import InputError
+from fedcal.clients.site import party
+from fedcal.clients.site.party import Party
+from fedcal.clients.site.records.records import JobFacts, SiteRecords
+from fedcal.core.errors import InputError
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.masking import SEED_BYTES

@@ -14,8 +14,8 @@ from typing import Any
 import tomli_w
 
 from fedcal.experiments.deploy.certificates import make_certificates
-from fedcal.experiments.engines.processes import ProcessTree
-from fedcal.experiments.engines.superlink import free_port as free_port  # also found here
+from fedcal.experiments.runs.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.superlink import free_port as free_port  # also found here
 
 BIN = Path(sys.executable).parent
 CONNECTION = "test"

@@ -11,11 +11,13 @@ from typing import Any, cast
 
 import numpy as np
 
-from fedcal.conformal.levels import Nothing, marginal_level, pac_level
+from fedcal.conformal.levels.levels import Nothing, marginal_level, pac_level
 from fedcal.conformal.release import Goal
 from fedcal.conformal.sets import ALL_LABELS
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
 from fedcal.experiments.planner.advice import MOST_EPSILON, Enough
 from fedcal.experiments.planner.choice import MOST_ALL, MOST_LOST
 from fedcal.experiments.planner.facts import PublicFacts
@@ -25,12 +27,10 @@ from fedcal.privacy.federation import AUTO, MOST_CLIENTS
 from fedcal.privacy.plan import Plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.outcome import Progress
-from fedcal.strategies.quantiles import QUANTILES
+from fedcal.strategies.methods.quantiles import QUANTILES
+from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.settings import Setting, check_settings
-from fedcal.streams import Purpose, stream
 from fedcal.trust import TRUSTS
-from fedcal.types import Floats
 
 RUNS, SEARCHED, EXACT = 200, 20, 2000
 """Runs of a rule, in the search for what would be enough, and without privacy."""

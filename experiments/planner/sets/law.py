@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcal.conformal.conformity import Conformity
+from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
-from fedcal.types import Floats
 
 
 class ScoreLaw(ABC):

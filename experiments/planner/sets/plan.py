@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fedcal.experiments.load import load_any
+from fedcal.core.streams import check_seed
 from fedcal.experiments.planner.plan import facts_of
 from fedcal.experiments.planner.sets.advice import SetAdvice, advise_sets
-from fedcal.strategies.outcome import Progress
+from fedcal.experiments.runs.load import load_any
+from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.settings import Setting
-from fedcal.streams import check_seed
 
 
 def plan_sets(

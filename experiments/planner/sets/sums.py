@@ -14,16 +14,16 @@ from typing import cast
 import numpy as np
 
 from fedcal.conformal import PredictionSets
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.sets.law import ScoreLaw
+from fedcal.privacy.release import Asked, Release
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
-from fedcal.release import Asked, Release
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.job import Job
+from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting
-from fedcal.streams import Purpose, stream
-from fedcal.types import Floats
 from fedcal.units import UNITS
 
 METHOD = "conformal"

@@ -8,7 +8,7 @@ from fedcal.conformal.scores.lac import LAC
 from fedcal.conformal.scores.margin import Margin
 from fedcal.conformal.scores.ranked import Ranked
 from fedcal.conformal.scores.raps import RAPS
-from fedcal.registry import registry
+from fedcal.core.registry import registry
 
 SCORES: dict[str, type[Score]] = registry(LAC, APS, RAPS, Margin)
 """Name on the command line and in files -> score."""

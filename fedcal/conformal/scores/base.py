@@ -8,8 +8,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.buckets import DIGITS
-from fedcal.types import Floats, Integers
+from fedcal.core.types import Floats, Integers
+from fedcal.metrics.buckets import DIGITS
 
 
 class Score(ABC):

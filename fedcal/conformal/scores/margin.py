@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.conformal.scores.base import Score
-from fedcal.types import Floats
+from fedcal.core.types import Floats
 
 
 class Margin(Score):

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.conformal.scores.base import Score, rounded
-from fedcal.numerics import label_entries
-from fedcal.types import Floats, Integers
+from fedcal.core.numerics import label_entries
+from fedcal.core.types import Floats, Integers
 
 
 class Ranked(Score):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.conformal.scores.ranked import Ranked, mass
-from fedcal.types import Floats
+from fedcal.core.types import Floats
 
 
 class RAPS(Ranked):

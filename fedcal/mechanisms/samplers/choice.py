@@ -10,10 +10,10 @@ from itertools import accumulate
 import numpy as np
 from numpy.typing import ArrayLike
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 from fedcal.mechanisms.samplers.tables import exact
 from fedcal.mechanisms.samplers.words import Words
-from fedcal.types import Floats
 
 __all__ = ["categorical"]
 

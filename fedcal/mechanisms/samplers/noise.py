@@ -29,11 +29,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import positive, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Integers
 from fedcal.mechanisms.samplers.tables import Table, exact, in_chunks, make_table, to_decimal
 from fedcal.mechanisms.samplers.words import Words
-from fedcal.types import Integers
 
 __all__ = [
     "bernoulli",

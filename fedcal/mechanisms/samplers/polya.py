@@ -28,12 +28,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.checks import positive, whole
-from fedcal.errors import InputError
+from fedcal.core.checks import positive, whole
+from fedcal.core.errors import InputError
+from fedcal.core.types import Integers
 from fedcal.mechanisms.samplers.noise import check_scale, discrete_laplace, geometric
 from fedcal.mechanisms.samplers.tables import Table, exact, in_chunks, make_table, to_decimal
 from fedcal.mechanisms.samplers.words import Words
-from fedcal.types import Integers
 
 __all__ = ["polya_share"]
 

@@ -23,8 +23,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.types import Integers
 from fedcal.mechanisms.samplers.words import Words
-from fedcal.types import Integers
 
 __all__ = ["Table", "exact", "in_chunks", "make_table", "to_decimal"]
 

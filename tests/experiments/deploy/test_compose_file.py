@@ -10,7 +10,7 @@ import jsonschema
 from check_jsonschema.builtin_schemas import get_builtin_schema
 
 import fedcal
-from fedcal.experiments import cli
+from fedcal.experiments.cli import main as cli
 
 FILE = compose.read()
 MORE = compose.read(file=compose.ROOT / "docker-compose.protocol.yml")

@@ -19,7 +19,7 @@ from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from refusals import each_is_refused
 
-from fedcal.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
 from fedcal.experiments.deploy.fleet import (
     Address,
@@ -29,7 +29,7 @@ from fedcal.experiments.deploy.fleet import (
     read_address,
     trusted,
 )
-from fedcal.experiments.engines.superlink import complaint
+from fedcal.experiments.runs.engines.superlink import complaint
 
 NAMES = ("superlink", "localhost", "calibration.example.org", "127.0.0.1", "::1")
 

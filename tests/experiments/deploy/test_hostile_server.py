@@ -13,16 +13,18 @@ import pytest
 from hostile_server import JOB
 from superlink import SuperLink
 
-from fedcal.clients.prepared import prepare, prepared
-from fedcal.clients.site_records import records_of
+from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.clients.site.records.site_records import records_of
+from fedcal.core.shards import Shards
+from fedcal.experiments.deploy.flower_app import app_toml
 from fedcal.experiments.deploy.supernode import supernode
-from fedcal.experiments.flower_app import app_toml
-from fedcal.shards import Shards
 
 pytestmark = pytest.mark.slow
 
 RUN = "0123456789abcdef"
-REASON = "<class 'fedcal.clients.site_app.Refused'>:<'{}; the site's own log says more'>"
+REASON = (
+    "<class 'fedcal.clients.site.process.site_app.Refused'>:<'{}; the site's own log says more'>"
+)
 
 
 @pytest.fixture(scope="module")

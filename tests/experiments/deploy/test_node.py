@@ -20,7 +20,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.supernode import start_client_internal as flower
 from flwr.supernode.nodestate import NodeStateFactory
 
-from fedcal.clients import flower_guard, limits
+from fedcal.clients.site.process import flower_guard, limits
 from fedcal.experiments.deploy import node
 
 

@@ -13,21 +13,21 @@ import pytest
 from flwr.app import Message, RecordDict
 
 import fedcal.strategies.server_app as server
-from fedcal.clients.prepared import prepare
-from fedcal.clients.site_app import site_app
-from fedcal.errors import FedcalError, InputError, Interrupted
-from fedcal.experiments.commands.simulate import show
-from fedcal.experiments.config import Config
+from fedcal.clients.site.prepared import prepare
+from fedcal.clients.site.process.site_app import site_app
+from fedcal.core.errors import FedcalError, InputError, Interrupted
+from fedcal.core.shards import Shards
+from fedcal.experiments.cli.simulate import show
 from fedcal.experiments.deploy import run as deploy
-from fedcal.experiments.engines import superlink
-from fedcal.experiments.engines.flower import InProcessGrid
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.engines import superlink
+from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.shards import Shards
-from fedcal.strategies import run_folder
-from fedcal.strategies.flower import ANSWER, RESULT
-from fedcal.strategies.job import terms_of_job
+from fedcal.strategies.server import run_folder
+from fedcal.strategies.server.flower import ANSWER, RESULT
+from fedcal.strategies.server.job import terms_of_job
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

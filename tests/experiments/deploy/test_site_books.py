@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from fedcal.clients.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
-from fedcal.clients.records import SiteRecords
-from fedcal.clients.site_records import RECORDS
-from fedcal.experiments.cli import _run
+from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, JobFacts, Limits
+from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.experiments.cli.main import _run
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.secure_aggregation.roster import Roster
 

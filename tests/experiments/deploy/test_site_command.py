@@ -9,9 +9,9 @@ import pytest
 from budgets import BUDGETED
 from refusals import each_is_refused
 
-from fedcal.clients.prepared import prepare, prepared
-from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.cli import _run
+from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address

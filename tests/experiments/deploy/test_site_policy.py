@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal.classes import digest_of
-from fedcal.clients.job_facts import OWN_NOISE, JobFacts
-from fedcal.clients.prepared import FEDERATION
-from fedcal.clients.records import SiteRecords
-from fedcal.clients.site_app import LOGGER
-from fedcal.clients.site_records import RECORDS
-from fedcal.errors import FedcalError, InputError
-from fedcal.experiments.cli import _run
+from fedcal.clients.site.prepared import FEDERATION
+from fedcal.clients.site.process.site_app import LOGGER
+from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
+from fedcal.clients.site.records.records import SiteRecords
+from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.core.classes import digest_of
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import site
 from fedcal.experiments.deploy.site import check_federation, check_policy
 from fedcal.secure_aggregation.committee import Committee

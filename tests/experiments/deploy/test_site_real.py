@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from superlink import BIN, SuperLink
 
-from fedcal.clients.policy import NO_POLICY
+from fedcal.clients.site.policy import NO_POLICY
 from fedcal.experiments.deploy.certificates import make_certificates
 
 pytestmark = pytest.mark.slow

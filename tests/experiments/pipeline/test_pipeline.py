@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.errors import FedcalError, InputError
-from fedcal.experiments import simulation
-from fedcal.experiments.cli import main
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.experiments.cli.main import main
 from fedcal.experiments.pipeline import run as running
 from fedcal.experiments.pipeline.config import read_pipeline
 from fedcal.experiments.pipeline.run import run
 from fedcal.experiments.pipeline.settle import Pipeline, settle
+from fedcal.experiments.runs import simulation
 from fedcal.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.usefixtures("quick_figures")

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from fedcal.accounting import Guarantee, Stage, composed_epsilon, gaussian_epsilon
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.experiments.pipeline.budget import Budget, Spender, account_of, budget_of
 from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy.federation import Federation

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from refusals import each_is_refused
 
-from fedcal.experiments.files import to_json
 from fedcal.experiments.planner import plan as planning
 from fedcal.experiments.planner.advice import STAGES
 from fedcal.experiments.planner.candidates import Candidate
@@ -17,6 +16,7 @@ from fedcal.experiments.planner.estimate import Population, Size, Trial
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.words import recommended
 from fedcal.experiments.planner.worlds import Errors, made_up
+from fedcal.experiments.runs.files import to_json
 from fedcal.privacy.federation import Federation
 
 WORLDS = made_up(2)

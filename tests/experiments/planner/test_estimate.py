@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError
-from fedcal.experiments.engines.inline import run_inline
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.experiments.planner.candidates import Candidate, candidates
 from fedcal.experiments.planner.estimate import Population, Size, drive, scaled
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import made_up
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.partition import owners
 from fedcal.privacy.federation import Federation
-from fedcal.shards import Shards
 from fedcal.strategies.settings import calibrating
 
 WORLD = made_up(3)[0]

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from fedcal import datasets
-from fedcal.errors import InputError
-from fedcal.experiments.cli import _run
-from fedcal.experiments.config import Config, load_config
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.planner import advice, auto
 from fedcal.experiments.planner.plan import plan
-from fedcal.experiments.simulation import simulate
+from fedcal.experiments.runs.config import Config, load_config
+from fedcal.experiments.runs.simulation import simulate
 from fedcal.partition import deal
-from fedcal.shards import Shards
 from fedcal.strategies import STRATEGIES
 
 FACTS = ["--clients", "60", "--rows-per-client", "20", "--classes", "2", "--epsilon", "1"]
@@ -139,7 +139,7 @@ def test_where_nothing_helps_auto_leaves_the_model_alone(tmp_path):
 @pytest.mark.slow
 def test_the_estimator_takes_auto_too():
     pytest.importorskip("sklearn")
-    from fedcal.experiments.estimator import FederatedCalibrator
+    from fedcal.experiments.runs.estimator import FederatedCalibrator
 
     data = datasets.load("imdb-binary").split(0)
     fitted = FederatedCalibrator("auto", epsilon=1.0).fit(data.logits, data.labels)

@@ -9,12 +9,12 @@ import pytest
 
 from fedcal import datasets, simulate
 from fedcal.conformal import Conformity
-from fedcal.errors import InputError
-from fedcal.experiments.cli import _run
-from fedcal.experiments.config import load_config
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.main import _run
 from fedcal.experiments.planner.sets.law import OfRows
 from fedcal.experiments.planner.sets.plan import plan_sets
 from fedcal.experiments.planner.sets.words import explanation
+from fedcal.experiments.runs.config import load_config
 
 FACTS = {"clients": 100, "rows_per_client": 50, "epsilon": 1.0}
 WORDS = ["--method", "conformal", "--clients", "100", "--rows-per-client", "50", "--epsilon", "1"]

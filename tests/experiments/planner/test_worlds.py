@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from fedcal import datasets, metrics
+from fedcal.core.numerics import softmax
 from fedcal.experiments.planner.worlds import errors, made_up, of_public
-from fedcal.numerics import softmax
 
 
 def test_errors_against_a_known_truth():

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedcal.experiments.shipped import hospitals
-from fedcal.experiments.shipped.hospitals import HOSPITALS
+from fedcal.experiments.research.shipped import hospitals
+from fedcal.experiments.research.shipped.hospitals import HOSPITALS
 
 LINE = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0"
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.experiments.features.extractors import RandomFilters
-from fedcal.experiments.shipped import adult, adult_features, mmlu, mnist_features
-from fedcal.experiments.shipped.adult import COLUMNS
+from fedcal.experiments.research.shipped import adult, adult_features, mmlu, mnist_features
+from fedcal.experiments.research.shipped.adult import COLUMNS
+from fedcal.experiments.training.extraction.extractors import RandomFilters
 
 
 def census(path: Path, rows: int, seed: int, stop: str) -> Path:

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import fedcal.experiments.report
-from fedcal.experiments.studies import figures, registry
-from fedcal.experiments.studies.result import Reproduction
-from fedcal.experiments.studies.run import reproduce
+from fedcal.experiments.research.studies import figures, registry
+from fedcal.experiments.research.studies.result import Reproduction
+from fedcal.experiments.research.studies.run import reproduce
 
 SMALL = """
 [small]

@@ -15,8 +15,8 @@ from fedcal.accounting.zcdp import (
     zcdp_rho,
     zcdp_rho_simple,
 )
-from fedcal.experiments.studies import amplification
-from fedcal.experiments.studies.expected import shipped
+from fedcal.experiments.research.studies import amplification
+from fedcal.experiments.research.studies.expected import shipped
 
 
 def lemma_b3_log_delta(rho: float, epsilon: float) -> float:

@@ -6,11 +6,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.experiments.benchmarks.audit import Attacked, attacks
-from fedcal.experiments.studies import noise_audit, training_audit
-from fedcal.experiments.studies.expected import shipped
-from fedcal.experiments.studies.training_audit import CASES, HALF, RIGHT, Audited, fedsgd_run
-from fedcal.privacy.canaries import canary_runs
+from fedcal.experiments.research.benchmarks.audit import Attacked, attacks
+from fedcal.experiments.research.canaries import canary_runs
+from fedcal.experiments.research.studies import noise_audit, training_audit
+from fedcal.experiments.research.studies.expected import shipped
+from fedcal.experiments.research.studies.training_audit import (
+    CASES,
+    HALF,
+    RIGHT,
+    Audited,
+    fedsgd_run,
+)
 
 
 def test_a_row_says_what_the_attack_found(monkeypatch):

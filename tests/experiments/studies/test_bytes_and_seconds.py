@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import answer
-from fedcal.errors import FedcalError
+from fedcal.core.errors import FedcalError
+from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
-from fedcal.experiments.studies import bytes_sent, client_seconds
-from fedcal.experiments.studies.bytes_sent import METHODS, job_for
-from fedcal.experiments.studies.expected import shipped
-from fedcal.shards import Shards
+from fedcal.experiments.research.studies import bytes_sent, client_seconds
+from fedcal.experiments.research.studies.bytes_sent import METHODS, job_for
+from fedcal.experiments.research.studies.expected import shipped
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import exact_only
 

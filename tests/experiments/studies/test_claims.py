@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from study_row import CELL
 
-from fedcal.experiments.studies import claims
-from fedcal.experiments.studies.cells import completed, printed_rows
-from fedcal.experiments.studies.claims import Verdict
-from fedcal.experiments.studies.maddock import CLAIMS, mean_ratio
-from fedcal.experiments.studies.registry import experiment
-from fedcal.experiments.studies.spec import Record, Rows
+from fedcal.experiments.research.studies import claims
+from fedcal.experiments.research.studies.cells import completed, printed_rows
+from fedcal.experiments.research.studies.claims import Verdict
+from fedcal.experiments.research.studies.maddock import CLAIMS, mean_ratio
+from fedcal.experiments.research.studies.registry import experiment
+from fedcal.experiments.research.studies.spec import Record, Rows
 
 
 def judge(key: str, scores: Rows, beside: Rows | None = None) -> Verdict:

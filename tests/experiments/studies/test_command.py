@@ -4,11 +4,11 @@ import json
 
 import pytest
 
-from fedcal.experiments import cli
-from fedcal.experiments.studies import expected, registry
-from fedcal.experiments.studies.expected import content, read, write
-from fedcal.experiments.studies.registry import EXPERIMENTS
-from fedcal.experiments.studies.run import reproduce
+from fedcal.experiments.cli import main as cli
+from fedcal.experiments.research.studies import expected, registry
+from fedcal.experiments.research.studies.expected import content, read, write
+from fedcal.experiments.research.studies.registry import EXPERIMENTS
+from fedcal.experiments.research.studies.run import reproduce
 
 
 def fedcal(*words: str) -> int:

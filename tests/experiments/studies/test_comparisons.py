@@ -2,10 +2,10 @@
 
 import shlex
 
-from fedcal.experiments import cli
-from fedcal.experiments.studies import expected
-from fedcal.experiments.studies.comparisons import COMPARISONS, command
-from fedcal.experiments.studies.registry import EXPERIMENTS
+from fedcal.experiments.cli import main as cli
+from fedcal.experiments.research.studies import expected
+from fedcal.experiments.research.studies.comparisons import COMPARISONS, command
+from fedcal.experiments.research.studies.registry import EXPERIMENTS
 
 
 def test_a_comparison_s_command_line_says_its_options_and_what_ships_is_of_it():

@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from fedcal.errors import InputError
-from fedcal.experiments.studies import documents, texts
-from fedcal.experiments.studies.check import unsure
-from fedcal.experiments.studies.claims import Verdict
-from fedcal.experiments.studies.documents import filled, pages
-from fedcal.experiments.studies.registry import SEEDS
-from fedcal.experiments.studies.spec import EVERYWHERE, Experiment
+from fedcal.core.errors import InputError
+from fedcal.experiments.research.studies import documents, texts
+from fedcal.experiments.research.studies.check import unsure
+from fedcal.experiments.research.studies.claims import Verdict
+from fedcal.experiments.research.studies.documents import filled, pages
+from fedcal.experiments.research.studies.registry import SEEDS
+from fedcal.experiments.research.studies.spec import EVERYWHERE, Experiment
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from fedcal.experiments.studies.spec import EVERYWHERE, Experiment
 )
 def test_a_page_is_what_its_results_make_of_it(page):
     text = page.read_text("utf-8")
-    assert filled(text) == text, "run `python -m fedcal.experiments.studies.documents`"
+    assert filled(text) == text, "run `python -m fedcal.experiments.research.studies.documents`"
 
 
 def test_a_block_is_made_anew_and_the_rest_is_left(monkeypatch):

@@ -5,12 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.evaluation import intervals
+from fedcal.evaluation.intervals import intervals
 from fedcal.evaluation.release import ScoreRelease
-from fedcal.experiments.engines.inline import run_inline
-from fedcal.experiments.studies import evaluation_coverage, evaluation_errors, evaluation_intervals
-from fedcal.experiments.studies.evaluation_intervals import Cell, shards_of
-from fedcal.experiments.studies.score_worlds import released, rng_of, rows_of_rounds, world
+from fedcal.experiments.research.studies import (
+    evaluation_coverage,
+    evaluation_errors,
+    evaluation_intervals,
+)
+from fedcal.experiments.research.studies.evaluation_intervals import Cell, shards_of
+from fedcal.experiments.research.studies.score_worlds import released, rng_of, rows_of_rounds, world
+from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.strategies import FedEvaluate
 

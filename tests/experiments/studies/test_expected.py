@@ -6,14 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from fedcal.errors import InputError
-from fedcal.experiments.studies import expected
-from fedcal.experiments.studies.check import deviations, tolerance, wrong_verdicts
-from fedcal.experiments.studies.comparisons import COMPARISONS
-from fedcal.experiments.studies.expected import content, packed, read, shipped, unpacked, write
-from fedcal.experiments.studies.registry import EXPERIMENTS
-from fedcal.experiments.studies.result import Reproduction
-from fedcal.experiments.studies.run import reproduce
+from fedcal.core.errors import InputError
+from fedcal.experiments.research.studies import expected
+from fedcal.experiments.research.studies.check import deviations, tolerance, wrong_verdicts
+from fedcal.experiments.research.studies.comparisons import COMPARISONS
+from fedcal.experiments.research.studies.expected import (
+    content,
+    packed,
+    read,
+    shipped,
+    unpacked,
+    write,
+)
+from fedcal.experiments.research.studies.registry import EXPERIMENTS
+from fedcal.experiments.research.studies.result import Reproduction
+from fedcal.experiments.research.studies.run import reproduce
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from typing import Any
 
 import study_row
 
-from fedcal.experiments.figures.drawing import draw
-from fedcal.experiments.studies.figures import save, sheet_of
-from fedcal.experiments.studies.spec import Experiment, Part, Plot, Record, Rows
+from fedcal.experiments.report.figures.drawing import draw
+from fedcal.experiments.research.studies.figures import save, sheet_of
+from fedcal.experiments.research.studies.spec import Experiment, Part, Plot, Record, Rows
 
 CELL: Record = {**study_row.CELL, "part": "p", "block": ""}
 

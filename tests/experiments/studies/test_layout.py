@@ -2,10 +2,10 @@
 
 from study_row import CELL
 
-from fedcal.experiments.show.tables import Marked
-from fedcal.experiments.studies.cells import completed
-from fedcal.experiments.studies.layout import MARK, blocks_of
-from fedcal.experiments.studies.spec import Experiment, Part, Record
+from fedcal.experiments.report.tables import Marked
+from fedcal.experiments.research.studies.cells import completed
+from fedcal.experiments.research.studies.layout import MARK, blocks_of
+from fedcal.experiments.research.studies.spec import Experiment, Part, Record
 
 PAPER = {"Base": "none", "A": "fedbbq", "B": "fedtemp"}
 POOLED = {"pooled": "pooled-temperature"}

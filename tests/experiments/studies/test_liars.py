@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import contribute
-from fedcal.experiments.studies import liars
-from fedcal.experiments.studies.liars import CLIENTS, METHODS, SETTINGS, Cell, Liars, world
+from fedcal.experiments.research.studies import liars
+from fedcal.experiments.research.studies.liars import CLIENTS, METHODS, SETTINGS, Cell, Liars, world
 
 EVERYBODY = np.arange(CLIENTS)
 

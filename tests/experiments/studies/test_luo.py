@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError, Interrupted
-from fedcal.experiments.figures.drawing import draw
-from fedcal.experiments.studies import luo_figures, luo_table1
-from fedcal.experiments.studies.registry import experiment
-from fedcal.experiments.studies.run import reproduce
+from fedcal.core.errors import InputError, Interrupted
+from fedcal.experiments.report.figures.drawing import draw
+from fedcal.experiments.research.studies import luo_figures, luo_table1
+from fedcal.experiments.research.studies.registry import experiment
+from fedcal.experiments.research.studies.run import reproduce
 
 
 @pytest.fixture

@@ -2,15 +2,15 @@
 
 import pytest
 
+from fedcal.core.errors import InputError
 from fedcal.datasets import catalogue
-from fedcal.errors import InputError
-from fedcal.experiments.comparison.grid import Variant
-from fedcal.experiments.config import METHODS
-from fedcal.experiments.studies import registry
-from fedcal.experiments.studies.cells import BASE
-from fedcal.experiments.studies.expected import ROOT
-from fedcal.experiments.studies.maddock import CLAIMS
-from fedcal.experiments.studies.registry import EXPERIMENTS, FOLDER, STUDIES, experiment
+from fedcal.experiments.research.studies import registry
+from fedcal.experiments.research.studies.cells import BASE
+from fedcal.experiments.research.studies.expected import ROOT
+from fedcal.experiments.research.studies.maddock import CLAIMS
+from fedcal.experiments.research.studies.registry import EXPERIMENTS, FOLDER, STUDIES, experiment
+from fedcal.experiments.runs.comparison.grid import Variant
+from fedcal.experiments.runs.config import METHODS
 
 GRIDS = [name for name in EXPERIMENTS if experiment(name).parts]
 

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from refusals import each_is_refused
 
-from fedcal.errors import InputError, Interrupted
+from fedcal.core.errors import InputError, Interrupted
 from fedcal.experiments import compare
-from fedcal.experiments.studies import grids
-from fedcal.experiments.studies.check import checked
-from fedcal.experiments.studies.result import Reproduction
-from fedcal.experiments.studies.run import reproduce
+from fedcal.experiments.research.studies import grids
+from fedcal.experiments.research.studies.check import checked
+from fedcal.experiments.research.studies.result import Reproduction
+from fedcal.experiments.research.studies.run import reproduce
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 

@@ -5,8 +5,8 @@ import pytest
 
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
-from fedcal.errors import InputError
-from fedcal.experiments.studies import (
+from fedcal.core.errors import InputError
+from fedcal.experiments.research.studies import (
     angelopoulos_figure2,
     angelopoulos_figure3,
     angelopoulos_figure4,
@@ -19,8 +19,14 @@ from fedcal.experiments.studies import (
     prediction_sets_rows,
     prediction_sets_users,
 )
-from fedcal.experiments.studies.set_trials import MEDICAL, exact_thresholds, rng_of, scored, split
-from fedcal.experiments.studies.set_worlds import Setup, engine_thresholds, thresholds_of
+from fedcal.experiments.research.studies.set_trials import (
+    MEDICAL,
+    exact_thresholds,
+    rng_of,
+    scored,
+    split,
+)
+from fedcal.experiments.research.studies.set_worlds import Setup, engine_thresholds, thresholds_of
 
 FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
 

@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
-from fedcal.errors import InputError
-from fedcal.experiments.studies import angelopoulos_figure3
-from fedcal.experiments.studies.expected import shipped
-from fedcal.experiments.studies.spec import Rows
-from fedcal.experiments.studies.zhang import mixture, models, table1, table3
-from fedcal.experiments.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
-from fedcal.experiments.studies.zhang.models import DELTA, Training
-from fedcal.experiments.studies.zhang.scores import above
-from fedcal.experiments.studies.zhang.tasks import MIXTURE, task
+from fedcal.core.errors import InputError
+from fedcal.experiments.research.studies import angelopoulos_figure3
+from fedcal.experiments.research.studies.expected import shipped
+from fedcal.experiments.research.studies.spec import Rows
+from fedcal.experiments.research.studies.zhang import mixture, models, table1, table3
+from fedcal.experiments.research.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
+from fedcal.experiments.research.studies.zhang.models import DELTA, Training
+from fedcal.experiments.research.studies.zhang.scores import above
+from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, task
 
 
 @pytest.fixture(scope="module")

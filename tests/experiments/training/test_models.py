@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.training.torch_models import as_input, build
 
 

@@ -11,12 +11,13 @@ import pytest
 import torch
 from refusals import each_is_refused
 
+from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.datasets import load
-from fedcal.errors import InputError, Interrupted, RoundFailed
-from fedcal.experiments import cli, simulate
+from fedcal.experiments import simulate
+from fedcal.experiments.cli import main as cli
 from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.run import CHECKPOINT, Training, train
-from fedcal.locks import locked
+from fedcal.storage.locks import locked
 
 
 def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[str, np.ndarray]:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.feature_rows import site_rows
-from fedcal.experiments.load import load_any, rows_to_evaluate
-from fedcal.experiments.load import test_part as part_for_tests
 from fedcal.experiments.pipeline.rows import rows_of_scores
+from fedcal.experiments.runs.load import load_any, rows_to_evaluate
+from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.by_method import shards_of
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 
+from fedcal.core.errors import InputError
 from fedcal.corruptions import CORRUPTIONS
 from fedcal.datasets import feature_sets
-from fedcal.errors import InputError
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
 from fedcal.experiments.training.splits import PARTS, split

@@ -6,8 +6,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from fedcal.conformal import angelopoulos as paper
-from fedcal.errors import InputError
+from fedcal.conformal.levels import angelopoulos as paper
+from fedcal.core.errors import InputError
 
 
 def test_level_is_equation_3_by_hand():

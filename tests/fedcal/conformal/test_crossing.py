@@ -6,10 +6,10 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedcal.conformal.crossing import Draw, client_clip, sure_coverage
 from fedcal.conformal.grids import spread
+from fedcal.conformal.levels.crossing import Draw, client_clip, sure_coverage
+from fedcal.core.types import Floats, Integers
 from fedcal.queries.conformal import SetGaps
-from fedcal.types import Floats, Integers
 
 NEED = 0.9
 

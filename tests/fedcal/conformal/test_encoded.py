@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcal.conformal.encoded import most_misses
+from fedcal.conformal.levels.encoded import most_misses
 from fedcal.conformal.release import Goal
 from fedcal.mechanisms.unary import unary_flip
 

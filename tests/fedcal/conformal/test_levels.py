@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from fedcal.conformal.levels import (
+from fedcal.conformal.levels.levels import (
     Normal,
     Nothing,
     Shortfall,

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy.stats import laplace, norm
 
-from fedcal.conformal.levels import Tabled, marginal_level
-from fedcal.conformal.noise import Noise
+from fedcal.conformal.levels.levels import Tabled, marginal_level
+from fedcal.conformal.levels.noise import Noise
 from fedcal.conformal.release import FAILS, Goal, SetRelease
-from fedcal.encodings import decoder_of
+from fedcal.queries.encodings import decoder_of
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ import pytest
 from numpy.testing import assert_array_equal
 from refusals import each_is_refused
 
-from fedcal import parallel
 from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import SCORES, Conformity
 from fedcal.conformal.conformity import uniform_of
-from fedcal.types import Floats
+from fedcal.core import parallel
+from fedcal.core.types import Floats
 
 CASES = [
     Conformity("lac"),

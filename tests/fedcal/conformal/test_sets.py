@@ -10,14 +10,14 @@ from numpy.testing import assert_array_equal
 from refusals import each_is_refused
 from scipy.stats import binom
 
-from fedcal import pages
-from fedcal.artifact import Holdout
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.basis import Basis, fewer_than_chance
 from fedcal.conformal.judged import Judged, binomial_interval, judged
-from fedcal.conformal.page import class_table
-from fedcal.conformal.shortfalls import shortfalls
-from fedcal.pages import Intervals
+from fedcal.conformal.pages.page import class_table
+from fedcal.conformal.pages.shortfalls import shortfalls
+from fedcal.core import pages
+from fedcal.core.artifact import Holdout
+from fedcal.core.pages import Intervals
 
 PROBS = np.array([[0.1, 0.5, 0.15, 0.25], [0.7, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.1]])
 LOGITS = np.log(PROBS)

@@ -12,10 +12,10 @@ from fedcal import datasets, export
 from fedcal.calibrators import BBQ, TemperatureScaling, TopLabelBinning
 from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import Conformity, PredictionSets
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import FLOOR
+from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
-from fedcal.errors import InputError
-from fedcal.numerics import FLOOR
-from fedcal.types import Floats
 
 CONFORMITIES = [
     Conformity("lac"),

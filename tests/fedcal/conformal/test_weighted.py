@@ -10,17 +10,17 @@ from refusals import each_is_refused
 from scipy.stats import norm
 
 from fedcal.conformal.aims import Aim, aim_of
-from fedcal.conformal.crossing import Draw
 from fedcal.conformal.grids import spread
-from fedcal.conformal.levels import Law, Normal
-from fedcal.conformal.noise import Noise
+from fedcal.conformal.levels.crossing import Draw
+from fedcal.conformal.levels.levels import Law, Normal
+from fedcal.conformal.levels.noise import Noise
+from fedcal.conformal.levels.weighted import exact_terms, shift, weighted_level
+from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.release import SetRelease
-from fedcal.conformal.reported import Reported
-from fedcal.conformal.weighted import exact_terms, shift, weighted_level
-from fedcal.encodings import decoder_of
-from fedcal.evaluation.intervals import normal_quantile
+from fedcal.core.types import Floats, Integers
+from fedcal.evaluation.intervals.intervals import normal_quantile
 from fedcal.queries.conformal import SetGaps
-from fedcal.types import Floats, Integers
+from fedcal.queries.encodings import decoder_of
 
 ALPHA = 0.1
 SOURCE = np.array([0.7, 0.2, 0.1])

@@ -10,12 +10,17 @@ from hypothesis import strategies as st
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.buckets import bucket_of, equal_width, scored
 from fedcal.calibrators import ScoreLogistic, ScoreMap, load
-from fedcal.calibrators.score_fit import isotonic, logistic, pool_adjacent_violators, probability
-from fedcal.encodings import decoder_of
+from fedcal.calibrators.fits.score_fit import (
+    isotonic,
+    logistic,
+    pool_adjacent_violators,
+    probability,
+)
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.calibrate import calibrator_from
+from fedcal.metrics.buckets import bucket_of, equal_width, scored
+from fedcal.queries.encodings import decoder_of
 
 B = 240
 HOWS = ("binning", "isotonic", "bbq", "platt", "beta")

@@ -5,11 +5,11 @@ import json
 import numpy as np
 import pytest
 
-from fedcal.buckets import equal_width
-from fedcal.encodings import decoder_of
-from fedcal.errors import InputError
+from fedcal.core.errors import InputError
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.drift import drift_between, drift_by_site, merged
+from fedcal.metrics.buckets import equal_width
+from fedcal.queries.encodings import decoder_of
 
 B = 60
 EDGES = equal_width(B)

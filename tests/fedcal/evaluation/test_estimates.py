@@ -10,6 +10,7 @@ import pytest
 from refusals import each_is_refused
 from scipy import stats
 
+from fedcal.core.types import Floats
 from fedcal.evaluation import (
     GAPS,
     METRICS,
@@ -25,10 +26,10 @@ from fedcal.evaluation import (
     precision_recall_curve,
     roc_curve,
 )
-from fedcal.evaluation.curves import reliability
 from fedcal.evaluation.estimates import SCORES, smooth_span
-from fedcal.evaluation.gap_intervals import gap_span, simulate
-from fedcal.evaluation.intervals import (
+from fedcal.evaluation.estimators.curves import reliability
+from fedcal.evaluation.intervals.gap_intervals import gap_span, simulate
+from fedcal.evaluation.intervals.intervals import (
     CLIPPED,
     UNMEASURED,
     Span,
@@ -37,7 +38,6 @@ from fedcal.evaluation.intervals import (
     normal_quantile,
     warned,
 )
-from fedcal.types import Floats
 
 BUCKETS = 240
 EDGES = np.arange(BUCKETS + 1) / BUCKETS

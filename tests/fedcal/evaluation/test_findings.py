@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedcal.core.pages import Curve, Intervals, from_json, to_json
 from fedcal.evaluation import Histogram
 from fedcal.evaluation.findings import Key, findings
-from fedcal.evaluation.page import parts, whole
-from fedcal.pages import Curve, Intervals, from_json, to_json
+from fedcal.evaluation.pages.page import parts, whole
 
 BUCKETS = 60
 EDGES = np.arange(BUCKETS + 1) / BUCKETS

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from fedcal.buckets import arcsine_edges, bucket_of, scored
+from fedcal.core.types import Floats, Integers
 from fedcal.datasets import load
-from fedcal.evaluation.influence import AucReference
-from fedcal.evaluation.intervals import Estimate
+from fedcal.evaluation.estimators.influence import AucReference
+from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
+from fedcal.metrics.buckets import arcsine_edges, bucket_of, scored
 from fedcal.queries import MeanGaps
-from fedcal.types import Floats, Integers
 
 BINARY = ("imdb-binary", "game-forecasts", "heart-disease")
 

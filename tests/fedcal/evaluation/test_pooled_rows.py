@@ -6,6 +6,7 @@ from sklearn import metrics as sk
 from sklearn.linear_model import LogisticRegression
 
 from fedcal import datasets
+from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import (
     METRICS,
     Estimate,
@@ -19,7 +20,6 @@ from fedcal.evaluation import (
 )
 from fedcal.metrics import bin_index, classwise_ece
 from fedcal.metrics.scores import ece
-from fedcal.types import Floats, Integers
 
 BUCKETS = 240
 SETS = [shipped.name for shipped in datasets.catalogue()]

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from fedcal.artifact import Holdout
+from fedcal.core.artifact import Holdout
+from fedcal.core.numerics import softmax
 from fedcal.metrics import ece
-from fedcal.numerics import softmax
 from fedcal.queries import Gradients
 from fedcal.training.card import card_parts, clipped_share, clipping_part, scored
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from refusals import each_is_refused
 from torch import nn
 
+from fedcal.core.types import Floats, Integers
 from fedcal.training.network import Clipping
 from fedcal.training.networks import NETWORKS
 from fedcal.training.row_gradients import BLOCK, RowGradients, row_gradients
 from fedcal.training.torch_models import as_input, build, set_weights, weights_of
-from fedcal.types import Floats, Integers
 
 GRID = 2.0**-36
 SHAPES: dict[str, tuple[int, ...]] = {

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from fedcal.errors import InputError
-from fedcal.numerics import softmax
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.types import Floats, Integers
 from fedcal.training.linear import HEAVIEST, LONGEST, Linear
 from fedcal.training.network import Clipping
-from fedcal.types import Floats, Integers
 
 GRID = 2.0**-36
 CLASSES, WIDTH = 4, 6

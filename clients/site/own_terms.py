@@ -1,0 +1,133 @@
+"""The terms that a site makes by itself of the job that it is asked for, and keeps.
+
+Each message is answered by a process of its own, and where clients or rows are drawn by chance the
+account takes up to some seconds. So the terms of a run, its plan and what may be asked, are kept in
+the site's own folder; what a request says is compared with them at each message.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import fields as fields_of
+from pathlib import Path
+from typing import Any
+
+from fedcal import __version__
+from fedcal.clients.site.prepared import Prepared
+from fedcal.core.errors import InputError
+from fedcal.core.fields import read
+from fedcal.mechanisms import MECHANISMS
+from fedcal.privacy.agreement import Terms, TermsOfJob, job_digest
+from fedcal.privacy.plan import Plan
+from fedcal.queries.declared import Question
+from fedcal.queries.request import RUN
+from fedcal.storage.atomic import whole_file
+from fedcal.storage.locks import locked
+from fedcal.units.bounding import Bound
+
+PLANS = "plans.json"
+"""File with the plans of the last runs."""
+
+KEPT_PLANS = 20
+
+SYSTEM = "system"
+"""`noise-source` of real sites' runs."""
+
+
+def own_terms(
+    fields: Mapping[str, Any], run: str, site: Prepared, terms_of_job: TermsOfJob
+) -> Terms:
+    """This site's own terms of a job, once it is found to be about this site's classes and scores.
+
+    Parameters
+    ----------
+    fields
+        the run config: the job's public facts
+    run
+        its name (`Context.run`)
+    terms_of_job
+        makes them
+
+    Raises
+    ------
+    InputError
+        If the job is about something else than this site has, there is no such plan, or the run
+        was another job before.
+    """
+    if not RUN.fullmatch(run):
+        raise InputError(f"a run is named by {RUN.pattern}, not by {run!r:.80}")
+    _check_site(fields, site)
+    if site.policy is not None:
+        site.policy.check_method(fields)  # a plan of any other settings may take all memory
+    job, path = job_digest(fields, run), site.folder / PLANS
+    made_of = [job, __version__, site.shards.classes, site.shards.input]
+    with locked(site.folder / f".{PLANS}.lock", "another process answers", wait=True):
+        kept = _kept(path)
+        if run in kept:
+            was, plan, questions, form, size = kept[run]
+            if was == made_of:
+                asked = tuple(Question.from_plain(question) for question in questions)
+                return Terms(plan_from(plan), asked, form, size)
+            if was[0] != job:
+                raise InputError("the job's public facts are not those that the run began with")
+        made = terms_of_job(fields, site.shards.classes, site.shards.input)
+        kept.pop(run, None)
+        questions = [question.to_plain() for question in made.questions]
+        kept[run] = (made_of, plan_fields(made.plan), questions, made.form, made.result_bytes)
+        last = dict(list(kept.items())[-KEPT_PLANS:])
+        with whole_file(path) as file:
+            file.write(json.dumps(last).encode())
+    return made
+
+
+def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
+    """InputError if a job is about other classes, or other scores, than this site has."""
+    digest = read(fields, "class-digest", str)
+    if digest not in ("", site.digest):
+        raise InputError(
+            "the server's class names are not this site's, or stand in another order: their "
+            f"digest is {digest[:12]}, not {site.digest[:12]}"
+        )
+    classes = read(fields, "classes", int)
+    if classes not in (0, site.shards.classes):
+        raise InputError(f"the run is about {classes} classes, this site has {site.shards.classes}")
+    given = read(fields, "input", str) or site.shards.input
+    if given != site.shards.input:
+        raise InputError(f"the run is about {given[:20]!r}, this site has {site.shards.input}")
+    source = read(fields, "noise-source", str)
+    if source != SYSTEM and not site.simulated and math.isfinite(read(fields, "epsilon", float)):
+        # the plan of a seeded run has no room for the errors of the draws that are made here
+        raise InputError(f"the run is planned for noise from {source[:20]!r}, here it is {SYSTEM}")
+
+
+def plan_fields(plan: Plan) -> dict[str, Any]:
+    """A plan as plain values; `plan_from` reads them."""
+    found = {field.name: getattr(plan, field.name) for field in fields_of(plan)}
+    law, bound = plan.law, plan.bound
+    found["law"] = [law.name, {f.name: getattr(law, f.name) for f in fields_of(law)}]  # type: ignore[arg-type]
+    found["bound"] = bound and {f.name: getattr(bound, f.name) for f in fields_of(bound)}
+    return found
+
+
+def plan_from(values: Mapping[str, Any]) -> Plan:
+    """The plan that `plan_fields` wrote."""
+    plain = {key: _tupled(value) for key, value in values.items()}
+    name, parts = plain["law"]
+    law: Any = MECHANISMS[name]
+    bound = plain["bound"] and {key: _tupled(value) for key, value in plain["bound"].items()}
+    return Plan(**{**plain, "law": law(**parts), "bound": bound and Bound(**bound)})
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _kept(path: Path) -> dict[str, tuple[Any, ...]]:
+    """Run -> what its terms were made of, the plan, the questions, form and size of a result."""
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text("utf-8"))
+    # what an earlier version kept has no questions: its terms are made anew
+    return {run: tuple(kept) for run, kept in found.items() if len(kept) == 5}

@@ -1,0 +1,299 @@
+"""A site's side of a secure sum: it contributes once, and opens one sum of a round.
+
+**Formal guarantee.** Let the server, and at most `Committee.colluding` members with any number of
+contributors, do what they like, and let the other sites follow this file. Then of a round
+
+* the server learns, of the honest contributors' vectors, at most one sum over a set U of
+  contributors, whose headers each was signed by its site, with |U| >= the m that stands in the
+  job; no sum of a smaller set, nor any other combination modulo 2**64;
+* each contributor's vector in it is the one that it drew once, stored, and signed.
+
+Assumed: the roster's keys are the sites' own (`fedcal.secure_aggregation.roster`); Ed25519,
+X25519, HKDF-SHA256, ChaCha20 and ChaCha20-Poly1305 are what they are taken for; records are not set
+back to an earlier state (`fedcal.clients.site.records.records`). Not promised: that a round
+succeeds (any site can stop one), and that what others contribute is true (a vector is any ring
+element). A crooked member can shift a sum as a crooked contributor can, where no honest one opens
+the same piece.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+
+import numpy as np
+
+from fedcal.clients.site.records.job_facts import JobFacts
+from fedcal.clients.site.records.records import SiteRecords
+from fedcal.core.errors import InputError
+from fedcal.core.types import Words
+from fedcal.secure_aggregation.keys import (
+    SigningKey,
+    new_exchange_key,
+    seal,
+    shared_key,
+    unseal,
+)
+from fedcal.secure_aggregation.masking import SEED_BYTES
+from fedcal.secure_aggregation.messages import (
+    NONCE_BYTES,
+    Confirmation,
+    Contribution,
+    Damaged,
+    Enrolment,
+    Header,
+    Opening,
+    commitment,
+    exchange_keys,
+    header_by,
+    sealed_for,
+    sum_digest,
+    vector_digest,
+)
+from fedcal.secure_aggregation.roster import Roster, check_digest
+from fedcal.secure_aggregation.shares import hidden, new_seeds, stream_sum
+
+
+class Party:
+    """One site in the secure sums of a federation.
+
+    Parameters
+    ----------
+    key
+        the site's own; its place in the roster is the site's number
+    roster
+        pinned by the site
+    records
+        where what was said once is kept
+
+    Raises
+    ------
+    InputError
+        If the roster does not know the key.
+    """
+
+    def __init__(self, key: SigningKey, roster: Roster, records: SiteRecords) -> None:
+        number = roster.number_of(key.public)
+        if number is None:
+            raise InputError(f"this site's key is not in the federation {roster.name!r}")
+        self.site = number
+        self._key, self._roster, self._records = key, roster, records
+
+    @property
+    def pieces(self) -> tuple[int, ...]:
+        """Numbers of the pieces that this site holds; () = it is no member of the committee."""
+        committee = self._roster.committee
+        return committee.held_by(self.site) if self.site in committee.members else ()
+
+    def enrol(self, job: str, about: JobFacts) -> bytes:
+        """This site's key of the job, signed; the same one whenever it is asked."""
+
+        def make() -> tuple[bytes, bytes]:
+            secret, public = new_exchange_key()
+            nonce = os.urandom(NONCE_BYTES)
+            signed = Enrolment.made(self._key, bytes.fromhex(job), self.site, public, nonce)
+            return secret, signed.to_bytes()
+
+        return self._records.enrol(job, about, make)
+
+    def answer(
+        self,
+        job: str,
+        about: JobFacts,
+        round_number: int,
+        question: str,
+        enrolments: Sequence[bytes],
+        draw: Callable[[], Words],
+        *,
+        asked_once: bool = False,
+    ) -> tuple[bytes, bool]:
+        """The contribution to a round, hidden, and whether it was sent before.
+
+        Parameters
+        ----------
+        job, question
+            digests, 64 hexadecimal digits
+        enrolments
+            of members of the committee, as the server tells them; a member without a usable one is
+            missing
+        draw
+            this site's vector with its coin and its noise, (length,); called once in the life of
+            a round
+
+        Raises
+        ------
+        InputError
+            If fewer members than can open a sum have an enrolment that can be used; or as
+            `SiteRecords.answer`.
+        """
+
+        own = Enrolment.from_bytes(self.enrol(job, about)).exchange
+        secret = self._records.private_key(job)
+
+        def make() -> bytes:
+            members = self._keys(job, secret, self._enrolled(job, enrolments))
+            sent = draw()  # after all that can be refused
+            seeds = new_seeds(len(self._roster.committee.pieces))
+            words = hidden(sent, seeds)
+            header = Header(
+                job=bytes.fromhex(job),
+                round=round_number,
+                question=bytes.fromhex(question),
+                site=self.site,
+                exchange=own,
+                length=len(words),
+                vector=vector_digest(words),
+                receivers=tuple(sorted(members)),
+                commitments=self._commitments(job, round_number, seeds),
+            ).signed(self._key)
+            sealed = self._sealed(header, members, seeds)
+            return Contribution(header, words, sealed).to_bytes()
+
+        return self._records.answer(job, about, round_number, question, make, asked_once=asked_once)
+
+    def _enrolled(self, job: str, enrolments: Sequence[bytes]) -> dict[int, bytes]:
+        """X25519 keys of members, each signed by its member for this job; enough to open a sum."""
+        committee = self._roster.committee
+        if len(enrolments) > len(committee.members):  # before any signature is verified
+            raise InputError(
+                f"{len(enrolments)} enrolments came, of {len(committee.members)} members"
+            )
+        known = exchange_keys(self._roster, job, enrolments)
+        if len(known) < committee.threshold:
+            raise InputError(
+                f"{len(known)} members of the committee have enrolled, and {committee.threshold} "
+                "are needed to open a sum"
+            )
+        return known
+
+    def _keys(self, job: str, secret: bytes, members: Mapping[int, bytes]) -> dict[int, bytes]:
+        """What this site seals with for each member."""
+        of = bytes.fromhex(job)
+        return {m: shared_key(secret, key, of, self.site, m) for m, key in members.items()}
+
+    def _commitments(
+        self, job: str, round_number: int, seeds: Sequence[bytes]
+    ) -> tuple[bytes, ...]:
+        of = bytes.fromhex(job)
+        return tuple(
+            commitment(of, round_number, self.site, k, seed) for k, seed in enumerate(seeds)
+        )
+
+    def _sealed(
+        self, header: bytes, keys: Mapping[int, bytes], seeds: Sequence[bytes]
+    ) -> dict[int, bytes]:
+        """For each member the seeds of its pieces, which nobody else can read."""
+        sealed = {}
+        for member, key in keys.items():
+            told = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
+            sealed[member] = seal(key, told, sealed_for(header, member))
+        return sealed
+
+    def confirm(
+        self, job: str, round_number: int, least: int, given: Sequence[tuple[bytes, bytes]]
+    ) -> bytes:
+        """This member's signature under the one sum of the round that it will open.
+
+        Parameters
+        ----------
+        least
+            m, fewest contributions in a sum, as the job says
+        given
+            of each contributor in the sum its signed header, and what it sealed for this member
+
+        Raises
+        ------
+        InputError
+            If anything is not as its contributor signed it, there are too few, or another sum of
+            this round was signed before. Nothing is signed then.
+        """
+        headers = [text for text, _ in given]
+        of = sum_digest(bytes.fromhex(job), round_number, headers)
+        secret = self._records.private_key(job)
+
+        def make() -> tuple[bytes, bytes]:
+            sums = self._sums(job, secret, round_number, least, given)
+            return Confirmation.made(self._key, self.site, of).to_bytes(), sums.tobytes()
+
+        return self._records.confirm(job, round_number, of.hex(), make)
+
+    def _sums(
+        self,
+        job: str,
+        secret: bytes,
+        round_number: int,
+        least: int,
+        given: Sequence[tuple[bytes, bytes]],
+    ) -> Words:
+        """The checked pieces, added up over the contributors: (pieces held, length) uint64."""
+        of = bytes.fromhex(job)
+        contributors, questions, lengths = set[int](), set[bytes](), set[int]()
+        told: list[list[bytes]] = []
+        for text, sealed in given:
+            header = Header.read(text)
+            site = header.site
+            if site >= len(self._roster.sites) or site in contributors:
+                raise InputError(f"site {site} is not in the federation, or twice in the sum")
+            if not header_by(self._roster.sites[site].key, text):
+                raise InputError(f"the contribution of site {site} is not signed by it")
+            if (header.job, header.round) != (of, round_number):
+                raise InputError(f"the contribution of site {site} is one to another round")
+            contributors.add(site)
+            questions.add(header.question)
+            lengths.add(header.length)
+            key = shared_key(secret, header.exchange, of, site, self.site)
+            told.append(self._seeds(header, unseal(key, sealed, sealed_for(text, self.site))))
+        if len(contributors) < least:
+            raise InputError(
+                f"a sum of {len(contributors)} contributions is asked for; the job says that "
+                f"there are at least {least}"
+            )
+        if len(questions) != 1 or len(lengths) != 1:
+            raise InputError("contributions to different questions are in one sum")
+        length = lengths.pop()
+        return np.array([stream_sum(seeds, length) for seeds in zip(*told, strict=True)])
+
+    def _seeds(self, header: Header, told: bytes) -> list[bytes]:
+        """What a contributor told this member, if it is what it committed to."""
+        held, given = self.pieces, range(0, len(told), SEED_BYTES)
+        seeds = [told[a : a + SEED_BYTES] for a in given]
+        made = [
+            commitment(header.job, header.round, header.site, k, seed)
+            for k, seed in zip(held, seeds, strict=False)
+        ]
+        pieces = len(self._roster.committee.pieces)
+        if len(header.commitments) != pieces or len(seeds) != len(held):
+            raise InputError(f"site {header.site} has sealed or committed to too few seeds")
+        if made != [header.commitments[k] for k in held]:
+            raise InputError(f"site {header.site} sealed other seeds than it committed to")
+        return seeds
+
+    def open(self, job: str, round_number: int, of: str, confirmations: Sequence[bytes]) -> bytes:
+        """This member's pieces of the sum, once enough members have signed for the same one.
+
+        Parameters
+        ----------
+        of
+            the sum's digest, 64 hexadecimal digits
+
+        Raises
+        ------
+        InputError
+            If this member has not signed for it, or fewer than t members have.
+        """
+        check_digest("a sum's digest", of)
+        committee, signed = self._roster.committee, set[int]()
+        for text in dict.fromkeys(confirmations):  # a copy costs no second verification
+            with suppress(Damaged):
+                one = Confirmation.from_bytes(text)
+                if one.site in committee.members and one.by(
+                    self._roster.sites[one.site].key, bytes.fromhex(of)
+                ):
+                    signed.add(one.site)
+        if len(signed) < committee.threshold:
+            raise InputError(
+                f"{len(signed)} members have signed for this sum, and {committee.threshold} must"
+            )
+        pieces = self._records.sums(job, round_number, of)
+        return Opening.made(self._key, bytes.fromhex(of), pieces).to_bytes()

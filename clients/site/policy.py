@@ -1,0 +1,436 @@
+"""What a site takes part in: its own rules, in a file that it writes itself.
+
+Formal guarantee: a run whose public facts pass `Policy.check` asks for nothing beyond the file:
+no other method or setting, no weaker promise, no more budget a run, no smaller sums, no other
+committee. A request that passes `fedcal.clients.site.guard.check` besides asks a question of that
+method and these settings, in a round that has it, and none else. Sums that the server sees without
+noise tell rows apart into at most as many numbers as leave `cell_rows` of the public nominal rows
+to each, where `site_rows` names those. What a run may spend in total is kept by
+`fedcal.clients.site.records.records` under `Policy.limits`.
+
+A site can check what it does itself: its own noise and coins, and under the protocol of secure
+aggregation how many contributions are in a sum. It cannot check
+
+* noise that the server adds (trust central): the whole epsilon is booked at the first answer, as
+  the server claims it, and the exact sum is what the server sees;
+* what other sites send, and that they are other sites: whoever holds several keys of the roster
+  has several contributions in a sum. `colluding` is for these, too;
+* how the coordinator knew whose keys they are;
+* how whoever asks chose the parameters. A setting that is chosen by looking at one site's rows
+  tells of these rows, whatever noise comes later. The ranges limit that, they do not end it;
+* how many rows a cell really has: the nominal number is public, and rows may crowd.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any, Self
+
+from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
+from fedcal.clients.site.ranges import Allowed, check_range, within, words_of
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.privacy.agreement import Terms
+from fedcal.privacy.plan import Plan
+from fedcal.queries.declared import cells_of
+from fedcal.secure_aggregation.committee import check_committee
+from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
+from fedcal.storage.toml_files import check_keys, read_as
+from fedcal.trust import TRUSTS
+from fedcal.units import UNITS
+
+MOST_BYTES = 1 << 20
+"""Of a policy's file."""
+
+CELL_ROWS = 10
+"""Rows for each number of a run's sums without noise, where a policy does not say."""
+
+FEWEST_IN_AN_EXACT_SUM = 3
+"""Of two contributions each sender could subtract its own."""
+
+CPU_SECONDS = 600
+"""That an answer may take where no policy says less."""
+
+ADJACENCIES = tuple(dict.fromkeys(name for unit in UNITS.values() for name in unit.neighbours))
+REQUIRED, ANY = "protocol", "any"
+"""What a policy says of secure aggregation."""
+
+NO_POLICY = (
+    "no policy limits this site: it answers every run whose plan it can check, whatever the "
+    "budget over all of them; write one and give it as --policy"
+)
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The rules of a site; what is not allowed here is refused.
+
+    Attributes
+    ----------
+    methods
+        names of methods
+    unit, trust, adjacency
+        what may be protected, by whose noise, and which inputs are neighbours
+    rounds
+        of a run, at most
+    expires
+        the last day, in UTC, on which anything is answered
+    epsilon_per_run, delta_per_run
+        of a run, at most
+    epsilon_total, delta_total
+        over all runs under a site's key, of all units together, for one of the smallest unit that
+        any of them is for (`fedcal.clients.site.records.job_facts.account`): where runs for users
+        and runs for rows are allowed, it is what a row pays in both
+    settings
+        method -> setting -> [lowest, highest], or a list of texts or truth values. Others, and
+        settings that are not listed, must be left to the method; those that are listed must be
+        named by the run, for a default is the server's
+    federation
+        digest of the federation, 64 hexadecimal digits; "" = what the coordinator signs
+    coordinator
+        the public key whose signature of a federation is believed, 64 hexadecimal digits
+    class_digest
+        of the names of the classes; "" = the site's own are enough
+    secure_aggregation
+        "protocol", or "any": runs without it, in which the server sees this site's contribution
+        by itself
+    answers
+        m: fewest contributions in a sum. Exact sums have at least 3, whatever it is
+    colluding
+        so many sites may work with the server, and it still learns only sums
+    committee
+        pairs of members and threshold; () = any that bears `colluding`
+    largest_vector
+        numbers in an answer, at most
+    cpu_seconds
+        that an answer may take, at most
+    memory_mib
+        that an answer may take, at most, beside a few copies of the site's rows
+    exact_sums
+        whether sums without noise may be released (trust secagg, which promises no privacy); they
+        need `site_rows`
+    site_rows
+        public nominal number of rows of a site like this one; 0 = sums that the server sees
+        without noise (under trust central) are of any resolution
+    cell_rows
+        so many of these rows, of all sites in a sum, there must be for each number of a run's
+        answers; 0 = any
+
+    Raises
+    ------
+    InputError
+        One line, for a value that is not allowed.
+    """
+
+    methods: tuple[str, ...]
+    unit: tuple[str, ...]
+    trust: tuple[str, ...]
+    adjacency: tuple[str, ...]
+    rounds: int
+    expires: datetime.date
+    epsilon_per_run: float = 0.0
+    epsilon_total: float = 0.0
+    delta_per_run: float = 0.0
+    delta_total: float = 0.0
+    settings: Mapping[str, Mapping[str, Allowed]] = field(default_factory=dict)
+    federation: str = ""
+    coordinator: str = ""
+    class_digest: str = ""
+    secure_aggregation: str = REQUIRED
+    answers: int = FEWEST_IN_AN_EXACT_SUM
+    colluding: int = 0
+    committee: tuple[tuple[int, int], ...] = ()
+    largest_vector: int = 100_000
+    cpu_seconds: int = CPU_SECONDS
+    memory_mib: int = MEMORY_MIB
+    exact_sums: bool = False
+    site_rows: int = 0
+    cell_rows: int = CELL_ROWS
+
+    def __post_init__(self) -> None:
+        _names("methods", self.methods, None)
+        for name, known in (("unit", UNITS), ("trust", TRUSTS), ("adjacency", ADJACENCIES)):
+            _names(name, getattr(self, name), tuple(known))
+        for name in ("rounds", "answers", "largest_vector", "cpu_seconds"):
+            whole(_dashed(name), getattr(self, name), 1)
+        for name in ("colluding", "site_rows", "cell_rows"):
+            whole(_dashed(name), getattr(self, name), 0)
+        whole("memory-mib", self.memory_mib, LEAST_MIB)
+        if type(self.expires) is not datetime.date:  # a datetime is a date, too
+            raise InputError(f"expires must be a day, as 2027-06-30, got {self.expires!s:.80}")
+        for spent, most in (("epsilon", None), ("delta", 1.0)):
+            self._check_budget(spent, most)
+        for method, ranges in self.settings.items():
+            one_of("method of [settings]", method, self.methods)
+            for name, allowed in ranges.items():
+                check_range(f"{name} of [settings.{method}]", allowed)
+        if self.federation:
+            check_digest("federation", self.federation)
+        if self.coordinator:
+            check_key("coordinator", self.coordinator)
+        if self.class_digest:
+            check_digest("class-digest", self.class_digest)
+        one_of("secure-aggregation", self.secure_aggregation, (REQUIRED, ANY))
+        if self.secure_aggregation == REQUIRED and not (self.federation or self.coordinator):
+            raise InputError(
+                "secure-aggregation = 'protocol' needs 'federation', the digest that "
+                "`fedcal site federation` shows, or 'coordinator', the key of who signs it"
+            )
+        for pair in self.committee:
+            if not isinstance(pair, tuple) or len(pair) != 2:
+                raise InputError(
+                    f"committee must be pairs of members and threshold, as [[5, 4]], got {pair!r}"
+                )
+            check_committee(*pair)
+        if not isinstance(self.exact_sums, bool):
+            raise InputError(f"exact-sums must be true or false, got {self.exact_sums!r}")
+        if self.exact_sums and self.cell_rows and not self.site_rows:
+            raise InputError(
+                "exact-sums = true needs site-rows, a public nominal number of rows of a site: it "
+                "limits how few rows a number may be about (cell-rows = 0: no limit)"
+            )
+
+    def _check_budget(self, spent: str, most: float | None) -> None:
+        one, total = getattr(self, f"{spent}_per_run"), getattr(self, f"{spent}_total")
+        for name, value in ((f"{spent}-per-run", one), (f"{spent}-total", total)):
+            number = isinstance(value, (int, float)) and not isinstance(value, bool)
+            if not number or not 0 <= value < (most or float("inf")):
+                below = "" if most is None else f" and below {most:g}"
+                raise InputError(f"{name} must be a number >= 0{below}, got {value!r}")
+        if one > total:
+            raise InputError(
+                f"{spent}-total = {total:g} is less than {spent}-per-run = {one:g}; no run could "
+                "have that much"
+            )
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The policy of a `site.toml`.
+
+        Raises
+        ------
+        InputError
+            One line that names the file and what is wrong with it; of a key that is not known
+            the nearest one.
+        """
+        return read_as(path, MOST_BYTES, cls._of)
+
+    @classmethod
+    def _of(cls, table: Mapping[str, Any]) -> Self:
+        names = {_dashed(f.name): f for f in fields(cls)}
+        check_keys("a site's policy", table, tuple(names))
+        given = {names[key].name: _frozen(value) for key, value in table.items()}
+        for name in ("methods", "unit", "trust", "adjacency", "rounds", "expires"):
+            if name not in given:
+                raise InputError(f"{name!r} is missing")
+        ranges = given.get("settings", {})
+        if not isinstance(ranges, dict) or not all(isinstance(r, dict) for r in ranges.values()):
+            raise InputError("the settings of a method stand in a table, as [settings.fedtemp]")
+        return cls(**given)
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Epsilon and delta over all runs."""
+        return self.epsilon_total, self.delta_total
+
+    # --- checks -------------------------------------------------------------------------------
+
+    def check_roster(self, roster: Roster | None) -> None:
+        """InputError if this federation is not the one that the policy names."""
+        if roster is None:
+            if self.secure_aggregation == REQUIRED:
+                raise _refusal("federation", "none", "one: give its file as --federation")
+            return
+        if self.federation and roster.digest != self.federation:
+            raise _refusal("federation", roster.digest, self.federation)
+        key = roster.coordinator.hex() if roster.coordinator else "nobody"
+        if self.coordinator and key != self.coordinator.lower():
+            raise _refusal("coordinator", key, self.coordinator)
+        own = (len(roster.committee.members), roster.committee.threshold)
+        if self.committee and own not in self.committee:
+            raise _refusal("committee and threshold", own, list(self.committee))
+        _at_least("number that may collude", roster.committee.colluding, self.colluding)
+
+    def check(
+        self,
+        job: Mapping[str, Any],
+        terms: Terms,
+        length: int,
+        roster: Roster | None,
+        today: datetime.date | None = None,
+    ) -> None:
+        """Refuse a run that is not allowed here.
+
+        Parameters
+        ----------
+        job
+            the public fields of the job, in the run config
+        terms
+            that this site made of them
+        length
+            numbers in the answer that is asked for
+        roster
+            the site's own; None = it has none
+        today
+            in UTC; None = by the clock
+
+        Raises
+        ------
+        InputError
+            One line that names what is asked for and what is allowed.
+        """
+        day = today or datetime.datetime.now(datetime.UTC).date()
+        if day > self.expires:
+            raise _refusal("day", day, f"until {self.expires}")
+        self.check_method(job)
+        plan = terms.plan
+        self._check_protocol(job, plan, roster)
+        classes = job.get("class-digest") or (roster.class_digest if roster else "")
+        if self.class_digest and classes != self.class_digest:
+            raise _refusal("class digest", classes or "none", self.class_digest)
+        for name in ("unit", "trust", "adjacency"):
+            _one_of(name, getattr(plan, name), getattr(self, name))
+        if plan.private:
+            _at_most("epsilon", plan.epsilon, self.epsilon_per_run)
+            _at_most("delta", plan.delta, self.delta_per_run)
+        elif not self.exact_sums:
+            raise _refusal("sums", "without noise", "with noise alone (exact-sums = true)")
+        _at_most("rounds", plan.rounds, self.rounds)
+        _at_most("numbers in an answer", length, self.largest_vector)
+        if plan.model.noise_by != "client" and self.site_rows:
+            summed = plan.quorum if plan.protocol else 1
+            self._check_resolution(self.site_rows * summed, cells_of(terms.questions, plan.rounds))
+
+    def check_method(self, job: Mapping[str, Any]) -> None:
+        """InputError for a method, or a setting of it, that is not allowed."""
+        method = _one_of("method", job.get("method"), self.methods)
+        self._check_settings(method, job.get("settings", "{}"))
+
+    def _check_protocol(self, job: Mapping[str, Any], plan: Plan, roster: Roster | None) -> None:
+        """What concerns who sees which sums."""
+        self.check_roster(roster)
+        if plan.committee is None or job.get("secure-aggregation") != REQUIRED:
+            if self.secure_aggregation == REQUIRED or not plan.private:
+                said = job.get("secure-aggregation", "none")
+                allowed = REQUIRED if plan.private else f"{REQUIRED}, for exact sums"
+                raise _refusal("secure aggregation", said, allowed)
+            return
+        if roster is None:
+            raise _refusal("secure aggregation", REQUIRED, "none: this site has no federation")
+        if job.get("roster") != roster.to_text():
+            raise _refusal("roster", "another one", f"the one with digest {roster.digest}")
+        if plan.clients != len(roster.sites):
+            raise _refusal("number of sites", plan.clients, len(roster.sites))
+        own = (len(roster.committee.members), roster.committee.threshold)
+        if (asked := tuple(plan.committee)) != own:
+            raise _refusal("committee and threshold", asked, own)
+        _at_least("number that may collude", plan.colluding, self.colluding)
+        if plan.model.noise_by == "client":  # what is summed up has its noise
+            _at_least("fewest contributions in a sum", plan.quorum, self.answers)
+        else:
+            least = max(self.answers, FEWEST_IN_AN_EXACT_SUM)
+            _at_least("fewest contributions in an exact sum", plan.quorum, least)
+
+    def _check_resolution(self, rows: int, cells: float) -> None:
+        """Refuse sums without noise that tell too much of single rows, by public facts."""
+        if self.cell_rows and rows < self.cell_rows * cells:
+            asked = f"{cells:,.0f} numbers" if math.isfinite(cells) else "cuts chosen in the run"
+            raise _refusal(
+                "resolution of sums without noise",
+                f"{asked} of about {rows:,} rows",
+                f"at least {self.cell_rows} rows for each number (site-rows, cell-rows)",
+            )
+
+    def _check_settings(self, method: str, text: Any) -> None:
+        try:
+            given = json.loads(text)
+        except (TypeError, ValueError, RecursionError):
+            given = None
+        if not isinstance(given, dict):
+            raise _refusal("settings", text, "a JSON object")
+        limited = self.settings.get(method, {})
+        for name in given:
+            if name not in limited:
+                named = ", ".join(limited) or "none"
+                raise _refusal(f"settings of {method}", name, named)
+        for name, allowed in limited.items():
+            if name not in given:
+                raise _refusal(f"{name} of {method}", "the default", words_of(allowed))
+            if not within(given[name], allowed):
+                raise _refusal(f"{name} of {method}", given[name], words_of(allowed))
+
+    # --- words --------------------------------------------------------------------------------
+
+    def described(self) -> list[str]:
+        """Lines for the log at start: what is allowed, and what nobody here can verify."""
+        lines = [
+            f"policy until {self.expires} (UTC): {', '.join(self.methods)}; unit "
+            f"{' or '.join(self.unit)}; trust {' or '.join(self.trust)}; epsilon "
+            f"{self.epsilon_per_run:g} and delta {self.delta_per_run:g} a run, "
+            f"{self.epsilon_total:g} and {self.delta_total:g} in all, over all units; sums of at "
+            f"least {self.answers}"
+        ]
+        if self.exact_sums:
+            lines.append("policy: exact sums are allowed; they spend no budget and promise nothing")
+        if self.secure_aggregation == ANY:
+            lines.append("policy: without secure aggregation the server sees what this site sends")
+        if any(TRUSTS[name].noise_by == "server" for name in self.trust):
+            lines.append(
+                "not verifiable here: that the server adds its noise (trust central). It sees "
+                "exact sums; the epsilon is booked as it claims it"
+            )
+            if not self.site_rows:
+                lines.append("policy: site-rows is not set: these sums may be of any resolution")
+        lines.append(
+            "not verifiable here: what other sites send, who holds their keys, and how whoever "
+            "asks chose the method's parameters"
+        )
+        return lines
+
+
+def _names(what: str, names: Any, known: tuple[str, ...] | None) -> None:
+    if not isinstance(names, tuple) or not names or not all(isinstance(n, str) for n in names):
+        raise InputError(f"{what} must be a list of names, got {names!r:.80}")
+    for name in names if known else ():
+        one_of(what, name, known or ())
+
+
+def _frozen(value: Any) -> Any:
+    """Lists of TOML as tuples."""
+    if isinstance(value, list):
+        return tuple(_frozen(one) for one in value)
+    if isinstance(value, dict):
+        return {key: _frozen(one) for key, one in value.items()}
+    return value
+
+
+def _dashed(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _refusal(what: str, asked: object, allowed: object) -> InputError:
+    return InputError(
+        f"this site's policy refuses the {what}: asked is {str(asked)[:80]}, allowed "
+        f"{str(allowed)[:200]}"
+    )
+
+
+def _one_of(what: str, asked: Any, allowed: tuple[str, ...]) -> str:
+    if asked not in allowed:
+        raise _refusal(what, asked, ", ".join(allowed))
+    return str(asked)
+
+
+def _at_most(what: str, asked: float, allowed: float) -> None:
+    if not asked <= allowed:
+        raise _refusal(what, asked, f"at most {allowed}")
+
+
+def _at_least(what: str, asked: int, allowed: int) -> None:
+    if asked < allowed:
+        raise _refusal(what, asked, f"at least {allowed}")

@@ -1,0 +1,341 @@
+"""A site's folder: its rows as memory-mapped arrays, what it is, and what it takes part in.
+
+A message to a real site is answered by a process of its own. It maps the rows, so that only those
+that a question needs are read, and never parses the file that they came from.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.clients.site.policy import CPU_SECONDS, Policy
+from fedcal.clients.site.process.limits import COPIES, MEMORY_MIB
+from fedcal.core.checks import one_of
+from fedcal.core.classes import class_names, digest_of
+from fedcal.core.errors import InputError
+from fedcal.core.scores import KINDS
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.privacy.agreement import Terms
+from fedcal.secure_aggregation.keys import SigningKey, read_key
+from fedcal.secure_aggregation.roster import Roster
+from fedcal.storage.atomic import whole_file
+from fedcal.storage.locks import locked
+
+SITE, LOCK = "site.json", "lock"
+FEDERATION, POLICY = "federation.toml", "site.toml"
+_VERSION = 3
+_OPTIONAL = ("subjects", "groups", "other", "inputs")
+_ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A site: its rows and what it says of itself.
+
+    Attributes
+    ----------
+    folder
+        where it is kept, and where answers and results go
+    shards
+        of one client
+    test
+        logits (m, c) and labels (m,) that a result is judged on; None = there are none
+    test_inputs
+        (m, ...), what a model reads of these rows; or None
+    names
+        of the classes
+    number
+        of this client, from 0, where somebody knows it: in a simulation
+    simulated
+        take the seed of coins and noise from the request
+    sign_key_file
+        with the key that this site signs by; None = it is in no federation
+    has_policy
+        whether the folder holds a policy
+    server
+        who asks: HOST:PORT of the SuperLink; "" = nobody said
+    """
+
+    folder: Path
+    shards: Shards
+    test: tuple[Floats, Integers] | None
+    test_inputs: NDArray[Any] | None
+    names: tuple[str, ...]
+    number: int | None
+    simulated: bool
+    sign_key_file: Path | None = None
+    has_policy: bool = False
+    server: str = ""
+
+    @cached_property
+    def digest(self) -> str:
+        """Of the class names."""
+        return digest_of(self.names)
+
+    @cached_property
+    def sign_key(self) -> SigningKey | None:
+        """What this site signs by under the protocol of secure aggregation."""
+        return None if self.sign_key_file is None else read_key(self.sign_key_file)
+
+    @cached_property
+    def roster(self) -> Roster | None:
+        """The federation that this site is in, as it was pinned at its start."""
+        return None if self.sign_key_file is None else Roster.read(self.folder / FEDERATION)
+
+    @property
+    def place(self) -> int | None:
+        """This site's number in the roster."""
+        if self.roster is None or self.sign_key is None:
+            return None
+        return self.roster.number_of(self.sign_key.public)
+
+    @cached_property
+    def policy(self) -> Policy | None:
+        """What this site takes part in; None = nothing limits it."""
+        return Policy.read(self.folder / POLICY) if self.has_policy else None
+
+    @property
+    def cpu_seconds(self) -> int:
+        """What the process that answers one message may take."""
+        return CPU_SECONDS if self.policy is None else self.policy.cpu_seconds
+
+    @property
+    def memory_bytes(self) -> int:
+        """Memory that this process may take: by the policy, and room for copies of the rows."""
+        mib = MEMORY_MIB if self.policy is None else self.policy.memory_mib
+        return (mib << 20) + COPIES * sum(f.stat().st_size for f in self.folder.glob("*.npy"))
+
+    def check_policy(self, job: Mapping[str, Any], terms: Terms, length: int) -> None:
+        """InputError for a run that this site has not agreed to; see `Policy.check`.
+
+        Without a policy a site answers as it is asked, but not under the protocol of secure
+        aggregation: whoever is asked to trust nobody has to say what to.
+        """
+        if self.policy is not None:
+            self.policy.check(job, terms, length, self.roster)
+        elif terms.plan.protocol and not self.simulated:
+            raise InputError(
+                "secure aggregation by protocol needs --federation, --sign-key and --policy"
+            )
+
+
+def prepare(
+    folder: Path,
+    shards: Shards,
+    *,
+    test: tuple[Floats, Integers] | None = None,
+    test_inputs: NDArray[Any] | None = None,
+    names: Sequence[str] | None = None,
+    number: int | None = None,
+    simulated: bool = False,
+    federation: Path | None = None,
+    sign_key: Path | None = None,
+    policy: Path | None = None,
+    server: str = "",
+    count: Path | None = None,
+) -> None:
+    """Write a site's folder, which only this user can enter; an earlier site's rows are replaced.
+
+    Parameters
+    ----------
+    folder
+        made if it is not there; answers and results of an earlier start stay in it
+    shards
+        of one client
+    test
+        logits (m, c) and labels (m,) that a result is judged on
+    test_inputs
+        (m, ...), what a model reads of these rows
+    names
+        of the classes; None = their numbers
+    number
+        of this client, from 0; None = the server numbers it
+    simulated
+        take the seed of coins and noise from requests: only in a simulation on one machine,
+        for whoever sends a seed can subtract the noise
+    federation, sign_key
+        files of the roster and of this site's key in it, both or none; but in a simulation they
+        need a policy
+    policy
+        file that says what this site takes part in
+    server
+        who asks, in words: the site's records say so
+    count
+        the file that says which records are those of this site's key; None = `count_beside` of
+        `sign_key`, or in the folder in a simulation and where there is no such key
+
+    Raises
+    ------
+    InputError
+        If the rows are not those of one client, the names do not fit, federation, key and policy
+        do not go together, or the folder holds something else, is in use or cannot be written.
+    """
+    if shards.clients != 1:
+        raise InputError(f"a site is one client; these rows belong to {shards.clients}")
+    arrays: dict[str, NDArray[Any]] = {"logits": shards.logits, "labels": shards.labels}
+    for name in _OPTIONAL:
+        if (column := getattr(shards, name)) is not None:
+            arrays[name] = column
+    if test is not None:
+        arrays |= {"test_logits": test[0], "test_labels": test[1]}
+        if test_inputs is not None:
+            arrays["test_inputs"] = test_inputs
+    named = class_names(names, shards.classes)
+    texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
+    if count is None and sign_key is not None and not simulated:
+        count = count_beside(sign_key)
+    count = count and count.absolute()
+    site = {
+        "version": _VERSION,
+        "names": named,
+        "input": shards.input,
+        "group_names": shards.group_names,
+        "number": number,
+        "simulated": simulated,
+        "sign_key": None if sign_key is None else str(sign_key.absolute()),
+        "has_policy": policy is not None,
+        "server": server,
+        "arrays": list(arrays),
+    }
+    _make_private(folder)
+    with alone(folder):
+        last, before = count_files(folder)
+        if count != last and (last is None or last.exists()):
+            before = last
+        site["count_files"] = [file and str(file) for file in (count, before)]
+        for name in (FEDERATION, POLICY):
+            (folder / name).unlink(missing_ok=True)
+        for name, text in texts.items():
+            with whole_file(folder / name) as file:
+                file.write(text)
+        for name, array in arrays.items():
+            with whole_file(folder / f"{name}.npy") as file:
+                np.save(file, array, allow_pickle=False)
+        with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
+            file.write(json.dumps(site).encode())
+
+
+def count_beside(key: Path) -> Path:
+    """Return the file that says which records are those of a private key, beside it."""
+    file = key.resolve()
+    return file.with_name(f"{file.name}.records")
+
+
+def count_files(folder: Path) -> tuple[Path | None, Path | None]:
+    """Return that file of a site, and the one before it; None = in the folder, or not known."""
+    try:
+        site = json.loads((folder / SITE).read_text("utf-8"))
+        count, before = (file and Path(file) for file in site.get("count_files", (None, None)))
+    except (OSError, AttributeError, TypeError, ValueError):
+        return None, None
+    return count, before
+
+
+def _texts_of(
+    federation: Path | None,
+    sign_key: Path | None,
+    policy: Path | None,
+    classes: str,
+    simulated: bool,
+) -> dict[str, bytes]:
+    """The files of who takes part and in what, checked; by their names in the folder."""
+    lacks_policy = federation is not None and policy is None and not simulated
+    if (federation is None) != (sign_key is None) or lacks_policy:
+        raise InputError("secure aggregation needs --federation, --sign-key and --policy together")
+    roster, texts = None, dict[str, bytes]()
+    if federation is not None and sign_key is not None:
+        roster, key = Roster.read(federation), read_key(sign_key)
+        if roster.number_of(key.public) is None:
+            raise InputError(
+                f"no site of {federation} has the public key of {sign_key}: {key.public.hex()}"
+            )
+        _same_classes(federation, roster.class_digest, classes)
+        texts[FEDERATION] = roster.to_toml().encode()
+    if policy is not None:
+        rules = Policy.read(policy)
+        rules.check_roster(roster)
+        _same_classes(policy, rules.class_digest, classes)
+        texts[POLICY] = policy.read_bytes()
+    return texts
+
+
+def _same_classes(path: Path, digest: str, own: str) -> None:
+    if digest not in ("", own):
+        raise InputError(
+            f"the class digest of {path} is {digest}, this site's class names give {own}"
+        )
+
+
+def _make_private(folder: Path) -> None:
+    """Make a site's folder, or make sure that it is one and that nobody else can enter it."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        held = {path.name for path in folder.iterdir()}
+        own = {LOCK, FEDERATION, POLICY, *(f"{name}.npy" for name in _ARRAYS)}
+        if SITE not in held and held - own:
+            raise InputError(f"{folder} holds something else; a site needs a folder of its own")
+        folder.chmod(0o700)
+    except OSError as e:
+        raise InputError(f"cannot write {folder}: {e.strerror}") from None
+
+
+def alone(folder: Path) -> AbstractContextManager[None]:
+    """Hold a site's folder; InputError if another process does."""
+    return locked(folder / LOCK, f"another process runs the site of {folder}")
+
+
+def prepared(folder: Path) -> Prepared:
+    """The site that `prepare` wrote; its rows are mapped, not read.
+
+    Raises
+    ------
+    InputError
+        One line without a word about rows, if a file is missing, damaged or not readable.
+    """
+    try:
+        site = json.loads((folder / SITE).read_text("utf-8"))
+        if site["version"] != _VERSION:
+            raise InputError(
+                f"{folder} was prepared by another version of fedcal: start fedcal site again"
+            )
+        found = {name: _mapped(folder / f"{name}.npy") for name in site["arrays"]}
+        offsets = np.array([0, len(found["labels"])])
+        kind = one_of("input", site["input"], KINDS)
+        columns: dict[str, Any] = {name: found[name] for name in _OPTIONAL if name in found}
+        groups = tuple(site["group_names"])
+        return Prepared(
+            folder=folder,
+            shards=Shards(
+                found["logits"], found["labels"], offsets, kind, group_names=groups, **columns
+            ),
+            test=(found["test_logits"], found["test_labels"]) if "test_logits" in found else None,
+            test_inputs=found.get("test_inputs"),
+            names=tuple(site["names"]),
+            number=site["number"],
+            simulated=site["simulated"] is True,
+            sign_key_file=None if site["sign_key"] is None else Path(site["sign_key"]),
+            has_policy=site["has_policy"] is True,
+            server=site["server"],
+        )
+    except OSError as e:
+        lost = os.path.basename(e.filename or "a file")
+        raise InputError(f"{lost} of this site cannot be read: {e.strerror}") from None
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, EOFError):
+        raise InputError("a file of this site is damaged: start fedcal site again") from None
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    return np.asarray(np.load(path, mmap_mode="r", allow_pickle=False))

@@ -1,0 +1,249 @@
+"""Flower's client runtime without the step that runs what a server sends.
+
+Flower's `flwr-clientapp` unpacks the bundle of a run and imports the object that it names. Here
+both steps are replaced: a bundle with code in it is refused, none is unpacked, and the site's own
+app answers, whatever the bundle names.
+
+The functions that are replaced are private to Flower. So only versions that were tried are run
+(`KNOWN`), and before anything is answered `self_test` hands Flower's runtime a hostile bundle.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import inspect
+import logging
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import flwr
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.supercore.fab import Fab
+from flwr.supercore.run import Run
+from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.runtime import run_clientapp as flower
+
+from fedcal.clients.site.process.bundle import MEMBERS, check_bundle
+from fedcal.clients.site.process.site_app import Refused
+from fedcal.clients.site.site_log import LOGGER
+from fedcal.core.errors import FedcalError, InputError
+
+KNOWN = ("1.39.0",)
+"""Versions of Flower that were tried with all this."""
+
+_REPLACED = ("install_from_fab", "get_load_client_app_fn", "pull_task_input")
+_GIVEN = {
+    *("runtime_api_address", "token", "insecure", "parent_pid"),
+    "runtime_dependency_install",
+}
+
+log = logging.getLogger(LOGGER)
+
+
+def check_flower() -> None:
+    """Refuse a Flower whose client runtime is not the one that is known here.
+
+    Raises
+    ------
+    InputError
+        If it is a version that was not tried, a name that must be replaced is not there (the
+        server's bundle would be run), or what is called takes other parameters.
+    """
+    install = f"install one that is: pip install flwr=={KNOWN[-1]}"
+    if flwr.__version__ not in KNOWN:
+        raise InputError(
+            f"flwr {flwr.__version__} was not tried: fedcal site cannot say whether it would run "
+            f"the server's code; {install}"
+        )
+    for name in (*_REPLACED, "run_clientapp"):
+        if not callable(getattr(flower, name, None)):
+            raise InputError(
+                f"flwr {flwr.__version__} has no {name} in flwr.supernode.runtime.run_clientapp: "
+                f"it is not the one that was tried; {install}"
+            )
+    if lacks := _GIVEN - inspect.signature(flower.run_clientapp).parameters.keys():
+        raise InputError(
+            f"run_clientapp of flwr {flwr.__version__} does not take {min(lacks)}: it is not the "
+            f"one that was tried; {install}"
+        )
+
+
+@contextlib.contextmanager
+def own_app(app: ClientApp) -> Iterator[None]:
+    """Within the block Flower's runtime refuses bundles with code, unpacks none and loads `app`.
+
+    It ends at a message that cannot be read.
+
+    Formal guarantee: of a bundle nothing is written to a disk, imported or run in this process.
+    Assumed is that `run_clientapp` touches it by the two replaced functions alone, as it does in
+    `KNOWN` versions and as `self_test` sees.
+    """
+
+    def refuse_code(content: bytes, *_: object, **__: object) -> None:
+        """In place of unpacking it."""
+        try:
+            check_bundle(content)
+        except InputError as e:
+            log.warning("refused to answer: %s", e)
+            raise Refused(f"{type(e).__name__}; the site's own log says more") from None
+
+    def load_own(*_: object, **__: object) -> object:
+        """Whatever the bundle names."""
+        return lambda *_: app
+
+    pull = flower.pull_task_input
+
+    def pull_or_end(client: Any) -> Any:
+        """End this process at a message that cannot be read: Flower, which only then replies with
+        an error of its own, would wait for one of ours for ever."""
+        try:
+            return pull(client)
+        except Exception as e:  # noqa: BLE001  MemoryError, or whatever its bytes lead to
+            log.warning("refused to answer: a message cannot be read: %s", type(e).__name__)
+            raise SystemExit(1) from None
+
+    with _replaced(**dict(zip(_REPLACED, (refuse_code, load_own, pull_or_end), strict=True))):
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(**names: Any) -> Iterator[None]:
+    """Within the block these names of Flower's runtime mean something else."""
+    before = {name: getattr(flower, name) for name in names}
+    try:
+        for name, value in names.items():
+            setattr(flower, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(flower, name, value)
+
+
+def self_test() -> None:
+    """See that no code of a server's runs here: hand Flower's runtime a bundle that has some.
+
+    `run_clientapp` itself is run, with a stand-in for its connection. The bundle names an object in
+    a Python file that leaves a mark when it is imported. It must be refused and leave no mark; one
+    that only names it must be answered by the site's own app.
+
+    Raises
+    ------
+    FedcalError
+        If it is not so: then nothing may be answered.
+    """
+    own = ClientApp()
+
+    @own.query("probe")
+    def probe(message: Message, context: Context) -> Message:
+        return Message(RecordDict(), reply_to=message)
+
+    with tempfile.TemporaryDirectory() as folder, _home(folder), _silent():
+        mark = Path(folder) / "mark"
+        code = {"hostile.py": f"open({str(mark)!r}, 'w').close()\nraise SystemExit"}
+        with own_app(own):
+            refused, answered = _reply_to(_bundle(**code)), _reply_to(_bundle())
+        holds = not mark.exists() and os.listdir(folder) == []
+    holds = holds and refused is not None and refused.has_error()
+    if not (holds and answered is not None and not answered.has_error()):
+        raise FedcalError(
+            f"flwr {flwr.__version__} would run code that a server sends: nothing is answered"
+        )
+
+
+_APP = """\
+[project]
+name = "probe"
+version = "1.0.0"
+
+[tool.flwr.app]
+publisher = "test"
+
+[tool.flwr.app.components]
+serverapp = "hostile:app"
+clientapp = "hostile:app"
+"""
+
+
+def _bundle(**files: str) -> bytes:
+    """As `flwr build` packs it, with these files beside the run config."""
+    found = {MEMBERS[0]: _APP, **files}
+    lines = [
+        f"{name},{hashlib.sha256(text.encode()).hexdigest()},{8 * len(text)}"
+        for name, text in found.items()
+    ]
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w") as bundle:
+        for name, text in {**found, MEMBERS[1]: "\n".join(lines)}.items():
+            bundle.writestr(name, text)
+    return packed.getvalue()
+
+
+def _reply_to(bundle: bytes) -> Message | None:
+    """What Flower's runtime makes of a message of a run with this bundle."""
+    replies: list[Message] = []
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    message, run = Message(RecordDict(), 1, "query.probe"), Run.create_empty(1)
+    run.fab_id, run.fab_version, run.fab_hash = "test/probe", "1.0.0", "0" * 64
+    fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
+    task = (message, Context(1, 1, {}, RecordDict(), {}), run, fab)
+    silent = dict.fromkeys(
+        ("event", "register_signal_handlers", "make_task_heartbeat_fn_http"), _nothing
+    )
+    with (
+        _replaced(
+            RuntimeHttpClient=_NoConnection,
+            HeartbeatSender=_NoConnection,
+            pull_task_input=lambda client: task,
+            push_message=lambda client, reply, context: replies.append(reply),
+            flwr_exit=_nothing,
+            **silent,
+        ),
+        contextlib.suppress(SystemExit),
+    ):
+        flower.run_clientapp("", "none", insecure=True, runtime_dependency_install=False)
+    return replies[0] if len(replies) == 1 else None
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Done."""
+
+
+class _NoConnection:
+    """In place of what would talk to a SuperNode."""
+
+    def __init__(self, *_: object) -> None:
+        self.start = _nothing
+
+    from_server_address = staticmethod(_nothing)
+
+
+@contextlib.contextmanager
+def _home(folder: str) -> Iterator[None]:
+    """Where Flower would install a bundle, meanwhile."""
+    before = os.environ.get("FLWR_HOME")
+    os.environ["FLWR_HOME"] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["FLWR_HOME"]
+        else:
+            os.environ["FLWR_HOME"] = before
+
+
+@contextlib.contextmanager
+def _silent() -> Iterator[None]:
+    """No log tells of what is tried here."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)

@@ -1,0 +1,128 @@
+"""How much of a machine one message may use."""
+
+from __future__ import annotations
+
+import math
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+
+from fedcal.core.errors import FedcalError, InputError
+
+MESSAGE_BYTES = 1 << 26
+"""Limit of a message that carries a question, contributions' headers or a result: a question
+has about as many numbers as its answer, and those of `guard.MOST_NUMBERS` take 32 MiB."""
+
+SHORT_BYTES = 1 << 16
+"""Limit of any other message: it asks who a site is, or for an enrolment in a run."""
+
+_LONG = tuple(
+    f"query.{kind}" for kind in ("answer", "confirm", "open", "ready", "result", "reveal")
+)
+_PART_BYTES = 1 << 10  # that each part of a message counts for at least
+
+GRACE_S = 30
+"""CPU seconds that are left to say that it was too much."""
+
+
+MEMORY_MIB = 4096
+"""That an answer may take where no policy says less, beside `COPIES` of the site's rows."""
+
+COPIES = 4
+
+LEAST_MIB = 512
+"""With less a message of `MESSAGE_BYTES` may not be read, nor torch imported."""
+
+
+class OverLimit(FedcalError):
+    """A message takes more of the machine than the site gives it."""
+
+
+class Intake:
+    """Counts the bytes of one message as its parts come in.
+
+    Parameters
+    ----------
+    kind
+        Flower's message type, as the server names it
+    """
+
+    def __init__(self, kind: str) -> None:
+        self._kind, self.most = kind, MESSAGE_BYTES if kind in _LONG else SHORT_BYTES
+        self.left = self.most
+
+    def take(self, part: int) -> None:
+        """InputError once the parts, so many bytes each, are more than a message may have."""
+        self.left -= max(part, _PART_BYTES)
+        if self.left < 0:
+            raise InputError(
+                f"a message {self._kind[:20]!r} of more than {self.most >> 10} KiB came, which "
+                "is not read"
+            )
+
+
+def limit_cpu(seconds: int) -> None:
+    """Raise `OverLimit` in the main thread once this process has used so many CPU seconds more.
+
+    What does not heed it is killed by the kernel `GRACE_S` later. No core file is written, for it
+    would hold rows.
+
+    Parameters
+    ----------
+    seconds
+        of all threads together, from now on
+    """
+    import resource  # not on Windows, where all else of fedcal can be imported
+
+    _, most = resource.getrlimit(resource.RLIMIT_CPU)
+    soft = math.ceil(time.process_time()) + seconds
+    hard = soft + GRACE_S
+    if most != resource.RLIM_INFINITY:
+        soft, hard = min(soft, most), min(hard, most)
+
+    def over(number: int, frame: FrameType | None) -> None:
+        resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))  # the signal comes each second
+        raise OverLimit(f"it takes more than {seconds} CPU seconds")
+
+    signal.signal(signal.SIGXCPU, over)
+    resource.setrlimit(resource.RLIMIT_CPU, (soft, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def limit_memory(more: int) -> None:
+    """Let every allocation fail once this process has so many bytes more than it has now.
+
+    The limit is on data (RLIMIT_DATA): what a process writes to, threads' stacks included. Rows
+    that are mapped for reading and the code of libraries do not count, as they would in an address
+    space. NumPy raises MemoryError then, torch RuntimeError; `lacks_memory` knows both.
+
+    Parameters
+    ----------
+    more
+        bytes
+    """
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_DATA)
+    soft = _data_bytes() + more
+    if most != resource.RLIM_INFINITY:
+        soft = min(soft, most)
+    resource.setrlimit(resource.RLIMIT_DATA, (soft, most))
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Return whether an error says that memory ran out."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    )
+
+
+def _data_bytes() -> int:
+    """Bytes of data that this process has; 0 where the system does not say."""
+    try:
+        status = Path("/proc/self/status").read_text("ascii", "replace")
+    except OSError:
+        return 0
+    lines = [line.split() for line in status.splitlines() if line.startswith("VmData:")]
+    return 1024 * int(lines[0][1]) if lines else 0

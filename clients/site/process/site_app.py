@@ -1,0 +1,322 @@
+"""The Flower client of a real site: what is asked is checked first, and answered once."""
+
+from __future__ import annotations
+
+import logging
+import math
+import traceback
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+
+from fedcal import __version__
+from fedcal.clients.answers import contribute
+from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
+from fedcal.clients.site.guard import check
+from fedcal.clients.site.own_terms import own_terms
+from fedcal.clients.site.prepared import Prepared, prepared
+from fedcal.clients.site.process.limits import OverLimit, lacks_memory
+from fedcal.clients.site.records.site_records import afford, answer_once, check_booked, finish
+from fedcal.clients.site.site_log import LOGGER as LOGGER  # also found here
+from fedcal.clients.site.site_rounds import SecureSite, under_protocol
+from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
+from fedcal.core.fields import read
+from fedcal.core.shards import Shards
+from fedcal.core.types import Words
+from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest
+from fedcal.queries.request import Context as Asked
+from fedcal.queries.request import Request
+from fedcal.secure_aggregation.messages import SAID
+from fedcal.training.network import text_of
+
+log = logging.getLogger(LOGGER)
+"""A site's plain log: what was asked, answered and refused. Nothing of a row, of how many rows
+there are, or of a secret is ever written to it, and of a server's texts nothing that a terminal
+would obey."""
+
+_LONGEST = 300
+
+
+def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
+    """A ClientApp over the folder that `fedcal.clients.site.prepared.prepare` wrote.
+
+    `terms_of_job` makes the site's own terms, which each request, and the result, is
+    held against.
+
+    It answers `query.who` (what the classes are, as a digest), `query.ready` (whether it can take
+    part in a job, before anything of it is booked), `query.answer` (its contribution, if the
+    request follows from the job's public facts), under the protocol of secure aggregation
+    `query.enrol`, `query.confirm` and `query.open`, `query.reveal` (in a simulation alone) and
+    `query.result` (keeps the result of a job that the site has answered in, and judges it; nothing
+    of that is sent). Of whatever goes wrong the server learns the class of the error; the site's
+    log says why. The one text that it learns is that of `query.ready`, see `_unfit`.
+    """
+    app = ClientApp()
+
+    @app.query("who")
+    def who(message: Message, context: Context) -> Message:
+        with _told("say who it is"):
+            site = prepared(folder)
+            record = ConfigRecord(
+                {
+                    "classes": site.shards.classes,
+                    "names": site.digest,
+                    "input": site.shards.input,
+                    "version": __version__,
+                }
+            )
+            if site.shards.inputs is not None:
+                record["inputs"] = text_of(site.shards.input_shape)
+            for key, known in (("site", site.number), ("place", site.place)):
+                if known is not None:
+                    record[key] = known
+        log.info("asked which classes it has: answered with their digest %s", site.digest[:12])
+        return Message(RecordDict({"who": record}), reply_to=message)
+
+    @app.query("ready")
+    def ready(message: Message, context: Context) -> Message:
+        with _told("take part"):
+            why = _unfit(prepared(folder), request_in(message), context.run_config, terms_of_job)
+        if why:
+            log.warning("cannot take part: %s", _in_one_line(why))
+        else:
+            log.info("asked whether it can take part: it can")
+        record = ConfigRecord({"why": _in_one_line(why)})
+        return Message(RecordDict({"ready": record}), reply_to=message)
+
+    @app.query("answer")
+    def answer(message: Message, context: Context) -> Message:
+        with _told("answer"):
+            site = prepared(folder)
+            came = request_in(message)
+            asked = context_of(came)
+            log.info("asked: %s", _question(came, asked))
+            request, terms = check(context.run_config, came, site, terms_of_job)
+            plan = terms.plan
+            if asks_for_masks(message):
+                _must_be_numbered(site)
+
+            def draw() -> Words:
+                with _discreet():
+                    return _drawn(site, request, private=asked.epsilon < math.inf)
+
+            if under_protocol(context.run_config):
+                records = message.content.config_records
+                secure = SecureSite(site, context.run_config, asked.run, plan)
+                sent, again = secure.answer(
+                    request, texts_in(records["members"], "enrolments"), draw
+                )
+                reply = said_to(message, sent)
+            else:
+                words, again = answer_once(site, context.run_config, plan, request, draw)
+                reply = answer_with(words, message, request, site.number or 0)
+            job = job_digest(context.run_config, asked.run)
+        said = ", again, with the same numbers" if again else ""
+        log.info("answered: run %s, round %d, job %s%s", asked.run, asked.round, job[:12], said)
+        return reply
+
+    @app.query("reveal")
+    def reveal(message: Message, context: Context) -> Message:
+        with _told("reveal a mask"):
+            site = prepared(folder)
+            _must_be_numbered(site)
+            return seeds_for(message, site.number or 0)
+
+    @app.query("result")
+    def result(message: Message, context: Context) -> Message:
+        from fedcal.clients.site.results import RESULTS, judge_result, keep_result
+
+        with _told("keep a result"):
+            records = message.content.config_records
+            said, files = records["run"], records["files"]
+            run, form = read(said, "run", str), read(said, "form", str)
+            site, fields = prepared(folder), context.run_config
+            check_booked(site, fields, run)
+            terms = own_terms(fields, run, site, terms_of_job)
+            artifact = keep_result(folder / RESULTS, run, form, files, terms)
+            finish(site, fields, run)
+        try:
+            words = judge_result(site, run, artifact).words()
+        except Exception as e:  # noqa: BLE001  a server must not learn on which rows it fails
+            words = f"which cannot be judged: {_where(e)[1]}"
+        log.info("result received: run %s, %s", run, words)
+        return Message(RecordDict({"ok": ConfigRecord()}), reply_to=message)
+
+    _take_part_in_sums(app, folder, terms_of_job)
+    return app
+
+
+def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -> None:
+    """Let an app answer what the protocol of secure aggregation asks beside contributions."""
+
+    def in_job(message: Message, context: Context, record: str) -> SecureSite:
+        run = read(message.content.config_records[record], "run", str)
+        site, fields = prepared(folder), context.run_config
+        terms = own_terms(fields, run, site, terms_of_job)
+        secure = SecureSite(site, fields, run, terms.plan)  # first: it names another federation
+        site.check_policy(fields, terms, 0)
+        return secure
+
+    @app.query("enrol")
+    def enrol(message: Message, context: Context) -> Message:
+        with _told("enrol"):
+            secure = in_job(message, context, "job")
+            said = secure.enrol()
+        log.info("enrolled as a member of the committee: job %s", secure.job[:12])
+        return said_to(message, said)
+
+    @app.query("confirm")
+    def confirm(message: Message, context: Context) -> Message:
+        with _told("confirm a sum"):
+            secure = in_job(message, context, "sum")
+            asked = message.content.config_records["sum"]
+            number, headers = read(asked, "round", int), texts_in(asked, "headers")
+            said = secure.confirm(number, headers, texts_in(asked, "sealed"))
+        log.info("confirmed: job %s, round %d, %d sites", secure.job[:12], number, len(headers))
+        return said_to(message, said)
+
+    @app.query("open")
+    def open_sum(message: Message, context: Context) -> Message:
+        with _told("open a sum"):
+            secure = in_job(message, context, "sum")
+            asked = message.content.config_records["sum"]
+            number = read(asked, "round", int)
+            said = secure.open(number, read(asked, "of", str), texts_in(asked, "signed"))
+        log.info("opened: job %s, round %d", secure.job[:12], number)
+        return said_to(message, said)
+
+
+def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:
+    """A list of messages of the protocol; InputError for anything else."""
+    value = record.get(key)
+    if not isinstance(value, list) or not all(isinstance(text, bytes) for text in value):
+        raise InputError(f"{key!r} of the message must be a list of bytes")
+    return value
+
+
+def said_to(message: Message, text: bytes) -> Message:
+    """The reply to a message of the protocol."""
+    return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
+
+
+def _unfit(
+    site: Prepared, came: Request, fields: Mapping[str, Any], terms_of_job: TermsOfJob
+) -> str:
+    """Why this site cannot take part in a job, in words that may leave it; "" = it can.
+
+    Formal guarantee: no row is looked at, and nothing is booked. What is returned follows from
+    the message, the run config, the site's policy, its federation, which columns and which classes
+    it has, and, in one bit, from whether its budget suffices. So the text of an error may go out
+    here: it is one of policy or columns. Errors about files and records are raised instead, for
+    their texts name folders; then the server learns that the site is not ready. What depends on
+    rows is never in the reply: a site whose rows a question does not fit says that it can.
+    """
+    asked = context_of(came)
+    _ = site.policy, site.roster, site.sign_key  # from files, whose errors are not for the server
+    try:
+        plan = check(fields, came, site, terms_of_job)[1].plan
+        if read(fields, "secure-aggregation", str) == "masks":
+            _must_be_numbered(site)
+        if under_protocol(fields):
+            SecureSite(site, fields, asked.run, plan)
+    except InputError as e:
+        if isinstance(e.__context__, OSError):
+            raise
+        return str(e)
+    try:
+        afford(site, fields, plan, asked.run)
+    except BudgetExceeded as e:
+        log.warning("cannot take part: %s", e)
+        return "what is left of its budget does not suffice for this run"
+    return ""
+
+
+def _drawn(site: Prepared, request: Request, *, private: bool) -> Words:
+    """The contribution, (length,); of rows that the question fails on that of no rows, if private.
+
+    A hostile question may fail on some rows and not on others. Whether it did would be an exact
+    fact about them, and so the server is told of no failure that a site without rows does not have.
+    """
+
+    def of(shards: Shards) -> Words:
+        sites = np.array([site.number or 0])
+        return np.asarray(contribute(shards, request, sites, simulated=site.simulated)[0])
+
+    try:
+        return of(site.shards)
+    except OverLimit:
+        raise  # the server sees how long an answer takes in any case
+    except Exception as e:
+        if not private:
+            raise
+        words = of(site.shards.keep(np.zeros(0, np.int64)))
+        log.warning("the question fails on this site's rows, none are counted: %s", _where(e)[1])
+        return words
+
+
+def _question(request: Request, asked: Asked) -> str:
+    return (
+        f"run {asked.run}, round {asked.round} of {asked.rounds}: {request.query.kind}, epsilon "
+        f"{asked.epsilon:g}, delta {asked.delta:g}, unit {asked.unit}, trust {asked.trust}"
+    )
+
+
+class Refused(FedcalError):
+    """What the server hears of an error: its class."""
+
+
+class _Unsafe(Exception):
+    """An error whose text may tell of rows: its class, and where it was raised."""
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Log in one line why the site does not do `what`, and tell the server only the class."""
+    try:
+        yield
+    except FedcalError as e:
+        kind, why = type(e).__name__, str(e)
+    except _Unsafe as e:
+        kind, why = e.args
+    except Exception as e:  # noqa: BLE001  whatever it is, its text must not leave
+        kind, why = _where(e)
+    else:
+        return
+    log.warning("refused to %s: %s", what, _in_one_line(why))
+    # `from None`: Flower logs what is raised here with all that it came from
+    raise Refused(f"{kind}; the site's own log says more") from None
+
+
+def _in_one_line(why: str) -> str:
+    return " ".join(why.split())[:_LONGEST]
+
+
+@contextmanager
+def _discreet() -> Iterator[None]:
+    """Keep texts of errors that rows were in out of the log."""
+    try:
+        yield
+    except (ContributionRefused, OverLimit):
+        raise  # their texts tell of the bound, and of time
+    except Exception as e:  # noqa: BLE001
+        raise _Unsafe(*_where(e)) from None
+
+
+def _where(error: Exception) -> tuple[str, str]:
+    """The class of an error, and a line for the log without its text."""
+    if lacks_memory(error):
+        return OverLimit.__name__, "it takes more memory than this site gives a message"
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    kind = type(error).__name__
+    return kind, f"{kind} in {Path(frame.filename).name}, line {frame.lineno}"
+
+
+def _must_be_numbered(site: Prepared) -> None:
+    """The server draws the seeds of these masks: they are for simulations."""
+    if site.number is None:
+        raise InputError("masks whose seeds the server knows protect nothing; none are made here")

@@ -1,0 +1,205 @@
+"""What a site writes down of a job that it is asked for, and what it lets jobs add up to."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.errors import InputError
+from fedcal.privacy.plan import Plan
+from fedcal.units import UNITS
+
+OWN_NOISE, CLAIMED = "own noise", "claimed"
+"""Who vouches for a job's epsilon: the site, which adds noise itself, or the server alone."""
+
+
+@dataclass(frozen=True)
+class JobFacts:
+    """What a site writes down of a job.
+
+    Attributes
+    ----------
+    method, unit, trust, adjacency, mechanism
+        in words; ``unit`` is one of `fedcal.units.UNITS`
+    epsilon, delta
+        of all rounds together: epsilon > 0 or infinite (exact sums), delta in [0, 1)
+    rounds
+        how many there may be
+    verified
+        `OWN_NOISE`: the site adds the noise; `CLAIMED`: the server says that it does
+    server
+        who asks, in words
+    expires
+        unix time after which nothing is answered; infinite = never
+    """
+
+    method: str
+    unit: str
+    trust: str
+    adjacency: str
+    mechanism: str
+    epsilon: float
+    delta: float
+    rounds: int
+    verified: str
+    server: str
+    expires: float
+
+    def __post_init__(self) -> None:
+        if self.epsilon != math.inf:
+            positive("epsilon of a job", self.epsilon)
+        one_of("unit of a job", self.unit, UNITS)
+        _probability("delta of a job", self.delta)
+        whole("rounds of a job", self.rounds, 1)
+        one_of("word for who vouches", self.verified, (OWN_NOISE, CLAIMED))
+        if math.isnan(self.expires):
+            raise InputError("a job must expire at some time, got nan")
+
+    @property
+    def exact(self) -> bool:
+        """Whether the site sends exact sums, without privacy."""
+        return self.epsilon == math.inf
+
+
+def facts_of(plan: Plan, method: str, server: str, expires: float) -> JobFacts:
+    """What a site writes down of a job with this plan."""
+    return JobFacts(
+        method=method,
+        unit=plan.unit,
+        trust=plan.trust,
+        adjacency=plan.adjacency,
+        mechanism=plan.mechanism,
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        rounds=plan.rounds,
+        verified=OWN_NOISE if plan.model.noise_by == "client" else CLAIMED,
+        server=server,
+        expires=expires,
+    )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Caps on the sums of epsilons and deltas of all jobs, by `account`; 0 = nothing."""
+
+    epsilon: float
+    delta: float
+
+    def __post_init__(self) -> None:
+        if self.epsilon != 0:
+            positive("the cap on epsilon", self.epsilon)
+        _probability("the cap on delta", self.delta)
+
+
+@dataclass(frozen=True)
+class Booked:
+    """A job that was charged.
+
+    Attributes
+    ----------
+    job
+        its digest
+    about
+        what it is
+    when
+        unix time of the first answer
+    answered
+        numbers of the rounds that were answered; () = a charge that the operator carried over
+    closed
+        why nothing of it is answered any more; "" = it is open
+    """
+
+    job: str
+    about: JobFacts
+    when: float
+    answered: tuple[int, ...]
+    closed: str
+
+
+def spent_by_unit(booked: Sequence[Booked]) -> dict[str, tuple[float, float]]:
+    """Unit -> sums of the epsilons and deltas of jobs for it alone; exact sums are in none."""
+    charged = [one.about for one in booked if not one.about.exact]
+    return {
+        unit: (
+            math.fsum(about.epsilon for about in charged if about.unit == unit),
+            math.fsum(about.delta for about in charged if about.unit == unit),
+        )
+        for unit in dict.fromkeys(about.unit for about in charged)
+    }
+
+
+def spent_in_all(booked: Sequence[Booked]) -> tuple[str, float, float] | None:
+    """Return unit, epsilon and delta of the `account` of jobs; None = nothing was spent."""
+    charged = [one.about for one in booked if not one.about.exact]
+    if not charged:
+        return None
+    unit, costs = account(charged)
+    return unit, math.fsum(epsilon for epsilon, _ in costs), math.fsum(delta for _, delta in costs)
+
+
+def account(charges: Sequence[JobFacts]) -> tuple[str, list[tuple[float, float]]]:
+    """Return the smallest unit that any of some charges is for, and what each costs one such unit.
+
+    **Formal guarantee.** Let U be that unit, E and D the sums of the costs, and two inputs of a
+    site differ in one U (a row more or less, say). For any set S of what the charged jobs send,
+    P[S | one] <= e^E P[S | the other] + D. A job for U itself costs U its own (epsilon, delta). In
+    one for a larger unit whose rows may become any others (adjacency "replace") the two inputs are
+    neighbours, too. Otherwise they are two steps apart, all rows of the larger unit away and back
+    with one U changed: (2 epsilon, (1 + e^epsilon) delta). A larger unit than U pays in jobs for
+    it, or for still larger ones, alone, and so at most E and D; jobs for smaller units promise
+    it nothing, however little they cost.
+
+    Parameters
+    ----------
+    charges
+        at least one, none of them exact
+
+    Returns
+    -------
+    tuple[str, list[tuple[float, float]]]
+        The unit's name, and (epsilon, delta) of each charge in their order.
+    """
+    sizes = list(UNITS)
+    unit = max((one.unit for one in charges), key=sizes.index)
+    return unit, [_cost(one, unit) for one in charges]
+
+
+def _cost(of: JobFacts, unit: str) -> tuple[float, float]:
+    if of.unit == unit or of.adjacency == "replace":
+        return of.epsilon, of.delta
+    return 2 * of.epsilon, min(1.0, of.delta * (1 + math.exp(min(of.epsilon, 700.0))))
+
+
+def carried_over(text: str) -> tuple[JobFacts, ...]:
+    """Return as charges what an operator says was spent and is not in the records.
+
+    Parameters
+    ----------
+    text
+        "nothing", or EPSILON,DELTA,UNIT as the lost ledger's account had it
+
+    Raises
+    ------
+    InputError
+        For anything else.
+    """
+    if text.strip() == "nothing":
+        return ()
+    try:
+        epsilon, delta, unit = text.split(",")
+        numbers = positive("epsilon of --spent", float(epsilon)), float(delta)
+    except ValueError:
+        raise InputError(
+            "--spent must be EPSILON,DELTA,UNIT, as 1.5,1e-6,example, or the word nothing; got "
+            f"{text[:80]!r}"
+        ) from None
+    kind = UNITS[one_of("unit of --spent", unit.strip(), UNITS)]
+    facts = (kind.name, "", kind.adjacency(False), "", *numbers, 1, CLAIMED, "the operator")
+    return (JobFacts("carried over", *facts, math.inf),)
+
+
+def _probability(name: str, value: float) -> None:
+    if value != 0 and positive(name, value) >= 1:
+        raise InputError(f"{name} must lie in [0, 1), got {value!r}")

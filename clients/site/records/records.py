@@ -1,0 +1,427 @@
+"""What a site has sent and signed, and what it was charged: one SQLite file a site.
+
+A *job* is one run of one method, named by the digest of its public facts; a site is asked in each
+of its rounds. The first answer charges the job's whole epsilon and delta, in the same transaction
+that keeps the answer. Over jobs epsilons add up and deltas add up, as in `fedcal.privacy.ledger`:
+a privacy filter by basic composition, which stays valid when a server chooses a job after seeing
+the results of earlier ones. There is one account over jobs of all units, for the smallest of them
+(`fedcal.clients.site.records.job_facts.account`): a row is in its subject and in its client, and
+pays for all three. Exact sums (epsilon infinite) are written down and are in no sum.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from fedcal.clients.site.records.job_facts import Booked, account
+from fedcal.clients.site.records.job_facts import JobFacts as JobFacts  # also found here
+from fedcal.clients.site.records.job_facts import Limits as Limits
+from fedcal.clients.site.records.records_file import PUT_BACK as PUT_BACK
+from fedcal.clients.site.records.records_file import RecordsFile
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.privacy.ledger import check_caps
+
+KEPT_JOBS = 20
+"""Jobs that were answered, and as many that were enrolled in alone, that are open; older ones of
+the same kind are closed, so that enrolments close no job that was booked."""
+
+KEPT_ENROLMENTS = 1000
+"""Closed jobs without an answer or a signature that are remembered; older ones are forgotten."""
+
+KEPT_ROUNDS = 4
+"""Rounds of a job whose answers are kept: a server that goes on asks the last one again."""
+
+_JOB = re.compile("[0-9a-f]{64}")
+_LAST = 2**62  # a round that no job has
+_PUSHED_OUT = f"{KEPT_JOBS} later jobs"
+
+_FACTS = tuple(field.name for field in fields(JobFacts))
+_AGREED = frozenset(_FACTS) - {"server", "expires"}  # the job's digest stands for these
+
+
+class SiteRecords(RecordsFile):
+    """The records of one site.
+
+    Formal guarantees, against a server that asks whatever it likes as often as it likes, over
+    crashes of the site at any moment:
+
+    * of each job and round at most one answer leaves the site, and one signature over a set of
+      contributors;
+    * none leaves that is not on the disk, and no answer without its charge; the account of all
+      charges stays within the limits;
+    * after `finish`, `expire` or `close_all` the file holds neither private key nor answers of
+      the job, and nothing of it is answered again.
+
+    Assumed is that a key's count file stays with the key, and that the file is not put back from a
+    backup. A file that is new, a second or a copied one under a key that has records, and one that
+    was put back, are noticed (`refusal`), and then nothing is answered until `close_all`. An image
+    of the whole disk or machine that was put back cannot be noticed: the operator must call
+    `close_all`. Charges that the file does not have are lost, unless the operator says them.
+
+    Parameters
+    ----------
+    path
+        the file, made if it is not there, which only this user can read. None = in memory, for
+        simulations
+    limits
+        None = those that the file was last opened with, or none at all
+    count, count_before
+        files that say which records are those of the site's key, as `RecordsFile` takes them
+
+    Raises
+    ------
+    InputError
+        If the file cannot be written, or is something else. So do all methods if it cannot be
+        used; FedcalError if the disk is full.
+
+    Notes
+    -----
+    Use it as a context manager. Threads and processes may share a file, but not one object over a
+    fork. What is deleted is overwritten in the file (``PRAGMA secure_delete``); a file system, a
+    solid-state disk or a backup may keep older copies of it.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        *,
+        limits: Limits | None = None,
+        count: Path | None = None,
+        count_before: Path | None = None,
+    ) -> None:
+        super().__init__(path, count, count_before)
+        try:
+            if limits is not None and limits != self.limits and not self.restored:
+                with self._transaction():
+                    caps = (limits.epsilon, limits.delta)
+                    self._db.execute("UPDATE state SET epsilon = ?, delta = ?", caps)
+        except BaseException:
+            self.close()
+            raise
+
+    def enrol(self, job: str, about: JobFacts, make: Callable[[], tuple[bytes, bytes]]) -> bytes:
+        """The signed enrolment of this site in a job, made once.
+
+        Parameters
+        ----------
+        job
+            its digest, 64 hexadecimal digits
+        about
+            what it is
+        make
+            the job's private key and the enrolment; called at most once in the life of a job
+
+        Raises
+        ------
+        BudgetExceeded
+            If the job could not be charged.
+        InputError
+            If the job is closed, has expired, or was answered without enrolment.
+        """
+        with self._transaction():
+            if self._known(job, about):
+                ((enrolment,),) = self._of_job("enrolment", job)
+                if enrolment is None:
+                    raise InputError("this job was answered without enrolment")
+                return bytes(enrolment)
+            self._afford(job, about)
+            private_key, enrolment = make()
+            self._add(job, about)
+            self._db.execute(
+                "UPDATE jobs SET private_key = ?, enrolment = ? WHERE job = ?",
+                (private_key, enrolment, job),
+            )
+            return enrolment
+
+    def afford(self, job: str, about: JobFacts) -> None:
+        """Refuse a job that could not be answered now; nothing is written.
+
+        Raises
+        ------
+        BudgetExceeded
+            If the job could not be charged.
+        InputError
+            If the job is closed, has expired or was written down with other facts.
+        """
+        with self._transaction():
+            self._known(job, about)
+            self._afford(job, about)
+
+    def private_key(self, job: str) -> bytes:
+        """The private key of a job; InputError if there is none, or none any more."""
+        with self._transaction():
+            for (key,) in self._of_job("private_key", job):
+                if key is not None:
+                    return bytes(key)
+        raise InputError(f"there is no private key of job {job[:12]}, or none any more")
+
+    def answer(
+        self,
+        job: str,
+        about: JobFacts,
+        round: int,
+        question: str,
+        draw: Callable[[], bytes],
+        *,
+        asked_once: bool = False,
+    ) -> tuple[bytes, bool]:
+        """The answer of this round, drawn now or kept since the question came first.
+
+        Parameters
+        ----------
+        job, about
+            as `enrol` takes them
+        round
+            from 1 to ``about.rounds``
+        question
+            digest of all that the answer follows from
+        draw
+            computes the answer; called at most once in the life of a round, unless it raises,
+            and then nothing is charged or kept
+        asked_once
+            whether a client answers in one round of the job only
+
+        Returns
+        -------
+        tuple[bytes, bool]
+            the answer, and whether it had been given before
+
+        Raises
+        ------
+        BudgetExceeded
+            If the job does not fit the limits: nothing is drawn or kept.
+        InputError
+            If the round was asked before with another question, or the job is closed or expired.
+        """
+        with self._transaction():
+            known = self._known(job, about)
+            whole("the number of a round", round, 1, about.rounds)
+            of_round = "SELECT question, answer FROM answers WHERE job = ? AND round = ?"
+            for asked, kept in self._db.rows(of_round, (job, round)):
+                if asked != question:
+                    raise InputError("this round was asked before with another question")
+                if kept is None:
+                    raise InputError("this round is an old one, whose answer is no longer kept")
+                return bytes(kept), True
+            if not self._db.rows("SELECT 1 FROM answers WHERE job = ? LIMIT 1", (job,)):
+                self._afford(job, about)
+            elif asked_once:
+                raise InputError("in this job each client is asked once, and this one was")
+            answer = draw()
+            if not known:
+                self._add(job, about)
+            booked = "UPDATE jobs SET booked = coalesce(booked, ?), used = ? WHERE job = ?"
+            self._db.execute(booked, (time.time(), self._transactions + 1, job))
+            values = (job, round, question, answer)
+            self._db.execute("INSERT INTO answers VALUES (?, ?, ?, ?)", values)
+            self._forget(job, round - KEPT_ROUNDS)
+            self._close_oldest("IS NOT NULL")
+        return answer, False
+
+    def confirm(
+        self, job: str, round: int, digest: str, make: Callable[[], tuple[bytes, bytes]]
+    ) -> bytes:
+        """The signature over the one set of contributors to a round that this site ever signs.
+
+        Parameters
+        ----------
+        job, round
+            of an open job that the site has enrolled in
+        digest
+            what is signed
+        make
+            the signature, and what will be opened for it; called at most once in the life of a
+            round
+
+        Raises
+        ------
+        InputError
+            If another set was signed, or the job is unknown, closed or expired.
+        """
+        with self._transaction():
+            if not self._known(job):
+                raise InputError(f"this site has not enrolled in job {job[:12]}")
+            for signed, signature, _ in self._signed(job, round):
+                if signed != digest:
+                    raise InputError("another set of contributors was signed for this round")
+                return bytes(signature)
+            signature, sums = make()
+            values = (job, round, digest, signature, sums)
+            self._db.execute("INSERT INTO signatures VALUES (?, ?, ?, ?, ?)", values)
+            return signature
+
+    def sums(self, job: str, round: int, digest: str) -> bytes:
+        """What was kept with the signature of this digest; InputError if there is none."""
+        with self._transaction():
+            self._known(job)
+            for signed, _, sums in self._signed(job, round):
+                if signed == digest and sums is not None:
+                    return bytes(sums)
+        raise InputError("nothing is kept for this round and this set of contributors")
+
+    def has_booked(self, job: str) -> bool:
+        """Return whether this site has answered in a job, open or closed."""
+        with self._transaction():
+            return any(booked is not None for (booked,) in self._of_job("booked", job))
+
+    def finish(self, job: str) -> None:
+        """Delete the secrets and answers of a job; its name, rounds and charge stay for ever."""
+        with self._transaction():
+            self._close(job, "finished")
+
+    def expire(self, now: float) -> None:
+        """Do the same with all jobs that have expired at `now`, a unix time."""
+        with self._transaction():
+            for (job,) in self._db.rows(
+                "SELECT job FROM jobs WHERE closed IS NULL AND expires <= ?", (now,)
+            ):
+                self._close(job, "expired")
+
+    def close_all(self, spent: Sequence[JobFacts] | None = None) -> int:
+        """Do the same with all jobs, and make the file the one of its key from now on.
+
+        Jobs that began after a backup, or that other records have, are not known here. Whoever
+        runs the server must have ended them: else one of their rounds could be answered again,
+        with fresh noise. Copies of the file, and other records of the key, are refused from now on.
+
+        Parameters
+        ----------
+        spent
+            what such jobs have spent, which is booked whatever the limits; None = nobody says
+
+        Returns
+        -------
+        int
+            how many jobs were open
+
+        Raises
+        ------
+        InputError
+            If the key has other records, and nobody says what they have spent.
+        """
+        with self._transaction(check=False):
+            if spent is None and self.foreign:
+                raise InputError(f"{self._db.name} {self._refusal()}")
+            jobs = self._db.rows("SELECT job FROM jobs WHERE closed IS NULL")
+            for (job,) in jobs:
+                self._close(job, "closed by the operator")
+            for about in spent or ():
+                self._add(job := os.urandom(32).hex(), about)
+                booked = "UPDATE jobs SET booked = ?, closed = 'carried over' WHERE job = ?"
+                self._db.execute(booked, (time.time(), job))
+            self._new_id()
+            return len(jobs)
+
+    @property
+    def unfinished(self) -> int:
+        """How many jobs are neither finished, expired nor closed."""
+        ((number,),) = self._db.rows("SELECT COUNT(*) FROM jobs WHERE closed IS NULL")
+        return int(number)
+
+    def booked(self) -> tuple[Booked, ...]:
+        """All jobs that were charged, oldest first."""
+        names = ", ".join(f"jobs.{name}" for name in ("job", *_FACTS, "booked", "closed"))
+        found: dict[str, Booked] = {}
+        with self._lock:
+            rows = self._db.rows(
+                f"SELECT {names}, round FROM jobs LEFT JOIN answers USING (job)"
+                " WHERE booked IS NOT NULL ORDER BY jobs.rowid, round"
+            )
+        for job, *facts, when, closed, round in rows:
+            before = found[job].answered if job in found else ()
+            rounds = before if round is None else (*before, round)
+            found[job] = Booked(job, JobFacts(*facts), when, rounds, closed or "")
+        return tuple(found.values())
+
+    @property
+    def limits(self) -> Limits | None:
+        """Caps on the account of all charges; None = no cap."""
+        ((epsilon, delta),) = self._db.rows("SELECT epsilon, delta FROM state")
+        return None if epsilon is None else Limits(epsilon, delta)
+
+    def _of_job(self, columns: str, job: str) -> list[tuple[Any, ...]]:
+        return self._db.rows(f"SELECT {columns} FROM jobs WHERE job = ?", (job,))
+
+    def _signed(self, job: str, round: int) -> list[tuple[Any, ...]]:
+        return self._db.rows(
+            "SELECT digest, signature, sums FROM signatures WHERE job = ? AND round = ?",
+            (job, round),
+        )
+
+    def _known(self, job: str, about: JobFacts | None = None) -> bool:
+        """Whether the job is in the file; InputError if it is closed, expired or another one."""
+        if not _JOB.fullmatch(job):
+            raise InputError(f"a job is named by 64 hexadecimal digits, got {job[:80]!r}")
+        kept = about
+        rows = self._of_job(", ".join((*_FACTS, "closed")), job)
+        for *facts, closed in rows:
+            kept = JobFacts(*facts)
+            if closed is not None:
+                raise InputError(f"nothing of job {job[:12]} is answered any more: {closed}")
+            if about is not None and any(getattr(about, n) != getattr(kept, n) for n in _AGREED):
+                raise InputError(f"job {job[:12]} was written down with other facts")
+        if kept is not None and kept.expires <= time.time():
+            raise InputError(f"job {job[:12]} has expired")
+        return bool(rows)
+
+    def _afford(self, job: str, about: JobFacts) -> None:
+        """BudgetExceeded if the job's charge does not fit the limits."""
+        if (limits := self.limits) is None or about.exact:
+            return
+        charged = self._db.rows(
+            f"SELECT {', '.join(_FACTS)} FROM jobs"
+            " WHERE booked IS NOT NULL AND epsilon < ? AND job != ?",
+            (math.inf, job),
+        )
+        unit, costs = account([*(JobFacts(*facts) for facts in charged), about])
+        caps = (limits.epsilon, limits.delta)
+        check_caps(f"{self._db.name}, unit {unit}", job[:12], costs[-1], costs[:-1], caps)
+
+    def _add(self, job: str, about: JobFacts) -> None:
+        """Write a new job down; the oldest of too many without an answer are closed, forgotten."""
+        names = ("job", *_FACTS, "used")
+        values = (job, *vars(about).values(), self._transactions + 1)
+        self._db.execute(
+            f"INSERT INTO jobs ({', '.join(names)}) VALUES ({', '.join('?' * len(names))})", values
+        )
+        self._close_oldest("IS NULL")
+        self._db.execute(
+            "DELETE FROM jobs WHERE job IN (SELECT job FROM jobs WHERE closed = ? AND booked IS"
+            " NULL AND job NOT IN (SELECT job FROM signatures) ORDER BY used DESC"
+            " LIMIT -1 OFFSET ?)",
+            (_PUSHED_OUT, KEPT_ENROLMENTS),
+        )
+
+    def _close_oldest(self, booked: str) -> None:
+        """Close the oldest of too many open jobs, of those whose `booked` is so."""
+        for (old,) in self._db.rows(
+            f"SELECT job FROM jobs WHERE closed IS NULL AND booked {booked}"
+            " ORDER BY used DESC LIMIT -1 OFFSET ?",
+            (KEPT_JOBS,),
+        ):
+            self._close(old, _PUSHED_OUT)
+
+    def _forget(self, job: str, last: int) -> None:
+        """Delete what was sent and what would be opened of the rounds up to `last`."""
+        for table, column in (("answers", "answer"), ("signatures", "sums")):
+            self._db.execute(
+                f"UPDATE {table} SET {column} = NULL"
+                f" WHERE job = ? AND round <= ? AND {column} IS NOT NULL",
+                (job, last),
+            )
+
+    def _close(self, job: str, why: str) -> None:
+        self._db.execute(
+            "UPDATE jobs SET closed = ?, private_key = NULL, enrolment = NULL"
+            " WHERE job = ? AND closed IS NULL",
+            (why, job),
+        )
+        self._forget(job, _LAST)

@@ -1,0 +1,221 @@
+"""The file of a site's records: transactions on it, and whether it is the one of the site's key."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Self
+
+from fedcal.clients.site.records.count_file import UNNAMED, CountFile
+from fedcal.core.errors import InputError
+from fedcal.storage.database import Database
+
+PUT_BACK = (
+    "were put back from a backup, it seems: nothing is answered until `fedcal site restored` is "
+    "called"
+)
+
+_APPLICATION, _VERSION = 0x6663_7372, 2  # "fcsr" in SQLite's application_id; 1 had no id
+
+_TABLES = (
+    "CREATE TABLE state (transactions INTEGER NOT NULL, epsilon REAL, delta REAL,"
+    " id TEXT NOT NULL DEFAULT '')",
+    "INSERT INTO state (transactions) VALUES (0)",
+    "CREATE TABLE jobs (job TEXT PRIMARY KEY, method TEXT NOT NULL, unit TEXT NOT NULL,"
+    " trust TEXT NOT NULL, adjacency TEXT NOT NULL, mechanism TEXT NOT NULL,"
+    " epsilon REAL NOT NULL, delta REAL NOT NULL, rounds INTEGER NOT NULL,"
+    " verified TEXT NOT NULL, server TEXT NOT NULL, expires REAL NOT NULL,"
+    " used INTEGER NOT NULL, booked REAL, closed TEXT, private_key BLOB, enrolment BLOB)",
+    "CREATE TABLE answers (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL,"
+    " question TEXT NOT NULL, answer BLOB, PRIMARY KEY (job, round))",
+    "CREATE TABLE signatures (job TEXT NOT NULL REFERENCES jobs, round INTEGER NOT NULL,"
+    " digest TEXT NOT NULL, signature BLOB, sums BLOB, PRIMARY KEY (job, round))",
+)
+
+
+class RecordsFile:
+    """Transactions that are on the disk when they end, on the one file that belongs to a key.
+
+    Parameters
+    ----------
+    path
+        the database, made if it is not there; None = in memory
+    count
+        the key's `CountFile`; None = beside the database
+    count_before
+        the one that was used until now: a key that has none yet takes over the records that
+        agree with it. None = beside the database
+    """
+
+    def __init__(
+        self, path: Path | None, count: Path | None = None, count_before: Path | None = None
+    ) -> None:
+        self._lock, self._inside = threading.RLock(), False
+        self._path, self._keyed, self._cut_off = path, count is not None, False
+        if path is not None:
+            _make_private(path)
+        self._db = Database(path, "records")
+        self._count = None if path is None else CountFile(path, count)
+        try:
+            with self._held():
+                # the file changes in commits alone: `CountFile` looks at when it did
+                for pragma in ("secure_delete = ON", "cache_spill = OFF"):
+                    self._db.rows(f"PRAGMA {pragma}")
+                with self._db.transaction():
+                    self._open()
+                if self._count is not None:
+                    self._bind(self._count, count_before)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def restored(self) -> bool:
+        """True if the file is not the one that the key has: nothing is answered."""
+        return self.refusal != ""
+
+    @property
+    def refusal(self) -> str:
+        """The reason why nothing is answered, to follow the file's name; "" = there is none."""
+        with self._lock, self._held():
+            return self._refusal()
+
+    @property
+    def foreign(self) -> bool:
+        """True if the key has other records than these."""
+        if self._count is None or not self._keyed:
+            return False
+        return self._count.records not in (UNNAMED, self._id)
+
+    def _refusal(self) -> str:
+        if self._count is None or self._agrees(self._count):
+            return ""
+        if not self.foreign:
+            return PUT_BACK
+        return (
+            f"have the id {self._id[:12]}, and {self._count.path}, the file of this site's key, is "
+            f"of records {self._count.records[:12]}: use the folder with those, or say by `fedcal "
+            "site restored --spent` what they have spent"
+        )
+
+    def _agrees(self, file: CountFile) -> bool:
+        return file.agrees(self._transactions, self._id, cut_off=self._cut_off)
+
+    @property
+    def _id(self) -> str:
+        if self._db.version < _VERSION:
+            return UNNAMED
+        ((records,),) = self._db.rows("SELECT id FROM state")
+        return str(records)
+
+    @property
+    def _transactions(self) -> int:
+        ((number,),) = self._db.rows("SELECT transactions FROM state")
+        return int(number)
+
+    @contextmanager
+    def _held(self) -> Iterator[None]:
+        if self._count is None or self._path is None:
+            yield
+            return
+        with self._count.held():
+            journal = Path(f"{self._path}-journal")  # nobody else is in a transaction now
+            self._cut_off = journal.exists() and journal.stat().st_size > 0
+            yield
+
+    def _open(self) -> None:
+        """Make the tables, or see that they are there. Within a transaction."""
+        if self._db.is_new(_APPLICATION):
+            for table in _TABLES:
+                self._db.execute(table)
+            self._db.mark(_APPLICATION, _VERSION)
+            self._new_id()
+        if self._db.version not in (1, _VERSION):
+            raise InputError(
+                f"{self._db.name} have version {self._db.version}; this fedcal reads version "
+                f"{_VERSION}"
+            )
+
+    def _new_id(self) -> None:
+        self._db.execute("UPDATE state SET id = ?", (os.urandom(16).hex(),))
+
+    def _bind(self, count: CountFile, before: Path | None) -> None:
+        """Tie the file to the key's count file, if it is the right one; give it an id."""
+        agrees = self._agrees(count) or self._follows(before)
+        if self._db.version == 1:
+            with self._db.transaction():
+                if agrees:
+                    self._number(count)
+                self._db.execute("ALTER TABLE state ADD COLUMN id TEXT NOT NULL DEFAULT ''")
+                self._db.mark(_APPLICATION, _VERSION)
+                self._new_id()
+        if agrees:
+            count.committed(self._transactions, self._id)
+
+    def _follows(self, before: Path | None) -> bool:
+        """Return whether the key has no records yet, and these are as the file before left them."""
+        if self._path is None or self._count is None or self.foreign:
+            return False
+        path = before or self._path.with_suffix(".count")
+        if path == self._count.path or not path.exists():
+            return False
+        file = CountFile(self._path, path)
+        try:
+            return self._agrees(file)
+        finally:
+            file.close()
+
+    def _number(self, count: CountFile | None) -> int:
+        """Number the transaction that is under way, in both files."""
+        number = self._transactions + 1
+        if count is not None:
+            number = count.next(number - 1, self._id)
+        self._db.execute("UPDATE state SET transactions = ?", (number,))
+        return number
+
+    @contextmanager
+    def _transaction(self, *, check: bool = True) -> Iterator[None]:
+        """All of it or nothing is on the disk at the end; a file not the key's is refused."""
+        with self._lock:
+            if self._inside:  # what is drawn may read the private key
+                yield
+                return
+            with self._held():
+                with self._db.transaction():
+                    if check and (why := self._refusal()):
+                        raise InputError(f"{self._db.name} {why}")
+                    before, self._inside = self._db.changes, True
+                    try:
+                        yield
+                    finally:
+                        self._inside = False
+                    if changed := self._db.changes > before:
+                        number = self._number(self._count)
+                if changed and self._count is not None:
+                    self._count.committed(number, self._id)
+
+    def close(self) -> None:
+        """Close the file; records in memory are gone. Closing twice is no error."""
+        self._db.close()
+        if self._count is not None:
+            self._count.close()
+            self._count = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _make_private(path: Path) -> None:
+    """Make the file, if it is not there, so that only this user can read and write it."""
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return  # left alone: to close it again would drop SQLite's locks of this process
+    except OSError as e:
+        raise InputError(f"cannot write {path}: {e.strerror}") from None

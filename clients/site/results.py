@@ -1,0 +1,141 @@
+"""What a site does with the result of a run: keeps it, and judges it on its own rows."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from fedcal.clients.site.prepared import Prepared
+from fedcal.core.artifact import ARTIFACTS, Artifact, Holdout
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.privacy.agreement import Terms
+from fedcal.storage.atomic import whole_file
+from fedcal.storage.npz import read_npz
+
+RESULTS, METRICS = "results", "metrics.json"
+SHOWN = {"accuracy": "accuracy", "ece": "top-label ECE", "nll": "NLL", "brier": "Brier"}
+"""Key of a metric -> its name in the log."""
+
+MOST_BYTES = 1 << 20
+"""Limit of a result's file, beside what the job's method has before its first round: a network's
+weights are as many then as at the end."""
+
+UNPACKED = 8
+"""Times so many bytes may its numbers take."""
+
+MOST_RESULTS = 1000
+_RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What a result is worth here; it stays at the site.
+
+    Attributes
+    ----------
+    rows
+        "test", or "calibration": those that the site answered with
+    judged
+        the keys of `Artifact.judge`: `before` and `after` of a calibrator, `after` of a model
+    """
+
+    rows: str
+    judged: Mapping[str, Any]
+
+    def words(self) -> str:
+        """Metrics before -> after of a calibrator, and those of a model."""
+        before, after = self.judged.get("before", {}), self.judged.get("after", {})
+        positive = self.judged.get("score") == "positive"
+        of_two = {"classwise_ece": "ECE of class 1"} if positive else {}
+        shown = [
+            f"{name} " + " -> ".join(f"{of[key]:.4f}" for of in (before, after) if key in of)
+            for key, name in (SHOWN | of_two).items()
+            if key in after
+        ]
+        kind = "own test rows" if self.rows == "test" else "the rows it answered with"
+        return f"on {kind}: {', '.join(shown)}" if shown else f"judged on {kind}"
+
+
+def keep_result(
+    folder: Path, run: str, form: str, files: Mapping[str, Any], terms: Terms
+) -> Artifact:
+    """Keep a run's result in a folder of the site's `results`; it is read before it counts.
+
+    A run has one result: the same bytes may come again, others are refused. It has at most
+    `MOST_BYTES` more than `terms.result_bytes`, and unpacked `UNPACKED` times as many, which its
+    zip directory tells before anything of it is read.
+
+    Parameters
+    ----------
+    folder
+        of all results
+    run
+        names the run, and its folder
+    form
+        what the result is, as the server says
+    files
+        name -> bytes; only the artifact's own file is kept
+    terms
+        the site's own of the run
+
+    Raises
+    ------
+    InputError
+        If something is not as it should be; nothing is kept.
+    """
+    artifact_class = ARTIFACTS[one_of("form of this run's result", form, (terms.form,))]
+    name = f"{form}.npz"
+    content = files.get(name)
+    if not _RUN.fullmatch(run):
+        raise InputError("the name of the run is none that a folder can have")
+    most = MOST_BYTES + terms.result_bytes
+    if not isinstance(content, bytes) or len(content) > most:
+        raise InputError(f"the result has no file {name} of at most {most >> 10} KiB")
+    kept = _made(folder, run) / name
+    if before := list(kept.parent.glob("*.npz")):
+        if before != [kept] or kept.read_bytes() != content:
+            raise InputError("another result of this run came before")
+        return artifact_class.read(kept.parent, form)
+    try:
+        read_npz(BytesIO(content), UNPACKED * most)
+    except InputError as e:
+        raise InputError(f"{name}: {e}") from None
+    with whole_file(kept) as file:
+        file.write(content)
+    try:
+        return artifact_class.read(kept.parent, form)
+    except InputError:
+        kept.unlink()
+        raise
+
+
+def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
+    """What a kept result is worth on the site's own rows; also written beside it."""
+    logits, labels = site.test or (site.shards.logits, site.shards.labels)
+    rows = "test" if site.test else "calibration"
+    inputs = site.test_inputs if site.test else site.shards.inputs
+    test = Holdout(logits, softmax(logits), labels, inputs=inputs)
+    judged = Judged(rows, artifact.judge(test) if len(labels) else {})
+    with whole_file(site.folder / RESULTS / run / METRICS) as file:
+        told = {"run": run, "rows": rows, "class_names": list(site.names), **judged.judged}
+        file.write(json.dumps(told, indent=2).encode())
+    return judged
+
+
+def _made(results: Path, run: str) -> Path:
+    folder = results / run
+    try:
+        results.mkdir(exist_ok=True)
+        if not folder.exists() and sum(1 for _ in results.iterdir()) >= MOST_RESULTS:
+            raise InputError(f"{results.name} holds {MOST_RESULTS} results; move old ones away")
+        folder.mkdir(exist_ok=True)
+    except OSError as e:
+        raise InputError(f"cannot write {results.name}: {e.strerror}") from None
+    return folder

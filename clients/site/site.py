@@ -1,0 +1,93 @@
+"""Where a site's rows come from, in plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcal import datasets
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.scores import KINDS
+from fedcal.core.shards import Shards
+from fedcal.partition import DEALT, deal
+from fedcal.storage.npz import read_npz
+
+_DEALT = ("logits", "labels", "offsets", "input")
+_OPTIONAL = ("subjects", "groups", "other", "inputs")  # where they are known
+_NAMES = "group_names"
+
+
+def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
+    """The rows of one site of a simulation.
+
+    Parameters
+    ----------
+    run
+        what all sites share: `data` (a shipped name, an absolute path, or the file that
+        `write_dealt` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`
+        (0: as many as there are nodes), `seed`; and, if the calibrator is to say what it takes,
+        `input`, "logits" or "probs" ("": what the data are)
+    node
+        what this one is: `partition-id`, from 0, and `num-partitions`, the number of nodes
+
+    Returns
+    -------
+    Shards
+        Of one client; the same rows as every other engine deals to it.
+
+    Raises
+    ------
+    InputError
+        If a key is missing, the data cannot be read or dealt, they are not what `input` says, or
+        there is no such site.
+    """
+    try:
+        shared = (str(run["data"]), str(run["partition"]), dealt_to(run, node), int(run["seed"]))
+        site = int(node["partition-id"])
+    except KeyError as missing:
+        raise InputError(f"a site needs the key {missing} to find its rows") from None
+    shards = _dealt(*shared)
+    if (said := run.get("input") or shards.input) != shards.input:
+        raise InputError(f"{shared[0]} holds {shards.input}, but 'input' of the run is {said!r}")
+    if not 0 <= site < shards.clients:
+        raise InputError(f"there is no site {site}: the data were dealt to {shards.clients}")
+    return shards.block(site, site + 1)
+
+
+def dealt_to(run: Mapping[str, Any], node: Mapping[str, Any]) -> int:
+    """To how many clients the data are dealt: `clients` of the run, or of 0 all nodes.
+
+    Flower tells each node of a simulation how many there are; the server checks that they agree.
+    """
+    return int(run["clients"]) or int(node["num-partitions"])
+
+
+def write_dealt(path: Path, shards: Shards) -> None:
+    """Write rows that are dealt already, for `site_rows` with the partition "dealt"."""
+    given = {name: getattr(shards, name) for name in (*_DEALT, *_OPTIONAL)}
+    arrays = {name: np.asarray(array) for name, array in given.items() if array is not None}
+    arrays[_NAMES] = np.array(shards.group_names, np.str_)
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1)  # a process of a simulation answers for many sites, in every round
+def _dealt(data: str, partition: str, clients: int, seed: int) -> Shards:
+    if partition != DEALT:
+        return deal(datasets.load(data).split(seed), partition, clients, seed)
+    try:
+        arrays = read_npz(Path(data))
+        logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
+        said = one_of("input", str(kind), KINDS)
+        known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
+        groups = tuple(arrays[_NAMES].tolist())
+        shards = Shards(logits, labels, offsets, said, group_names=groups, **known)
+    except KeyError as missing:
+        raise InputError(f"{data} holds no dealt rows: {missing} is missing") from None
+    if shards.clients != clients:
+        raise InputError(f"{data} was dealt to {shards.clients} clients, not {clients}")
+    return shards

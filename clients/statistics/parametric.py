@@ -1,0 +1,105 @@
+"""Statistics of scaling calibrators with a vector of parameters."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcal.calibrators import TemperatureScaling
+from fedcal.calibrators.fits.span_fit import residuals
+from fedcal.calibrators.order_preserving import sigmoid, softplus
+from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
+from fedcal.clients.statistics.objectives import label_logits, shifted_logits
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import tempered_mean
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
+from fedcal.queries import ScalingGradients, ScalingNewton, ScalingUpdate
+from fedcal.queries.scaling import form_of
+from fedcal.units.bounding import Bound, bounded
+
+
+def scaling_update(shards: Shards, query: ScalingUpdate) -> Floats:
+    """u_k = w - w_k, how far the client's own optimum is from the global parameters w.
+
+    (Maddock et al., Algorithm 2 and B.2.) A client without rows sends zeros. What is sent is
+    one optimum for each client; the plan's bound clips it afterwards.
+
+    Returns
+    -------
+    Floats
+        (clients, size) or, with `count`, (clients, size + 1)
+    """
+    form, w = _form(shards, query), query.w
+    update = w - local_fits(form, shards, w, proximal=query.proximal, steps=query.steps)
+    if not query.count:
+        return update
+    return np.column_stack([update, shards.rows > 0])
+
+
+def scaling_newton(shards: Shards, query: ScalingNewton) -> Floats:
+    """Gradient and Gauss-Newton curvature, at w, of the client's summed negative log-likelihood.
+
+    Ours: sums, not optima, so that the federation's sum is that of the pooled rows, however they
+    are dealt.
+
+    Returns
+    -------
+    Floats
+        (clients, size + curvature) in nats: size (size + 1) / 2 numbers of curvature, size, or none
+    """
+    form, w, wanted = _form(shards, query), query.w, query.curvature
+    lengths = {"none": 0, "diagonal": len(w), "full": len(w) * (len(w) + 1) // 2}
+    out = np.zeros((shards.clients, len(w) + lengths[wanted]))
+    rows_of(form, shards)  # computed once, carried along by `take`
+    ids = np.flatnonzero(shards.rows)
+    part = shards.take(ids)
+    losses = LocalLosses(form, *rows_of(form, part), part.rows, w)
+    at = np.tile(w, (len(ids), 1))
+    out[ids, : len(w)] = losses.value(at)[1]
+    if wanted == "diagonal":
+        out[ids, len(w) :] = losses.diagonal(at)
+    elif wanted == "full":
+        out[ids, len(w) :] = losses.triangle(at)
+    return out
+
+
+def scaling_gradients(shards: Shards, query: ScalingGradients) -> Floats:
+    """Gradient at w of the negative log-likelihood, summed over each client's rows.
+
+    With `clip` each row's gradient is clipped to that norm before (DP-SGD, Abadi et al. 2016).
+
+    Returns
+    -------
+    Floats
+        (clients, size) in nats
+    """
+    of_rows = _gradients(shards, query)
+    size = of_rows.shape[1]
+    if query.clip is not None:
+        of_rows = bounded(of_rows, Bound((size,), (query.clip,)))
+    return np.stack([shards.sum_rows(of_rows[:, j]) for j in range(size)], axis=1)
+
+
+def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
+    """Of each row, (n, size)."""
+    if query.form == TemperatureScaling.kind:
+        a, slope = softplus(query.w)[0], sigmoid(query.w)[0]
+        mean = tempered_mean(shifted_logits(shards), a)
+        return np.asarray(slope * (mean - label_logits(shards)))[:, None]
+    form = _form(shards, query)
+    x, columns = rows_of(form, shards)
+    residual = residuals(form.scores(x, query.w), columns)[1]
+    return form.pull_back(x, query.w, residual)
+
+
+def _form(
+    shards: Shards, query: ScalingUpdate | ScalingNewton | ScalingGradients
+) -> type[ParametricScaling]:
+    """The kind of scaling that is asked about; InputError if its parameters fit no such rows."""
+    form = form_of(query.form)
+    if query.w.shape != (form.size(shards.classes),):
+        raise InputError(
+            f"{form.kind} scaling of {shards.classes} classes has {form.size(shards.classes)} "
+            f"parameters, the query has {query.w.size}"
+        )
+    return form

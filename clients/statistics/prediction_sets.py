@@ -1,0 +1,160 @@
+"""Rows by the conformity score of their label: what prediction sets are made of."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.clients.statistics.score_counts import MOST_IN_HALVES, counted_words, halves_of
+from fedcal.conformal.conformity import uniform_of
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers, Words
+from fedcal.evaluation.counting import group_of
+from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
+from fedcal.secure_aggregation import ClientSums, Ring
+from fedcal.units.bounding import SLACK, Bound
+
+Numbers = TypeVar("Numbers", Floats, Integers)
+
+_APART = 0x5E75
+"""What tells the hash that a row is drawn by from that which randomises its score."""
+
+
+def set_gaps(shards: Shards, query: SetGaps) -> Floats:
+    """sum_i (hit [score_i <= t] - need) of each part and threshold, times the gain.
+
+    Returns
+    -------
+    Floats
+        (clients, parts * thresholds) in rows times the gain; with `average` in shares of a
+        client's rows, 0 of a client without rows
+    """
+    shape = (shards.clients, query.parts, len(query.thresholds))
+    sums = np.zeros(shape)
+    for which, hit, need in _kinds(shards, query):
+        counts = _counts(shards, query, which).astype(np.float64)
+        rows = counts.sum(axis=2, keepdims=True)
+        sums += np.cumsum(counts, axis=2)[:, :, :-1] * hit - rows * need
+    answers = sums.reshape(shards.clients, -1) * query.gain
+    if query.average:
+        answers = answers / np.maximum(shards.rows, 1)[:, None]
+    return answers
+
+
+def set_counts(shards: Shards, query: SetCounts) -> Floats:
+    """Rows in each bucket of each part, encoded, times the gain.
+
+    Returns
+    -------
+    Floats
+        (clients, numbers) in rows times the encoding's weights
+    """
+    counts = _counts(shards, query)[:, :, :-1].astype(np.float64)  # whole numbers: exact
+    plain = query.encoding == "flat" and not query.totals
+    coded = counts if plain else counts @ query.matrix.T
+    return _padded(coded.reshape(shards.clients, -1) * query.gain, query.pad)
+
+
+def _padded(answers: Numbers, pad: int) -> Numbers:
+    return np.pad(answers, ((0, 0), (0, pad))) if pad else answers
+
+
+def set_cell(shards: Shards, query: SetCell) -> Floats:
+    """The bucket of one row of each client.
+
+    Returns
+    -------
+    Floats
+        (clients, buckets): a single 1; zeros if the client has no rows
+    """
+    return _counts(shards, query)[:, 0, :-1].astype(np.float64)
+
+
+def row_words(shards: Shards, query: SetGaps | SetCounts, bound: Bound, ring: Ring) -> Words | None:
+    """Each client's sum over its rows, every row encoded by itself; None = not by this way.
+
+    The words are those that clipping, encoding and adding up row after row gives: what a row adds
+    to a number is one of two values, both inside the bound, so they are added up by how often they
+    occur.
+
+    Returns
+    -------
+    Words or None
+        (clients, length) uint64, saturated as `ClientSums` is
+    """
+    many = shards.rows.max(initial=0) > MOST_IN_HALVES
+    if len(bound.norms) > 1 or many or query.once or not _inside(query, bound):
+        return None
+    sums = ClientSums(shards.clients, bound.length, ring)
+    if isinstance(query, SetGaps):
+        for which, hit, need in _kinds(shards, query):
+            counts = _counts(shards, query, which)
+            below, rows = np.cumsum(counts, axis=2)[:, :, :-1], counts.sum(axis=2, keepdims=True)
+            values = ring.encode(np.array([[hit - need, -need]]) * query.gain)
+            parts = [
+                (below * each[0, 0] + (rows - below) * each[0, 1]).reshape(shards.clients, -1)
+                for each in halves_of(values)
+            ]
+            sums.add_halves(*parts)
+    else:
+        counts = _counts(shards, query)[:, :, :-1]
+        halves = counted_words(counts, ring.encode(query.matrix.T * query.gain))
+        sums.add_halves(*(_padded(half, query.pad) for half in halves))
+    return sums.saturated()
+
+
+def _inside(query: SetGaps | SetCounts, bound: Bound) -> bool:
+    """Whether no row is clipped."""
+    room = min(bound.norms, default=0.0) * (1.0 - SLACK)
+    if isinstance(query, SetGaps):
+        return query.row_bound * query.gain <= room
+    column = np.linalg.norm(query.matrix, bound.order, axis=0).max()
+    return bool(column * query.gain <= room)
+
+
+def _kinds(shards: Shards, query: SetGaps) -> list[tuple[NDArray[np.bool_] | None, float, float]]:
+    """Labels with the same hit and need: which rows have them (None = all), hit, need."""
+    both = np.stack(np.broadcast_arrays(query.hit, query.need), axis=1)
+    each, of = np.unique(both, axis=0, return_inverse=True)
+    if len(each) == 1:
+        return [(None, float(each[0, 0]), float(each[0, 1]))]
+    of_row = of.reshape(-1)[shards.labels]
+    return [(of_row == k, float(hit), float(need)) for k, (hit, need) in enumerate(each)]
+
+
+def _counts(shards: Shards, query: SetQuery, which: NDArray[np.bool_] | None = None) -> Integers:
+    """Rows in each bucket, and above the last threshold, (clients, parts, thresholds + 1)."""
+    buckets = len(query.thresholds) + 1
+    cells = (shards.owner * query.parts + _parts(shards, query)) * buckets + _buckets(shards, query)
+    shape = (shards.clients, query.parts, buckets)
+    if query.once:
+        first = _drawn(shards, query.seed)
+        which = first if which is None else which & first
+    picked = cells if which is None else cells[which]
+    return np.bincount(picked, minlength=int(np.prod(shape))).reshape(shape)
+
+
+def _drawn(shards: Shards, seed: int) -> NDArray[np.bool_]:
+    """One row of each client that has any, by the least hash, (n,)."""
+    key = shards.derived(("drawn", seed), lambda s: uniform_of(s.logits, seed ^ _APART))
+    first = np.zeros(len(key), np.bool_)
+    order = np.lexsort((key, shards.owner))
+    first[order[shards.offsets[:-1][shards.rows > 0]]] = True
+    return first
+
+
+def _parts(shards: Shards, query: SetQuery) -> Integers:
+    """The part that each row is in, (n,)."""
+    if query.by == "class":
+        return shards.labels
+    return group_of(shards, query.names)
+
+
+def _buckets(shards: Shards, query: SetQuery) -> Integers:
+    """The bucket of each row, (n,), computed once a run."""
+    scores = shards.derived(
+        ("conformity", query.conformity), lambda s: query.conformity.of_labels(s.logits, s.labels)
+    )
+    return np.searchsorted(query.thresholds, scores, side="left")

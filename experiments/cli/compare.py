@@ -1,0 +1,108 @@
+"""`fedcal compare`: many methods, budgets, partitions and seeds in one table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedcal.core.errors import FedcalError
+from fedcal.experiments.cli.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    NoReport,
+    Overwrite,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
+from fedcal.experiments.report.tables import print_table
+from fedcal.experiments.report.terminal import console, progress
+from fedcal.experiments.runs.comparison import Comparison, compare
+from fedcal.experiments.runs.comparison.grid import Grid
+from fedcal.experiments.runs.comparison.run import DONE
+from fedcal.experiments.runs.comparison.summary import harmed
+from fedcal.experiments.runs.comparison.table import as_table
+from fedcal.experiments.runs.config import Config, parse_setting
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.options import RUNNING
+from fedcal.experiments.runs.sweep.journal import ask_about_unfinished
+
+
+@takes(
+    Config,
+    but=("engine", "ray_address"),
+    lists=True,
+    unset={"method": "all but auto", "epsilon": "inf,1"},
+)
+@takes(Grid, "seeds")
+def compare_command(
+    *,
+    jobs: Annotated[int | None, other(RUNNING, "Processes (the usable cores).")] = None,
+    engine: Annotated[
+        str | None, other(RUNNING, "inline: processes here | ray: tasks on Ray (inline).")
+    ] = None,
+    ray_address: Annotated[
+        str | None, other(RUNNING, "HOST:PORT of a Ray cluster, or local: implies ray.")
+    ] = None,
+    resume: Annotated[
+        bool,
+        other(
+            RUNNING,
+            "Go on with what --out holds, and run again what failed; the grid may grow.",
+            "--resume",
+        ),
+    ] = False,
+    set: Settings = None,
+    config: ConfigFile = None,
+    out: Annotated[
+        Path | None,
+        other(FILES, "Folder for rows, tables, report; a finished one's stay until then."),
+    ] = None,
+    overwrite: Overwrite = False,
+    no_report: NoReport = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Run and show it; the exit code is 1 where runs failed."""
+    if out is not None and not resume and not overwrite and not quiet:
+        out, resume = ask_about_unfinished(out, DONE)
+    with progress("comparing", quiet=quiet) as steps:
+        comparison = compare(
+            config=config,
+            out=out,
+            resume=resume,
+            overwrite=overwrite,
+            report=not no_report,
+            jobs=jobs,
+            engine=engine,
+            ray_address=ray_address,
+            progress=steps,
+            set=dict(map(parse_setting, set or ())),
+            **{name: value for name, value in options.items() if value is not None},
+        )
+    if json:
+        print(to_json(comparison.to_json()), end="")
+    elif not quiet:
+        show(comparison, out)
+    if failures := comparison.failures:
+        raise FedcalError(
+            f"{len(failures)} of {len(comparison.rows)} runs failed, the first with: "
+            f"{failures[0]['error']}"
+        )
+
+
+def show(comparison: Comparison, out: Path | None) -> None:
+    """The table and its statement on the terminal."""
+    to = console()
+    to.print(comparison.headline)
+    if worse := harmed(comparison.cells):
+        to.print(worse)
+    print_table(to, as_table(comparison.cells), gap=0)
+    for line in comparison.statement:
+        to.print(f"- {line}")
+    if out is not None:
+        report = f"; the report is {out / 'report.html'}" if comparison.report else ""
+        to.print(f"written to {out}{report}")

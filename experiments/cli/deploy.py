@@ -1,0 +1,142 @@
+"""`fedcal deploy`: runs over real sites."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.printable import listed
+from fedcal.experiments.cli.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    Overwrite,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
+from fedcal.experiments.cli.simulate import show
+from fedcal.experiments.deploy.control import Control, control
+from fedcal.experiments.deploy.run import (
+    asked_for,
+    deployed,
+    flower_run,
+    standing,
+)
+from fedcal.experiments.report.tables import TextTable, print_table
+from fedcal.experiments.report.terminal import console, progress
+from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, parse_setting
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.options import SITES
+
+ACTIONS = ("run", "resume", "status", "stop", "register")
+
+_UNSET = {
+    "data": "none: only the sites judge the result",
+    "clients": "must be given",
+    "control": "must be given",
+}
+
+
+_FIRST = ("control", "root_certificates", "federation", "method", "clients", "epsilon", "unit")
+
+
+@takes(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
+def deploy_command(
+    *,
+    action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],
+    keys: Annotated[list[Path] | None, typer.Argument(metavar="[KEY.pub]...")] = None,
+    set: Settings = None,
+    config: ConfigFile = None,
+    out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,
+    overwrite: Overwrite = False,
+    without_unready: Annotated[
+        bool, other(SITES, "Go on without sites that cannot take part.", "--without-unready")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Do it and show what came of it."""
+    one_of("action", action, ACTIONS)
+    to = console()
+    if keys and action != "register":
+        raise InputError(f"fedcal deploy {action} takes no files; keys are for register")
+    if overwrite and action != "run":
+        raise InputError(f"fedcal deploy {action} takes no --overwrite: it begins no run")
+    if action in ("run", "resume"):
+        asked = _asked(action, {**options, "set": dict(map(parse_setting, set or ()))}, config, out)
+        test = options["data"] if action == "run" else asked.data or None
+        with progress(f"{asked.method}: waiting for the sites", quiet=quiet) as steps:
+            result = deployed(
+                asked,
+                test=test,
+                out=out,
+                resume=action == "resume",
+                overwrite=overwrite,
+                without_unready=without_unready,
+                progress=lambda done, total: steps(done, total, asked.method),
+            )
+        if json:
+            print(to_json(result.to_json()), end="")
+        elif not quiet:
+            show(result, out)
+        return
+    known = {k: v for k, v in options.items() if k in ("control", "root_certificates")}
+    if out is not None:
+        config_of_run = asked_for(out, known)
+        known = {k: getattr(config_of_run, k) for k in known}
+    if not all(known.values()):
+        raise InputError(
+            f"fedcal deploy {action} needs --control and --root-certificates, or --out"
+        )
+    with control(known["control"], known["root_certificates"]) as superlink:
+        if action == "register":
+            if not keys:
+                raise InputError("fedcal deploy register needs the public keys of sites")
+            roster = [(str(key), node) for key, node in superlink.register(keys)]
+            print_table(to, TextTable(("key", "site"), roster), edge=True)
+        elif action == "stop":
+            if out is None:
+                raise InputError("fedcal deploy stop needs --out, the folder of the run")
+            superlink.stop(flower_run(out))
+            to.print(f"stopped; fedcal deploy resume --out {out} goes on from its checkpoint")
+        else:
+            _show_status(to, superlink, out, json)
+
+
+def _asked(action: str, given: dict[str, Any], config: Path | None, out: Path | None) -> Config:
+    if action == "resume":
+        if out is None:
+            raise InputError("fedcal deploy resume needs --out, the folder of the run")
+        return asked_for(out, {key: value for key, value in given.items() if value != {}})
+    given["engine"] = "grpc"
+    asked = merge(given) if config is None else load_config(config, given)
+    if asked.control is None:
+        raise InputError("fedcal deploy run needs --control HOST:PORT and --root-certificates F")
+    return asked
+
+
+def _show_status(to: Console, superlink: Control, out: Path | None, json: bool) -> None:
+    """Which sites are there, and where the run stands; readiness is "online" of all sites."""
+    nodes = superlink.nodes()
+    found = None if out is None else standing(superlink, out)
+    if found is not None:
+        nodes = [node._replace(name=found.names.get(node.number, "")) for node in nodes]
+    if json:
+        run = None if found is None else found._asdict()
+        print(to_json({"sites": [node._asdict() for node in nodes], "run": run}), end="")
+        return
+    rows = [(node.name or f"node {node.number}", node.status) for node in nodes]
+    print_table(to, TextTable(("site", "status"), rows), edge=True)
+    if found is not None:
+        planned = f" of {found.planned}" if found.planned else ""
+        to.print(f"{found.status}; rounds done: {found.done}{planned}")
+        if found.names and found.absent:
+            to.print(f"not in the run so far: {listed(found.absent)}")

@@ -1,0 +1,183 @@
+"""`fedcal evaluate`: how good a model is, by a run, or read again from an earlier one's release."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedcal.core import pages
+from fedcal.core.classes import in_a_line
+from fedcal.core.errors import InputError
+from fedcal.evaluation.thresholds import Goal
+from fedcal.experiments.cli.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    NoReport,
+    Overwrite,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
+from fedcal.experiments.cli.simulate import run_and_show
+from fedcal.experiments.report.headline import headline
+from fedcal.experiments.report.tables import of_part, print_table
+from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.runs.evaluated import METHOD, about_intervals, evaluates, settings
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.folders import READING as FOLDER
+from fedcal.experiments.runs.folders import claim, claim_file
+from fedcal.experiments.runs.rereading import Reading, reread
+
+EVALUATION = "What is evaluated"
+AGAIN = "Reading a release again: no run, no charge"
+
+
+@takes(Config, but=("method",))
+def evaluate_command(
+    *,
+    calibrator: Annotated[
+        Path | None, other(EVALUATION, "A calibrator.npz: the model before and after it.")
+    ] = None,
+    by: Annotated[
+        str, other(EVALUATION, "none | site | group: count apart by client, or a column.")
+    ] = "none",
+    threshold: Annotated[
+        float | None, other(EVALUATION, "Predicted positive from this score on (0.5).")
+    ] = None,
+    score: Annotated[
+        str | None,
+        other(EVALUATION, "positive | confidence | classes (positive for two classes)."),
+    ] = None,
+    bins: Annotated[int | None, other(EVALUATION, "Buckets of the score (240).")] = None,
+    estimand: Annotated[
+        str | None, other(EVALUATION, "rows | these | clients: what intervals are for (rows).")
+    ] = None,
+    rows_per_subject: Annotated[
+        int | None,
+        other(
+            EVALUATION,
+            "Unit subject: 1: each subject counts once | R: each row does, up to R of a subject, "
+            "for R times the noise (1).",
+        ),
+    ] = None,
+    release: Annotated[Path | None, other(AGAIN, "A release.npz of an earlier run.")] = None,
+    precision: Annotated[
+        float | None, other(AGAIN, "Find the threshold with this precision.")
+    ] = None,
+    recall: Annotated[float | None, other(AGAIN, "Find the threshold with this recall.")] = None,
+    cost: Annotated[
+        float | None,
+        other(
+            AGAIN,
+            "Find the cheapest threshold, where a false positive costs this much "
+            "of a false negative.",
+        ),
+    ] = None,
+    confident: Annotated[
+        bool, other(AGAIN, "Reach it with 95 % confidence.", "--confident")
+    ] = False,
+    calibrate: Annotated[
+        str | None, other(AGAIN, "binning | isotonic | platt | beta | bbq: a calibrator, to --out.")
+    ] = None,
+    since: Annotated[
+        Path | None, other(AGAIN, "An earlier release.npz: test whether anything has changed.")
+    ] = None,
+    set: Settings = None,
+    config: ConfigFile = None,
+    out: Annotated[
+        Path | None, other(FILES, "Folder for result files; with --calibrate a file.")
+    ] = None,
+    overwrite: Overwrite = False,
+    no_report: NoReport = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Run and show it, or read a release again."""
+    if release is not None:
+        given = {**options, "calibrator": calibrator, "score": score, "bins": bins, "set": set}
+        given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
+        given |= {"rows_per_subject": rows_per_subject}
+        _refuse(given, "is of a run, and --release reads what one left")
+        goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
+        if calibrate is not None and out is None:
+            raise InputError("--calibrate HOW writes a calibrator to a file: give --out FILE")
+        if calibrate is not None and out is not None:
+            claim_file(out, overwrite=overwrite)
+        elif out is not None:
+            claim(out, FOLDER, overwrite=overwrite, report=not no_report)
+        how: Any = calibrate  # checked where it is used
+        found = reread(
+            release,
+            threshold=threshold,
+            goals=goals,
+            confident=confident,
+            calibrate=how,
+            since=since,
+        )
+        if out is not None and found.calibrator is not None:
+            found.calibrator.save(out)
+        elif out is not None:
+            found.save(out, report=not no_report)
+        _show(found, release, out, quiet=quiet, json=json)
+        return
+    of_releases = {
+        "precision": precision,
+        "recall": recall,
+        "cost": cost,
+        "confident": confident or None,
+        "calibrate": calibrate,
+        "since": since,
+    }
+    _refuse(of_releases, "reads an earlier run's release: give --release FILE")
+    asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
+    run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
+    known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
+    if not evaluates(known.method):
+        raise InputError(
+            f"{config} is of method '{known.method}', which evaluates nothing: fedcal simulate "
+            "runs it"
+        )
+    run_and_show(known, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
+
+
+def _refuse(options: Mapping[str, Any], why: str) -> None:
+    """InputError for the first option that was given."""
+    for name, value in options.items():
+        if value is not None:
+            raise InputError(f"--{name.replace('_', '-')} {why}")
+
+
+def _show(found: Reading, release: Path, out: Path | None, *, quiet: bool, json: bool) -> None:
+    """Show what was read, as text or JSON."""
+    if json:
+        print(to_json(found.to_json()), end="")
+        return
+    if quiet:
+        return
+    to = console()
+    to.print(f"{release} read again: no run, and no further charge")
+    if found.release.class_names is not None:
+        to.print(in_a_line(found.release.class_names))
+    asked = found.asked
+    for part in found.page() if asked is None else asked:
+        if isinstance(part, pages.Table):
+            print_table(to, of_part(part), edge=True)
+            if asked is not None and part.note:
+                to.print(part.note)
+    if asked is not None:
+        to.print("All that it says: --release alone, --json, or a folder as --out.")
+    told = found.to_json()
+    for sentence in (found.changed, found.not_compared, about_intervals(told)):
+        if sentence:
+            to.print(sentence)
+    for sentence in found.release.privacy[:1]:
+        to.print(sentence)
+    if out is not None:
+        what = "" if found.calibrator is None else "calibrator "
+        to.print(f"{what}written to {out}")
+    to.print(headline(told))

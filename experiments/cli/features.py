@@ -1,0 +1,59 @@
+"""`fedcal features`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import InputError
+from fedcal.corruptions import CORRUPTIONS
+from fedcal.experiments.report import terminal
+from fedcal.experiments.research.shift.command import refuse_out
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.training.extraction.extract import extract
+from fedcal.experiments.training.extraction.extractors import EXTRACTORS
+from fedcal.experiments.training.extraction.sources import kind_of, read_source
+from fedcal.storage.atomic import whole_file
+
+
+def run_features(
+    source: Path,
+    model: str,
+    out: Path,
+    size: int | None,
+    corruption: str | None,
+    severity: int | None,
+    *,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """Make the features, write them, and say what they are."""
+    kind = EXTRACTORS[one_of("model", model, EXTRACTORS)]
+    if kind.reads != kind_of(source):
+        fit = ", ".join(name for name, other in EXTRACTORS.items() if other.reads != kind.reads)
+        raise InputError(f"{source} holds {kind_of(source)}s; models that read these: {fit}")
+    if size is not None:
+        whole("size", size, 2, 2**16)
+    if severity is not None and corruption is None:
+        raise InputError("severity has no effect here: no corruption is given")
+    names = CORRUPTIONS if corruption == "all" else tuple((corruption or "").split(","))
+    level = whole("severity", 3 if severity is None else severity, 1, 5)
+    refuse_out(out)
+    with terminal.progress("features", quiet=quiet) as moved:
+        extractor = kind()
+        arrays = extract(
+            read_source(source), extractor, size, names if corruption else (), level, moved
+        )
+    with whole_file(out) as file:
+        np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+    rows, width = arrays["features"].shape
+    tests = len(arrays.get("test_features", ()))
+    if as_json:
+        facts = {"out": str(out), "rows": rows, "test_rows": tests, "features": width}
+        print(to_json(facts), end="")
+    elif not quiet:
+        to = terminal.console()
+        to.print(f"{rows:,} rows and {tests:,} test rows of {width} features by {model}")
+        to.print(f"written to {out}; train on it: fedcal train --data {out}")

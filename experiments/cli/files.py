@@ -1,0 +1,131 @@
+"""Commands on the files of a run, and on what ships: they compute no run themselves."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedcal import datasets, export
+from fedcal.conformal import PredictionSets
+from fedcal.core.artifact import form_of
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.apply import fitted_in
+from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
+from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.folders import claim_file
+from fedcal.training.model import TrainedModel, load_model
+
+OF_FLOAT32 = (
+    "It takes float32, and gives the sets of float32 scores. Where many scores tie with the "
+    "threshold, those that lose digits in float32 may get other sets: "
+    "fedcal.export.save(sets, path, dtype='float64') takes all digits"
+)
+"""What to know of exported prediction sets."""
+
+
+def report_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of a run, of any command.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write it."""
+    from fedcal.experiments import report
+
+    if (folder / "compare.json").is_file():
+        written = report.write_comparison_report(folder)
+    elif (folder / "result.json").is_file():
+        written = report.write_report(folder)
+    elif (folder / "training.json").is_file():
+        written = report.write_training_report(folder)
+    elif (folder / "pipeline.json").is_file():
+        from fedcal.experiments.pipeline.report import write_pipeline_report
+
+        written = write_pipeline_report(folder)
+    elif (folder / "reading.json").is_file():
+        written = report.write_reading_report(folder)
+    elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
+        from fedcal.experiments.runs.unreported import finish
+
+        written = finish(folder)
+    elif (folder / "rows.jsonl").is_file():
+        raise InputError(
+            f"{folder} holds an unfinished comparison; finish it: "
+            f"fedcal compare --out {folder} --resume"
+        )
+    else:
+        raise InputError(
+            f"{folder} holds no result.json (of simulate), compare.json, training.json, "
+            "pipeline.json or outcome.json (of flwr run)"
+        )
+    _show_written(written, quiet=quiet, as_json=json)
+
+
+def export_command(
+    calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
+    out: Annotated[Path, typer.Option(help="ONNX (.onnx) or a PyTorch program (.pt2).")],
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write it."""
+    claim_file(out, overwrite=overwrite)
+    if (form := form_of(calibrator)) == TrainedModel.form:
+        export.save_model(load_model(calibrator), out)
+    else:
+        export.save(fitted_in(calibrator), out)
+    _show_written(out, quiet=quiet, as_json=json)
+    if form == PredictionSets.form and not (quiet or json):
+        console().print(OF_FLOAT32)
+
+
+def flower_app_command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where `flwr run` will find it.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write it."""
+    from fedcal.experiments.deploy.flower_app import write_app
+
+    _show_written(write_app(folder), quiet=quiet, as_json=json)
+
+
+def datasets_command(quiet: Quiet = False, json: Json = False) -> None:
+    """Show the list."""
+    if json:
+        entries: list[Any] = [*datasets.catalogue(), *datasets.feature_sets()]
+        print(to_json([dataclasses.asdict(entry) for entry in entries]), end="")
+        return
+    if quiet:
+        return
+    to = console(markup=True)
+    to.print("Data sets that ship with fedcal (--data NAME):")
+    for entry in datasets.catalogue():
+        test = f"{entry.test_rows:,} test rows" if entry.test_rows else "half of them for testing"
+        clients = f", {entry.clients} natural clients" if entry.clients else ""
+        clients += f", {entry.groups} groups" if entry.groups else ""
+        to.print(
+            f"\n[bold]{entry.name}[/bold]: {entry.description}\n"
+            f"  {entry.classes} classes, {entry.rows:,} rows, {test}{clients}; {entry.input}\n"
+            f"  {entry.source}, {entry.author}, {entry.year}; {entry.licence}"
+        )
+    to.print("\nFeatures to train on (fedcal train --data NAME):")
+    for features in datasets.feature_sets():
+        groups = f", {features.groups} groups" if features.groups else ""
+        to.print(
+            f"\n[bold]{features.name}[/bold]: {features.description}\n"
+            f"  {features.classes} classes, {features.rows:,} rows, "
+            f"{features.test_rows:,} test rows{groups}; {features.features} features\n"
+            f"  {features.source}, {features.author}, {features.year}; {features.licence}"
+        )
+
+
+def _show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
+    """Where a file was written."""
+    if as_json:
+        print(to_json({"out": str(path)}), end="")
+    elif not quiet:
+        console().print(f"written to {path}")

@@ -1,0 +1,131 @@
+"""Parameters of the commands: those made from fields of options, and those that many have."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Optional, TypeAlias, TypeVar
+
+import typer
+
+from fedcal.experiments.runs.options import DATA, PRIVACY, RUNNING, SITES, Options, options_of
+
+Command = TypeVar("Command", bound=Callable[..., None])
+
+FILES = "Files and output"
+LISTS = "One value or several, with commas: every combination is run"
+FIRST = "Most used"
+SECURE = "Secure sums: committees"
+"""Groups in `--help`, beside those of the options themselves."""
+
+MOST_USED = (
+    *("data", "model", "method", "clients", "partition", "rounds"),
+    *("epsilon", "unit", "trust", "seed"),
+)
+"""Options that `--help` shows first."""
+
+_SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
+_LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)
+
+Quiet: TypeAlias = Annotated[
+    bool,
+    typer.Option("--quiet", help="Print only warnings and errors.", rich_help_panel=FILES),
+]
+Json: TypeAlias = Annotated[
+    bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=FILES)
+]
+Overwrite: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--overwrite",
+        help="Replace results of this command that --out holds; without it they are refused.",
+        rich_help_panel=FILES,
+    ),
+]
+NoReport: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--no-report",
+        help="Write no report and no figures to --out; fedcal report makes them later.",
+        rich_help_panel=FILES,
+    ),
+]
+ConfigFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--config", help="TOML file with these options.", rich_help_panel=FILES),
+]
+Settings: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="KEY=VALUE, a method's own parameter.", rich_help_panel=DATA),
+]
+
+
+def other(group: str, help: str, *names: str) -> Any:
+    """What an option is that a command has for itself, in an annotation."""
+    return typer.Option(*names, help=help, rich_help_panel=group)
+
+
+def takes(
+    table: type[Options],
+    *names: str,
+    but: Collection[str] = (),
+    lists: bool = False,
+    unset: Mapping[str, str] | None = None,
+    first: Collection[str] = MOST_USED,
+) -> Callable[[Command], Command]:
+    """Give a command the options of a dataclass; it gets them as keywords, None where not given.
+
+    Parameters
+    ----------
+    table : type
+        The dataclass.
+    *names : str
+        Only these; none = all.
+    but : collection of str
+        Not these.
+    lists : bool
+        Axes of a comparison take lists, as text with commas; what `compare` refuses is hidden.
+    unset : mapping of str to str
+        What holds where nothing is given, where this is not what the field says.
+    first : collection of str
+        Options of the first group in `--help`; those that few need are in the last ones.
+    """
+
+    known = options_of(table)
+
+    def parameter(name: str) -> inspect.Parameter:
+        option = known[name]
+        many = lists and option.axis
+        group = SECURE if name in _SECURE else option.group
+        shown = typer.Option(
+            help=option.described((unset or {}).get(name)),
+            rich_help_panel=LISTS if many else FIRST if name in first and not lists else group,
+            hidden=lists and bool(option.elsewhere),
+        )
+        kind: Any = str if many else option.kind
+        return inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=None,
+            annotation=Annotated[Optional[kind], shown],  # noqa: UP045  `kind` is a variable
+        )
+
+    def given(command: Command) -> Command:
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        fixed = [p for p in own if p.kind is p.KEYWORD_ONLY]
+        made = [parameter(name) for name in names or known if name not in but]
+        signature = inspect.Signature(sorted([*made, *fixed], key=_place))
+        command.__signature__ = signature  # type: ignore[attr-defined]  # which typer reads
+        return command
+
+    return given
+
+
+def _place(parameter: inspect.Parameter) -> int:
+    """Where the group of a command's parameter stands in `--help`."""
+    (shown,) = parameter.annotation.__metadata__
+    group = getattr(shown, "rich_help_panel", None)
+    if group in (FIRST, LISTS):
+        return -1
+    return _LAST.index(group) + 1 if group in _LAST else 0

@@ -1,0 +1,115 @@
+"""`fedcal simulate`: one method, one run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from fedcal.core import pages
+from fedcal.core.classes import in_a_line
+from fedcal.core.errors import InputError
+from fedcal.evaluation.by_group import change_table
+from fedcal.experiments.cli.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    NoReport,
+    Overwrite,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
+from fedcal.experiments.report.headline import headline
+from fedcal.experiments.report.result import before_and_after, protection, sent, title
+from fedcal.experiments.report.tables import TextTable, of_part, print_table
+from fedcal.experiments.report.terminal import console, headings, progress
+from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
+from fedcal.experiments.runs.evaluated import about_intervals
+from fedcal.experiments.runs.files import OWN_PAGES, to_json
+from fedcal.experiments.runs.options import RUNNING
+from fedcal.experiments.runs.result import SimulationResult
+from fedcal.experiments.runs.simulation import simulate
+
+_STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and the sites"}
+_WAITING = ": waiting for the sites"
+
+
+@takes(Config)
+def simulate_command(
+    *,
+    resume: Annotated[
+        bool, other(RUNNING, "For compare; a single run is simply run again.", "--resume")
+    ] = False,
+    set: Settings = None,
+    config: ConfigFile = None,
+    out: Annotated[Path | None, other(FILES, "Folder for result files.")] = None,
+    overwrite: Overwrite = False,
+    no_report: NoReport = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Run and show it."""
+    if resume:
+        raise InputError(
+            "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
+            "same bits; `fedcal compare` has --resume"
+        )
+    given = {**options, "set": dict(map(parse_setting, set or ()))}
+    asked = merge(given) if config is None else load_config(config, given)
+    run_and_show(asked, out, overwrite=overwrite, report=not no_report, quiet=quiet, json=json)
+
+
+def run_and_show(
+    asked: Config, out: Path | None, *, overwrite: bool, report: bool, quiet: bool, json: bool
+) -> None:
+    """One run: its progress, then the result as text or JSON, and its files."""
+    starting = _STARTING.get(asked.engine, "") if asked.control is None else _WAITING
+    with progress(f"{asked.method}{starting}", quiet=quiet) as steps:
+
+        def moved(done: int, total: int) -> None:
+            steps(done, total, asked.method)
+
+        result = simulate(
+            asked.data, config=asked, out=out, overwrite=overwrite, report=report, progress=moved
+        )
+    if json:
+        print(to_json(result.to_json()), end="")
+    elif not quiet:
+        show(result, out)
+
+
+def show(result: SimulationResult, out: Path | None) -> None:
+    """The run, its metrics and what protects whom, on the terminal."""
+    to = console()
+    to.print(title(result.config, result.sites))
+    if result.class_names is not None:
+        to.print(in_a_line(result.class_names))
+    for table in _tables(result):
+        print_table(to, table, edge=True)
+    if about := about_intervals(result.judged):
+        to.print(about)
+    for warning in result.judged.get("coverage_warnings", ()):
+        to.print(f"Warning: {warning}")
+    for sentence in result.judged.get("sets", {}).get("guarantee", ()):
+        to.print(sentence)
+    to.print(
+        f"{protection(result.privacy)} Who sees what, and what is not protected: "
+        "privacy.statement in result.json and --json (docs/guide/privacy.md)"
+    )
+    to.print(sent(result))
+    if out is not None:
+        to.print(f"written to {out}")
+    to.print(headline(result.to_json()))
+
+
+def _tables(result: SimulationResult) -> list[TextTable]:
+    """Metrics before and after a calibrator, or what tables another artifact has."""
+    if result.artifact.form not in OWN_PAGES or result.test is None:
+        return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
+    named = headings(result.judged.get("score", ""), result.class_names)
+    tables = [TextTable(("test rows", *named.values()), before_and_after(result))]
+    if (changed := result.judged.get("clients_change", {})).get("sites"):
+        tables.append(of_part(change_table(changed, "client")))
+    return tables

@@ -1,0 +1,113 @@
+"""`fedcal site`: one real site of a federation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from fedcal.core.classes import names_in
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.parameters import FILES, other
+from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.report.tables import print_table
+from fedcal.experiments.report.terminal import console
+
+ROWS, LINK, LIMITS = "Rows", "Connection", "What it takes part in"
+
+
+def site_command(
+    *,
+    data: Annotated[
+        str,
+        other(
+            ROWS,
+            "A file of scores or of features of this site alone, or module:function, which "
+            "returns (logits, labels) or a mapping with the keys of a file of scores.",
+        ),
+    ],
+    class_names: Annotated[
+        str | None,
+        other(ROWS, "Names of the classes, by comma; the same at all sites. Default: 0,1,..."),
+    ] = None,
+    fleet: Annotated[
+        str | None, other(LINK, "HOST:PORT of the SuperLink's Fleet API.", "--fleet")
+    ] = None,
+    root_certificates: Annotated[
+        Path | None, other(LINK, "PEM file that its certificate is verified by.")
+    ] = None,
+    key: Annotated[
+        Path | None, other(LINK, "This site's private key: ECDSA, OpenSSH's format.")
+    ] = None,
+    wait: Annotated[
+        float, other(LINK, "Seconds to wait for a SuperLink that is not up yet.", "--wait")
+    ] = 60.0,
+    policy: Annotated[
+        Path | None,
+        other(LIMITS, "This site's own rules (site.toml): methods, budgets, how many in a sum."),
+    ] = None,
+    federation: Annotated[
+        Path | None,
+        other(LIMITS, "federation.toml: who the sites are, for secure aggregation by protocol."),
+    ] = None,
+    sign_key: Annotated[
+        Path | None,
+        other(LIMITS, "This site's private key in the federation, as fedcal site key made it."),
+    ] = None,
+    state: Annotated[
+        Path, other(FILES, "The site's own folder: rows, answers, results, logs.")
+    ] = Path("fedcal-site"),
+    key_records: Annotated[
+        Path | None,
+        other(
+            FILES,
+            "File that says which records belong to the site's key. Default: beside --sign-key, "
+            "or else --key, with the suffix .records.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, other(FILES, "Show what would be sent, start nothing.", "--dry-run")
+    ] = False,
+) -> None:
+    """Run it until it is stopped."""
+    from fedcal.experiments.deploy.site import run_site
+
+    names = None if class_names is None else names_in(class_names)
+    if dry_run:
+        _show_dry_run(data, names)
+        return
+    if fleet is None or root_certificates is None or key is None:
+        raise InputError("a site needs --fleet, --root-certificates and --key (or --dry-run)")
+    if not 0 <= wait <= 86400:
+        raise InputError(f"--wait must be seconds in [0, 86400], got {wait:g}")
+    run_site(
+        data,
+        fleet=read_address("--fleet", fleet),
+        root_certificates=root_certificates,
+        key=key,
+        names=names,
+        state=state,
+        wait=wait,
+        policy=policy,
+        federation=federation,
+        sign_key=sign_key,
+        key_records=key_records,
+    )
+
+
+def _show_dry_run(data: str, names: tuple[str, ...] | None) -> None:
+    from fedcal.experiments.deploy.dry_run import ROWS, SITES, dry_run
+    from fedcal.experiments.deploy.feature_rows import site_rows
+
+    rows = site_rows(data, names)
+    to = console()
+    to.print("\n".join([rows.described(), *rows.doubts()]))
+    to.print(
+        f"What this site would send for the first question of each method, in a federation of "
+        f"{SITES} sites with rows_per_client {ROWS} where a method needs it:"
+    )
+    for table in dry_run(rows.shards):
+        print_table(to, table, edge=True)
+    to.print(
+        "Nothing was sent. No row ever leaves; noise by 'server' means that these numbers are "
+        "sent as they are, clipped, and that the server adds noise to the sum."
+    )

@@ -1,0 +1,97 @@
+"""`fedcal train`: what is typed, and what is shown of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedcal.experiments.report import terminal
+from fedcal.experiments.runs.config import read_toml
+from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.training.run import train
+
+
+def run_train(
+    options: Mapping[str, Any],
+    config_file: Path | None,
+    out: Path | None,
+    *,
+    resume: bool,
+    overwrite: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
+    """`fedcal train`."""
+    given = {} if config_file is None else read_toml(config_file)
+    settings = {**given.get("set", {}), **options.get("set", {})}  # --set adds to the file's
+    given |= {k: v for k, v in options.items() if v is not None}
+    if settings:
+        given["set"] = settings
+    with terminal.progress("reading", quiet=quiet) as steps:
+
+        def moved(done: int, total: int, record: dict[str, Any]) -> None:
+            what = f"loss {record['train_loss']:.3f}" if "train_loss" in record else ""
+            if math.isfinite(record.get("epsilon", math.inf)):
+                what = f"epsilon at most {record['epsilon']:.2f} so far"
+            if "test_accuracy" in record:
+                what += f", test accuracy {100 * record['test_accuracy']:.2f} %"
+            steps(done, total, what)
+
+        training = train(out=out, resume=resume, overwrite=overwrite, progress=moved, **given)
+    if as_json:
+        print(to_json(training.to_json()), end="")
+    elif not quiet:
+        _show(training.to_json(), out)
+
+
+def _show(training: Mapping[str, Any], out: Path | None) -> None:
+    to = terminal.console()
+    c, rows = training["config"], training["rows"]
+    if "privacy" in training:
+        _show_method(training, out)
+        return
+    to.print(
+        f"{c['model']} ({training['parameters']:,} parameters) on {c['data']}, clients "
+        f"{training['clients']}, {c['partition']}, rounds {c['rounds']}, "
+        f"sampling rate {c['sampling_rate']:g}"
+    )
+    to.print(
+        f"{rows['train']:,} training rows, {rows['calibration']:,} for calibration, "
+        f"{rows['test']:,} for testing"
+    )
+    metrics = ", ".join(
+        f"{name} {terminal.shown(k, training['test'][k])}" for k, name in terminal.SHOWN.items()
+    )
+    to.print(f"test rows: {metrics}; {training['seconds']:.1f} s")
+    if out is not None:
+        to.print(
+            f"written to {out}; calibrate it: fedcal simulate --data {out / 'logits.npz'} "
+            "--partition natural"
+        )
+
+
+def _show_method(training: Mapping[str, Any], out: Path | None) -> None:
+    to = terminal.console()
+    c, rows, privacy = training["config"], training["rows"], training["privacy"]
+    to.print(
+        f"{c['model']} ({training['parameters']:,} parameters) on {c['data']} by {c['method']}, "
+        f"clients {training['clients']}, {training['communication']['rounds']} rounds"
+    )
+    to.print(
+        f"{rows['train']:,} training rows, {rows['calibration']:,} for calibration, "
+        f"{rows['test']:,} for testing"
+    )
+    for part in ("train", "test"):
+        metrics = ", ".join(
+            f"{name} {terminal.shown(k, training[part][k])}" for k, name in terminal.SHOWN.items()
+        )
+        to.print(f"{part} rows: {metrics}")
+    for line in privacy["statement"]:
+        to.print(f"  {line}")
+    if out is not None:
+        to.print(
+            f"written to {out}; calibrate it: fedcal simulate --data {out / 'logits.npz'} "
+            "--partition natural"
+        )

@@ -1,0 +1,91 @@
+"""The folder that Flower needs to run fedcal: a `pyproject.toml` alone.
+
+Flower bundles a folder and puts it first on the search path of every process: code in it would
+hide what is installed, and data in it would be left behind. So there is none, and the file
+declares every key of the run config, because Flower refuses those that are not.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+import fedcal
+from fedcal.core.errors import InputError
+from fedcal.experiments.runs.config import Config
+from fedcal.privacy.federation import Federation
+from fedcal.storage.atomic import whole_file
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server_app import FRESH
+from fedcal.strategies.settings import Setting
+
+FILE = "pyproject.toml"
+NAME = "fedcal-app"
+
+_HEADER = """\
+# Written by `fedcal flower-app`, which replaces it. Where fedcal[simulation] is installed:
+#     FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION=1 flwr run . --stream
+"""
+
+
+def run_config() -> dict[str, Setting]:
+    """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
+    config = Config()
+    job = Job(config.method, Federation(clients=1, classes=2))
+    fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
+    here = {"data": config.data, "partition": config.partition, "out": ""}
+    return fields | here | FRESH
+
+
+def app_toml(fields: Mapping[str, Any]) -> str:
+    """The file for a run config; no dependencies, so that Flower installs none."""
+    flower = {
+        "publisher": "fedcal",
+        "fab-include": [FILE],
+        "components": {
+            "serverapp": "fedcal.strategies.server_app:app",
+            "clientapp": "fedcal.clients.client_app:app",
+        },
+        "config": dict(fields),
+    }
+    project = {
+        "name": NAME,
+        "version": fedcal.__version__,
+        "license": "Apache-2.0",
+        "dependencies": list[str](),
+    }
+    return tomli_w.dumps({"project": project, "tool": {"flwr": {"app": flower}}})
+
+
+def write_app(folder: Path) -> Path:
+    """Write the file with the defaults into `folder`, which is made if it is not there.
+
+    Raises
+    ------
+    InputError
+        If it cannot be written, or there is a `pyproject.toml` that is somebody else's.
+    """
+    file = folder / FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if file.exists() and not _is_ours(file.read_bytes()):
+            raise InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
+        with whole_file(file) as out:
+            out.write((_HEADER + app_toml(run_config())).encode())
+    except OSError as e:
+        raise InputError(f"cannot write {file}: {e.strerror}") from None
+    return file
+
+
+def _is_ours(content: bytes) -> bool:
+    """Whether nothing of somebody else's is lost with it."""
+    try:
+        known = tomllib.loads(content.decode("utf-8"))
+    except ValueError:
+        return False
+    project = known.get("project")
+    return not known or (isinstance(project, dict) and project.get("name") == NAME)

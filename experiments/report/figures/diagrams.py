@@ -1,0 +1,220 @@
+"""Reliability data as panels: top label, confidence histogram, one class, all classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedcal.core.classes import called
+from fedcal.core.types import Floats, Integers
+from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve, draw, whiskers
+from fedcal.metrics import Reliability
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+SHOWN_CLASSES = 20
+"""Up to so many classes all are shown; of more, the worst."""
+
+FEWEST = 30
+"""Rows of a point of a class: neighbouring bins are pooled until they have as many."""
+
+LEGEND = (
+    ("perfect", "perfect calibration"),
+    ("correct", "share correct"),
+    ("over", "overconfident"),
+    ("under", "underconfident"),
+    ("whisker", "95 % interval of a bin"),
+)
+CLASS_LEGEND = (("perfect", "perfect calibration"), ("before", "before"), ("after", "after"))
+Z = 1.959963984540054
+
+
+def wilson(correct: Integers, count: Integers) -> tuple[Floats, Floats]:
+    """95 % score interval of shares correct / count, count > 0 (Wilson 1927)."""
+    n, share = count.astype(np.float64), correct / count
+    middle = (share + Z * Z / (2 * n)) / (1 + Z * Z / n)
+    half = Z / (1 + Z * Z / n) * np.sqrt(share * (1 - share) / n + Z * Z / (4 * n * n))
+    return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
+
+
+def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
+    """Share correct against confidence of the top label, by bin of confidence.
+
+    Parameters
+    ----------
+    alone
+        False = its x axis is labelled by the histogram below
+    """
+    there = np.flatnonzero(data.count)
+    left, right = there / data.bins, (there + 1) / data.bins
+    correct = data.sum_correct[there] / data.count[there]
+    confidence = data.sum_confidence[there] / data.count[there]
+    low, high = wilson(data.sum_correct[there], data.count[there])
+    said = "; ".join(
+        f"confidence {c:.3f}: {100 * s:.1f} % of {n} correct"
+        for c, s, n in zip(confidence, correct, data.count[there], strict=True)
+    )
+
+    def plot(ax: Axes) -> None:
+        _unit_axes(ax, "confidence of the top label", "share correct")
+        bars(ax, "correct", left, right, 0 * left, correct)
+        bars(ax, "over", left, right, correct, confidence)
+        bars(ax, "under", left, right, confidence, correct)
+        curve(ax, "perfect", (0, 1), (0, 1))
+        whiskers(ax, "whisker", (left + right) / 2, low, high)
+        if not alone:
+            ax.tick_params(labelbottom=False)
+            ax.set_xlabel("")
+
+    return Panel(
+        title=heading,
+        plot=plot,
+        said=f"Reliability diagram, {heading}: ECE {100 * data.ece:.3f} %. {said}.",
+        note=f"top-label ECE {100 * data.ece:.2f} %",
+    )
+
+
+def _unit_axes(ax: Axes, x: str, y: str, top: float = 1.0) -> None:
+    """From 0 to 1, upwards to `top`; every tick costs time, so there are few."""
+    shares = np.linspace(0, 1, 3)
+    ax.set(xlim=(0, 1), xticks=shares, xlabel=x)
+    ax.set(ylim=(0, top), yticks=top * shares, ylabel=y)
+
+
+def histogram(heading: str, data: Reliability) -> Panel:
+    """How often which confidence of the top label occurs."""
+    edges = np.arange(data.bins + 1) / data.bins
+    share = 100 * data.count / max(data.rows, 1)
+    said = "; ".join(
+        f"{a:.2f} to {b:.2f}: {s:.1f} %"
+        for a, b, s in zip(edges[:-1], edges[1:], share, strict=True)
+        if s > 0
+    )
+
+    def plot(ax: Axes) -> None:
+        _unit_axes(ax, "confidence of the top label", "% of rows", top=100)
+        bars(ax, "correct", edges[:-1], edges[1:], 0 * share, share)
+
+    return Panel(
+        title="",
+        plot=plot,
+        said=f"Confidence histogram, {heading}, per cent of {data.rows} rows: {said}.",
+        aspect=0.34,
+    )
+
+
+def reliability_sheet(panels: Mapping[str, Reliability], title: str) -> Sheet:
+    """Diagrams side by side, each over its histogram."""
+    top = [diagram(heading, data, alone=False) for heading, data in panels.items()]
+    low = [histogram(heading, data) for heading, data in panels.items()]
+    return Sheet(title, len(panels), (*top, *low), LEGEND)
+
+
+def reliability_figure(
+    panels: Mapping[str, Reliability], title: str, *, dark: bool = False
+) -> Figure:
+    """Top-label reliability diagrams side by side, each over its confidence histogram.
+
+    Parameters
+    ----------
+    panels
+        heading -> reliability data of the same test rows
+    title
+        above all of them
+    dark
+        for a dark screen instead of white paper
+    """
+    return draw(reliability_sheet(panels, title), dark)
+
+
+def class_gaps(data: Reliability) -> Floats:
+    """Each class's own ECE, (classes,); their mean is the classwise ECE."""
+    gap = np.abs(data.class_sum_confidence - data.class_sum_correct).sum(axis=1)
+    return np.asarray(gap / max(data.rows, 1))
+
+
+def worst_classes(before: Reliability, after: Reliability) -> Integers:
+    """Which classes are shown: all, or those whose worse gap of the two is largest."""
+    gaps = np.maximum(class_gaps(before), class_gaps(after))
+    if len(gaps) <= SHOWN_CLASSES:
+        return np.arange(len(gaps))
+    return np.argsort(-gaps, kind="stable")[:SHOWN_CLASSES]
+
+
+def pooled(data: Reliability, j: int) -> tuple[Integers, Floats, Integers]:
+    """Rows, summed probability and rows of class j, of neighbouring bins pooled to `FEWEST` rows.
+
+    Bins are pooled from the left; what is left over at the right joins the last.
+    """
+    count, after = data.class_count[j], 0
+    begins = [0]
+    for k, rows in enumerate(count):
+        if after >= FEWEST and count[k:].sum() >= FEWEST:
+            begins.append(k)
+            after = 0
+        after += rows
+    sums = (count, data.class_sum_confidence[j], data.class_sum_correct[j])
+    rows, confidence, correct = (np.add.reduceat(values, begins) for values in sums)
+    return rows, confidence, correct
+
+
+def class_panel(
+    j: int, before: Reliability, after: Reliability, names: Sequence[str] | None = None
+) -> Panel:
+    """Class j against the rest: its share among rows, by its probability."""
+    name = called(names, j)
+    start = name[0].upper() + name[1:]
+    points = {"before": pooled(before, j), "after": pooled(after, j)}
+    said = []
+    for series, (rows, confidence, correct) in points.items():
+        shares = zip(confidence / rows, correct, rows, strict=True)
+        words = ", ".join(f"{p:.3f}: {c} of {n}" for p, c, n in shares)
+        said.append(f"{series}, probability: rows of the class of all rows: {words}")
+
+    def plot(ax: Axes) -> None:
+        _unit_axes(ax, "probability of the class", "share of the class")
+        curve(ax, "perfect", (0, 1), (0, 1))
+        for series, (rows, confidence, correct) in points.items():
+            curve(ax, series, confidence / rows, correct / rows, *wilson(correct, rows))
+
+    gaps = [100 * class_gaps(data)[j] for data in (before, after)]
+    count = after.class_sum_correct[j].sum()
+    return Panel(
+        title=f"{name}: {count:,} row{'s' if count != 1 else ''}",
+        plot=plot,
+        said=f"{start}: ECE {gaps[0]:.3f} % before, {gaps[1]:.3f} % after. {'; '.join(said)}.",
+        note=f"ECE {gaps[0]:.2f} → {gaps[1]:.2f} %",
+    )
+
+
+def classes_sheet(
+    before: Reliability, after: Reliability, title: str, names: Sequence[str] | None = None
+) -> Sheet:
+    """One panel for each class shown."""
+    shown = worst_classes(before, after)
+    panels = tuple(class_panel(int(j), before, after, names) for j in shown)
+    return Sheet(title, min(4, len(panels)), panels, CLASS_LEGEND)
+
+
+def gap_panel(before: Reliability, after: Reliability) -> Panel:
+    """Every class's ECE after against before."""
+    x, y = 100 * class_gaps(before), 100 * class_gaps(after)
+    end = 1.06 * float(max(*x, *y)) or 1.0
+    better = int((y < x).sum())
+
+    def plot(ax: Axes) -> None:
+        ax.set(xlim=(0, end), xlabel="ECE of the class before, %")
+        ax.set(ylim=(0, end), ylabel="ECE of the class after, %")
+        curve(ax, "perfect", (0, end), (0, end))
+        curve(ax, "class", x, y)
+
+    return Panel(
+        title="every class",
+        plot=plot,
+        said=f"ECE of each of {len(x)} classes, after against before: {better} got better.",
+        note=f"{better} of {len(x)} classes better",
+    )

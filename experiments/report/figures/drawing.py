@@ -1,0 +1,224 @@
+"""Panels on Matplotlib's axes, laid out on one figure, and its files.
+
+Nothing is laid out by a solver: sizes are in inches and the same for every panel. Matplotlib is
+imported only when something is drawn.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedcal.experiments.report.figures.style import BOXES, LINES, settings
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+WIDTH = 1.65
+"""Inches: width of every plotted area."""
+LEFT, RIGHT, BOTTOM, TOP = 0.55, 0.10, 0.42, 0.10
+"""Inches around it, where axes are labelled."""
+_LINE = 0.14  # inches: a line of a title
+_NO_METADATA: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One pair of axes.
+
+    Attributes
+    ----------
+    title, note
+        short; shown above, one below the other
+    plot
+        puts marks, limits and labels on the axes
+    said
+        the content in words and numbers, for who cannot see it
+    aspect
+        height / width of the plotted area
+    left
+        inches beside it, for the labels of the y axis
+    """
+
+    title: str
+    plot: Callable[[Axes], object]
+    said: str
+    aspect: float = 1.0
+    note: str = ""
+    left: float = LEFT
+
+    @property
+    def cell(self) -> float:
+        """Inches of its width in all."""
+        return self.left + WIDTH + RIGHT
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """Panels that belong together, row by row, and what their series are called.
+
+    Attributes
+    ----------
+    legend
+        series and what it is called
+    """
+
+    title: str
+    columns: int
+    panels: tuple[Panel, ...]
+    legend: tuple[tuple[str, str], ...] = ()
+
+    @cached_property
+    def figure(self) -> Figure:
+        """All panels on white paper, drawn once for files and pages."""
+        return draw(self)
+
+    @cached_property
+    def svg(self) -> str:
+        """The figure as an SVG, text as text."""
+        return svg_of(self.figure)
+
+
+def draw(sheet: Sheet, dark: bool = False) -> Figure:
+    """All panels with one legend below."""
+    from matplotlib.figure import Figure
+
+    rows = [sheet.panels[k : k + sheet.columns] for k in range(0, len(sheet.panels), sheet.columns)]
+    inside = sum(panel.cell for panel in rows[0])
+    width = max(inside, 4.2)
+    lines = [max(bool(p.title) + bool(p.note) for p in row) for row in rows]
+    tall = [WIDTH * row[0].aspect for row in rows]
+    with settings(dark):
+        figure = Figure()
+        height = top = 0.3 + sum(tall) + (TOP + BOTTOM) * len(rows) + _LINE * sum(lines)
+        height = top = height + _add_legend(figure, sheet, width)
+        figure.set_size_inches(width, height)
+        figure.text(0.5, 1 - 0.08 / height, sheet.title, ha="center", va="top", fontsize=9)
+        top -= 0.3
+        for r, row in enumerate(rows):
+            top -= TOP + _LINE * lines[r] + tall[r]
+            for k, panel in enumerate(row):
+                left = (width - inside) / 2 + sum(p.cell for p in row[:k]) + panel.left
+                place = (left / width, top / height, WIDTH / width, tall[r] / height)
+                ax = figure.add_axes(place, label=f"{r}, {k}")
+                ax.xaxis.set_major_formatter("{x:g}")
+                ax.yaxis.set_major_formatter("{x:g}")
+                panel.plot(ax)
+                _set_log_ticks(ax)
+                words = "\n".join(text for text in (panel.title, panel.note) if text)
+                middle, above = (left + WIDTH / 2) / width, (top + tall[r] + 0.07) / height
+                figure.text(middle, above, words, ha="center", va="bottom")
+            top -= BOTTOM
+    return figure
+
+
+def _set_log_ticks(ax: Axes) -> None:
+    """On logarithmic axes ticks at powers of ten, or between them where these are few."""
+    from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator
+
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "log":
+            low, high = axis.get_view_interval()
+            decades = LogLocator(subs=[1] if high > 200 * low else [1, 2, 5])
+            axis.set_major_locator(decades if high > 5 * low else MaxNLocator(5))
+            axis.set_major_formatter(EngFormatter(sep="") if low > 1 else "{x:g}")
+            ax.minorticks_off()
+
+
+def _add_legend(figure: Figure, sheet: Sheet, width: float) -> float:
+    """Below all panels, in as many lines as its entries need; its height in inches."""
+    longest = max((len(text) for _, text in sheet.legend), default=0)
+    per_line = max(1, min(len(sheet.legend), int(width / (0.55 + 0.066 * longest))))
+    figure.legend(
+        [sample(series) for series, _ in sheet.legend],
+        [text for _, text in sheet.legend],
+        loc="lower center",
+        ncols=per_line,
+        frameon=False,
+        handlelength=2.6,
+        columnspacing=1.2,
+        borderaxespad=0.2,
+    )
+    return 0.1 + 0.18 * -(-len(sheet.legend) // per_line)
+
+
+def sample(series: str) -> Any:
+    """What a legend shows of a series."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    return Patch(**BOXES[series]) if series in BOXES else Line2D([], [], **LINES[series])
+
+
+def svg_of(figure: Figure) -> str:
+    """The figure as an SVG, text as text; no date in it."""
+    text = io.BytesIO()
+    with settings():
+        figure.savefig(text, format="svg", metadata=_NO_METADATA)
+    return text.getvalue().decode()
+
+
+def save_figure(figure: Figure, path: Path, *, dark: bool = False) -> None:
+    """Write a PNG at 300 dots per inch, or a PDF with text as text; no date in it.
+
+    Parameters
+    ----------
+    dark
+        as the figure was drawn
+    """
+    options: dict[str, Any] = {"metadata": {"CreationDate": None}}
+    if path.suffix == ".png":
+        options = {"dpi": 300, "pil_kwargs": {"compress_level": 1}}
+    with settings(dark):
+        figure.savefig(path, **options)
+
+
+def save_sheets(
+    sheets: Mapping[str, Sheet], folder: Path, suffixes: Sequence[str] = (".png", ".svg")
+) -> list[str]:
+    """Write each sheet as NAME.png and NAME.svg into the folder; the names written."""
+    for name, sheet in sheets.items():
+        for suffix in suffixes:
+            path = folder / f"{name}{suffix}"
+            if suffix == ".svg":
+                path.write_text(sheet.svg, "utf-8")
+            else:
+                save_figure(sheet.figure, path)
+    return [f"{name}{suffix}" for name in sheets for suffix in suffixes]
+
+
+# -- marks on axes -------------------------------------------------------------------------------
+
+
+def bars(ax: Axes, series: str, left: Any, right: Any, low: Any, high: Any) -> None:
+    """Upright boxes, arrays of one length, as one artist; those without height are left out."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path as Outline
+
+    corners = np.array([[left, low], [right, low], [right, high], [left, high]])
+    outline = Outline.make_compound_path_from_polys(corners.transpose(2, 0, 1)[high > low])
+    ax.add_patch(PathPatch(outline, label=series, **BOXES[series]))
+
+
+def curve(ax: Axes, series: str, x: Any, y: Any, low: Any = None, high: Any = None) -> None:
+    """A line through points, with whiskers from `low` to `high` where these are given."""
+    ax.plot(x, y, label=series, **LINES[series])
+    if low is not None:
+        whiskers(ax, series, x, low, high)
+
+
+def whiskers(ax: Axes, series: str, x: Any, low: Any, high: Any) -> None:
+    """Upright intervals."""
+    ax.vlines(x, low, high, colors=LINES[series]["color"], linewidths=0.7, label=series)
+
+
+def level(ax: Axes, series: str, y: float) -> None:
+    """A horizontal line across the panel."""
+    ax.axhline(y, label=series, **LINES[series])

@@ -1,0 +1,379 @@
+"""A result in sentences to act on: the title of its report, the last line on the terminal.
+
+They are made of the content of `result.json` alone, and so of the tests and intervals that the
+report shows. `CLAUSES` are asked in their order; each returns a sentence, or "" where the result
+has nothing of the kind. A further fact about results is one more function there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from statistics import NormalDist
+from typing import Any
+
+from fedcal.conformal.pages.shortfalls import SHORT
+from fedcal.core.classes import called
+from fedcal.evaluation.by_group import sentences as of_groups
+from fedcal.evaluation.pages.page import decimals, heading, shown
+from fedcal.metrics.holm import ERROR, holm
+from fedcal.strategies.server import participation
+
+Result = Mapping[str, Any]
+"""The content of `result.json`, or of `reading.json`."""
+
+MOST_NAMED = 3
+"""Groups that are named for one kind of error; of more, the worst."""
+
+HIGHER_IS_BETTER = ("accuracy",)
+
+_TOO = ("too low", "too high")
+
+_NAMES = {"log_loss": "log loss", "nll": "log loss", "ece": "ECE"}
+
+
+def headline(result: Result) -> str:
+    """All that the clauses say, from the most to the least important."""
+    said = " ".join(text for clause in CLAUSES if (text := clause(result)))
+    return said or f"{result['method']} has run; nothing of it was measured."
+
+
+def measured(metric: str, estimate: Mapping[str, Any], of: str = "") -> str:
+    """`41 % (38 to 44)`; without a value `38 to 44 %`, and "" where nothing is known.
+
+    Parameters
+    ----------
+    of
+        what it is a share of, such as " of the rows"
+    """
+    low, high = estimate["low"], estimate["high"]
+    if low is None or high is None or (estimate["value"] is None and low <= 0 and high >= 1):
+        return ""
+    unit = "\u00a0%" if heading(metric).endswith("%") else ""
+    digits = decimals(metric, low, high)
+    ends = " to ".join(shown(metric, end, digits=digits) for end in (low, high))
+    if estimate["value"] is None:
+        return ends + unit + of
+    value = f"{shown(metric, estimate['value'], digits=digits)}{unit}{of}"
+    return value if low == high else f"{value} ({ends})"
+
+
+# -- evaluations ---------------------------------------------------------------------------------
+
+_ALONE = ("roc_auc", "confidence_auc", "macro_roc_auc", "ks", "classwise_ece")
+"""Metrics told where there is no accuracy."""
+
+
+def right(result: Result) -> str:
+    """How often predictions are right, or the metric that was asked for alone."""
+    metrics = result.get("metrics")
+    if metrics is None:
+        return ""
+    if _nobody_asked(result):
+        return "Nobody was asked in a round, so nothing is known."
+    if "accuracy" in metrics:
+        if not (text := measured("accuracy", metrics["accuracy"], " of the rows")):
+            return "How often the model is right could not be measured under this noise."
+        at = result.get("threshold", 0.5)
+        return f"Right in {text}{f' at threshold {at:g}' * (at != 0.5)}."
+    said = []
+    for name in (m for m in _ALONE if m in metrics):
+        text = measured(name, metrics[name])
+        told = f": {text}." if text else " could not be measured under this noise."
+        said.append(_first(heading(name).removesuffix(", %")) + told)
+    return " ".join(said)
+
+
+def calibrated_on_average(result: Result) -> str:
+    """Whether the mean score is the share of the outcome, and if so, whether scores are."""
+    gap = result.get("metrics", {}).get("gap")
+    if gap is None or _nobody_asked(result):
+        return ""
+    subject = _subject(result)
+    low, high = gap["low"], gap["high"]
+    if low is None or high is None or (gap["value"] is None and low <= 0 <= high):
+        return f"Whether {subject} is right on average could not be measured under this noise."
+    if low > 0 or high < 0:
+        return f"{_first(subject)} is {_off(gap)} on average."
+    largest = max(-low, high)
+    said = f"On average {subject} is right to within {_points(largest)} points"
+    tests = result.get("tests", {}).get("metrics", {})
+    sure = holm({name: t["p_value"] for name, t in tests.items() if name != "groups"})
+    p = min(sure.values(), default=1.0)
+    if p < ERROR:
+        said += f", but not score by score (p = {p:.2g})"
+    return f"{said}."
+
+
+def by_group(result: Result) -> str:
+    """Groups whose mean score is off, and how large a gap of the others could go unseen."""
+    tests = result.get("tests", {}).get("metrics", {}).get("groups")
+    if tests is None or "by_group" not in tests:
+        return ""
+    p_values = tests["by_group"]
+    gaps = {g: result["groups"][g]["metrics"]["gap"] for g in p_values}
+    off = {g: gaps[g] for g, p in p_values.items() if p < ERROR}
+    others = [gap for g, gap in gaps.items() if g not in off]
+    unseen = sorted(_unseen(gap, len(gaps)) for gap in others)
+    ends = dict.fromkeys(_points(unseen[k]) for k in (0, -1) if unseen)
+    hidden = f"gaps below {' to '.join(ends)} points could go unseen"
+    if not gaps:
+        return "Of no group could it be measured."
+    if off:
+        parts = []
+        for too, above in zip(_TOO, (False, True), strict=True):
+            if some := {g: e for g, e in off.items() if (e["low"] + e["high"] > 0) == above}:
+                parts.append(f"{too} for {_named(some)}")
+        rest = f"; elsewhere {hidden}" if others else ""
+        return f"By group it is {' and '.join(parts)}{rest}."
+    if tests["p_value"] < ERROR:
+        p = f"p = {tests['p_value']:.2g}"
+        return f"Over the {len(gaps)} groups it is off ({p}), but none stands out: {hidden}."
+    return f"None of the {len(gaps)} groups stands out: {hidden}."
+
+
+def against_each_other(result: Result) -> str:
+    """The second view against the first: a calibrator's, or another model's."""
+    change = result.get("metrics_difference")
+    if not change:
+        return ""
+    views = "metrics", "metrics_after" if "metrics_after" in result else "metrics_other"
+    names = ("ece", "log_loss") if "metrics_after" in result else ("accuracy", "log_loss")
+    ends = {m: (change[m]["low"], change[m]["high"]) for m in names if m in change}
+    values = {m: tuple(result[view][m]["value"] for view in views) for m in ends}
+    who = "Calibration" if "metrics_after" in result else "The second model"
+    return _compared(who, values, ends, _ece(result))
+
+
+# -- calibrators, models, sets -------------------------------------------------------------------
+
+
+def after_calibration(result: Result) -> str:
+    """Better, worse, or no difference beyond chance: probabilities before and after."""
+    before, after = result.get("before"), result.get("after")
+    if "before" not in result or "sets" in result:
+        return ""
+    if before is None or after is None:
+        return "Each site measures on its own rows what this calibrator is worth; here nobody can."
+    names = ("classwise_ece" if _score(result) == "positive" else "ece", "nll")
+    values = {m: (before[m], after[m]) for m in (*names, "accuracy")}
+    intervals = result.get("intervals")
+    if not intervals:
+        few = "; too few test rows to tell better from worse" * ("intervals" in result)
+        return f"Calibration: {_ece(result)} {_moved('ece', *values[names[0]], None)}{few}."
+    ends = {m: tuple(intervals["difference"][m]) for m in values}
+    accuracy = _kept(*values.pop("accuracy"), ends.pop("accuracy"), intervals["after"]["accuracy"])
+    return f"{_compared('Calibration', values, ends, _ece(result))} {accuracy}"
+
+
+def trained(result: Result) -> str:
+    """How often a trained model is right on test rows, and how far off it is on average."""
+    after = result.get("after")
+    if not after or "before" in result or "gap" not in after:
+        return ""
+    gap = after["gap"]
+    off = f"{_points(abs(gap))} points {_TOO[gap > 0]}" if round(100 * gap, 1) else "right"
+    return (
+        f"Right in {shown('accuracy', after['accuracy'])}\u00a0% of the test rows; "
+        f"{_subject(result)} is {off} on average."
+    )
+
+
+def covered(result: Result) -> str:
+    """How often prediction sets hold the label, against what was wanted."""
+    sets = result.get("sets")
+    if sets is None:
+        return ""
+    wanted = f"{100 * (1 - sets['alpha']):.4g}\u00a0%"
+    if result["after"] is None:
+        return f"Sets made for a coverage of {wanted}; without test rows it was not measured."
+    coverage, sizes = result["after"]["coverage"], result["after"]["set_size"]
+    kept = result.get("coverage_by", {}).get("whole", {"": {"low": coverage, "high": coverage}})
+    (whole,) = kept.values()
+    found = measured("accuracy", {**whole, "value": coverage}, " of the test rows")
+    beside = f"; {wanted} wanted"
+    if any(told.startswith(SHORT) for told in result.get("coverage_warnings", ())):
+        beside = f", fewer than the {wanted} wanted by more than chance"
+    elif 1 - sets["alpha"] < whole["low"] < whole["high"]:
+        beside = f", more than the {wanted} wanted"
+    return f"Sets hold the label in {found}{beside}, with {sizes:.3g} labels on average."
+
+
+_CHANGES = {
+    "score": "the scores",
+    "calibration": "the outcome at a given score",
+    "prevalence": "the share of the outcome",
+}
+
+
+def changed(result: Result) -> str:
+    """What has changed since an earlier release."""
+    changes = result.get("changes")
+    if not changes:
+        return ""
+    sure = holm({name: test["p_value"] for name, test in changes.items()})
+    names = [_CHANGES[name] for name, p in sure.items() if p < ERROR]
+    if not names:
+        return "Nothing has changed beyond chance since the earlier release."
+    return f"Since the earlier release {_listed(names)} changed beyond chance."
+
+
+def at_sites(result: Result) -> str:
+    """Groups that are not calibrated, sites that a calibrator harmed, sites without a part."""
+    return " ".join([*of_groups(result), *participation.sentences(result.get("sites"))])
+
+
+CLAUSES: tuple[Callable[[Result], str], ...] = (
+    changed,
+    right,
+    calibrated_on_average,
+    by_group,
+    against_each_other,
+    after_calibration,
+    trained,
+    covered,
+    at_sites,
+)
+"""Asked in this order."""
+
+
+# -- words ---------------------------------------------------------------------------------------
+
+
+_SAID = {
+    "Calibration": (
+        "changed nothing",
+        "made {} better and {} worse",
+        "made the probabilities {}",
+        "made no difference beyond chance",
+    ),
+    "The second model": (
+        "says the same",
+        "is better in {} and worse in {}",
+        "is {}",
+        "does not differ beyond chance",
+    ),
+}
+
+
+def _compared(
+    who: str,
+    values: Mapping[str, tuple[Any, Any]],
+    ends: Mapping[str, tuple[Any, Any]],
+    ece: str,
+) -> str:
+    """Better, worse, both or neither, by the intervals of differences; then the numbers."""
+    known = {m: e for m, e in ends.items() if None not in e}
+    better, worse = list[str](), list[str]()
+    for metric, (low, high) in known.items():
+        if low > 0 or high < 0:
+            (better if (low > 0) == (metric in HIGHER_IS_BETTER) else worse).append(metric)
+    named = {m: ece if m.endswith("ece") else _NAMES.get(m, m) for m in ends}
+    same, mixed, clear, unclear = _SAID[who]
+    if not known:
+        said = "could not be judged under this noise"
+    elif all(e == (0, 0) for e in known.values()):
+        said = same
+    elif better and worse:
+        said = mixed.format(*(_listed(named[m] for m in some) for some in (better, worse)))
+    elif better or worse:
+        said = clear.format("better" if better else "worse")
+    else:
+        said = unclear
+    told = [
+        f"{named[m]} {_moved(m, *values[m], known.get(m))}" for m in ends if None not in values[m]
+    ]
+    return f"{who} {said}{': ' * bool(told)}{', '.join(told)}."
+
+
+def _moved(metric: str, before: float, after: float, ends: tuple[float, float] | None) -> str:
+    """`from 4.8 to 1.1 %`, to the digits that the difference deserves."""
+    digits = None if ends is None else decimals(metric, *ends)
+    one, other = (shown(metric, value, digits=digits) for value in (before, after))
+    unit = "\u00a0%" if heading(metric).endswith("%") else ""
+    return f"{one}{unit} as before" if one == other else f"from {one} to {other}{unit}"
+
+
+def _kept(
+    before: float, after: float, change: tuple[float, float], ends: tuple[float, float]
+) -> str:
+    """What became of the accuracy, by the intervals of its change and of itself."""
+    if before == after:
+        whole = {"value": after, "low": ends[0], "high": ends[1]}
+        return f"Accuracy stays {measured('accuracy', whole)}."
+    moved = _moved("accuracy", before, after, change)
+    if change[0] > 0 or change[1] < 0:
+        return f"Accuracy {'rose' if after > before else 'fell'} {moved}."
+    return f"Accuracy went {moved}, no difference beyond chance."
+
+
+def _nobody_asked(result: Result) -> bool:
+    return "rows" in result and result["rows"]["value"] is None
+
+
+def _score(result: Result) -> str:
+    return str(result.get("score", ""))
+
+
+def _ece(result: Result) -> str:
+    positive = f"ECE of {called(result.get('class_names'), 1)}"
+    return {"positive": positive, "confidence": "top-label ECE"}.get(_score(result), "ECE")
+
+
+def _subject(result: Result) -> str:
+    if _score(result) == "positive":
+        return f"the probability of {called(result.get('class_names'), 1)}"
+    return "its confidence"
+
+
+def _first(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _points(share: float) -> str:
+    """A share in points: whole ones, below two with a digit."""
+    points = 100 * share
+    return f"{points:.1f}" if points < 2 else f"{points:.0f}"
+
+
+def _off(gap: Mapping[str, Any]) -> str:
+    """`20 points too low (16 to 24)`."""
+    low, high = sorted(abs(gap[end]) for end in ("low", "high"))
+    digits = decimals("gap", low, high)
+    ends = f"{100 * low:.{digits}f} to {100 * high:.{digits}f}"
+    too = _TOO[gap["low"] > 0]
+    if gap["value"] is None:
+        return f"{ends} points {too}"
+    return f"{100 * abs(gap['value']):.{digits}f} points {too} ({ends})"
+
+
+def _unseen(gap: Mapping[str, Any], groups: int) -> float:
+    """The gap at which one group of so many would just stand out."""
+    z = NormalDist().inv_cdf(1 - ERROR / groups / 2)
+    return float(gap["binning"] + z * math.hypot(gap["sampling"], gap["noise"]))
+
+
+def _named(off: Mapping[str, Mapping[str, Any]]) -> str:
+    """Groups by name with their gaps, the largest first."""
+
+    def size(group: str) -> float:
+        gap = off[group]
+        middle = (gap["low"] + gap["high"]) / 2 if gap["value"] is None else gap["value"]
+        return abs(float(middle))
+
+    worst = sorted(off, key=size, reverse=True)
+    told = [f"{group} (by {_by(off[group])})" for group in worst[:MOST_NAMED]]
+    more = len(worst) - MOST_NAMED
+    return _listed([*told, f"{more} more"] if more > 0 else told)
+
+
+def _by(gap: Mapping[str, Any]) -> str:
+    """Size of a gap; where noise hides it, between what."""
+    if gap["value"] is not None:
+        return _points(abs(gap["value"]))
+    return " to ".join(map(_points, sorted(abs(gap[end]) for end in ("low", "high"))))
+
+
+def _listed(words: Iterable[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last

@@ -1,0 +1,64 @@
+"""A result in a few sentences: what ran, what it is worth, what protects whom, what it cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from fedcal.experiments.report.terminal import SHOWN, headings, shown
+from fedcal.experiments.runs.files import OWN_PAGES
+from fedcal.strategies.server import participation
+from fedcal.units import UNITS
+
+if TYPE_CHECKING:
+    from fedcal.experiments.runs.config import Config
+    from fedcal.experiments.runs.result import SimulationResult
+
+
+def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
+    """The method, the data and the clients of a run."""
+    rounds = config.rounds
+    asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
+    where = f"on {config.data}, clients {config.clients}, {config.partition}"
+    if config.control is not None:  # over gRPC on one machine the data are known
+        told = f"{config.clients} real sites" if sites is None else participation.in_short(sites)
+        where = f"on {told}"
+    return f"{config.method} {where}{asked}"
+
+
+def protection(privacy: Mapping[str, Any]) -> str:
+    """The guarantee in a sentence; without one, that there is none."""
+    if privacy["epsilon"] is None:
+        return str(privacy["statement"][0])
+    unit = privacy["unit"]
+    neighbours = UNITS[unit].neighbours[privacy["adjacency"]]
+    guarantee = f"({privacy['epsilon']:g}, {privacy['delta']:g})-DP"
+    return f"{guarantee} for each {unit} (neighbouring: {neighbours})."
+
+
+def sent(result: SimulationResult) -> str:
+    """Bytes of a client, and seconds of the rounds."""
+    up, down = (result.communication[f"bytes_{way}_per_client"] for way in ("up", "down"))
+    took = "" if result.seconds is None else f", {result.seconds:.3f} s"
+    return f"{up} bytes up and {down} down per client{took}"
+
+
+def before_and_after(result: SimulationResult) -> list[tuple[str, ...]]:
+    """The metrics of test rows under the headings of `SHOWN`, those of the model first."""
+    both = (("before", result.before), ("after", result.after))
+    return [(name, *(shown(k, metrics[k]) for k in SHOWN)) for name, metrics in both]
+
+
+def in_short(result: SimulationResult) -> str:
+    """Ten lines at most."""
+    if result.artifact.form in OWN_PAGES and result.test is not None:
+        lines = []
+        for name, *values in before_and_after(result):
+            named = headings(result.judged["score"], result.class_names)
+            told = zip(named.values(), values, strict=True)
+            lines.append(f"{name}: {', '.join(f'{heading} {value}' for heading, value in told)}")
+    else:
+        lines = result.artifact.lines(result.test)
+    return "\n".join(
+        [title(result.config, result.sites), *lines, protection(result.privacy), sent(result)]
+    )

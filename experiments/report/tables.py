@@ -1,0 +1,194 @@
+"""A table of texts, and its writers: terminal, Markdown, HTML; and CSV for programs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.measure import Measurement
+from rich.table import Table as RichTable
+
+from fedcal.core import pages
+from fedcal.core.printable import printable
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+_WIDEST = 1000
+"""Characters: a terminal that is narrower wraps lines, but loses none of them."""
+
+_COLOURED = ("better", "worse")
+
+
+@dataclass(frozen=True)
+class Marked:
+    """An entry that is more than a text.
+
+    Attributes
+    ----------
+    text
+        the number, or the name of the row
+    best
+        of its row or column: bold, with a star where there is no bold type
+    mark
+        follows the text: a dagger, or a word ("better" and "worse" are coloured in HTML)
+    small
+        in HTML a second, smaller line; elsewhere it follows the text
+    """
+
+    text: str
+    best: bool = False
+    mark: str = ""
+    small: str = ""
+
+
+Entry = str | Marked
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """What a table shows, before anybody writes it.
+
+    Attributes
+    ----------
+    columns
+        headings; () = none, for a list of facts
+    rows
+        entries, as many as there are columns; the first names the row
+    title
+        above the table; "" = none
+    left
+        indices of columns of words, aligned left; the others are numbers
+    sections
+        index of a row -> title of the section that begins there, "" for a line alone
+    """
+
+    columns: tuple[str, ...]
+    rows: Sequence[Sequence[Entry]]
+    title: str = ""
+    left: Collection[int] = (0,)
+    sections: Mapping[int, str] = field(default_factory=dict)
+
+
+def of_part(part: pages.Table) -> TextTable:
+    """A table that an artifact shows; columns of numbers alone are aligned right."""
+    rows = [tuple(map(pages.number, row)) for row in part.rows]
+    words = {j for row in part.rows for j, entry in enumerate(row) if isinstance(entry, str)}
+    return TextTable(part.columns, rows, part.title, words)
+
+
+def terminal(table: TextTable, *, edge: bool = False, gap: int = 1) -> RichTable:
+    """The table for Rich.
+
+    Parameters
+    ----------
+    edge
+        spaces at the outer borders, too
+    gap
+        spaces to the right of an entry
+    """
+    rich = RichTable(
+        title=table.title or None, title_justify="left", pad_edge=edge, padding=(0, gap)
+    )
+    for k, heading in enumerate(table.columns):
+        rich.add_column(heading, justify="left" if k in table.left else "right", no_wrap=True)
+    for k, row in enumerate(table.rows):
+        if k in table.sections:
+            rich.add_section()
+        rich.add_row(*(printable(_plain(entry, "*")) for entry in row))
+    return rich
+
+
+def print_table(to: Console, table: TextTable, *, edge: bool = False, gap: int = 1) -> None:
+    """Print a table, as wide as it is; see `terminal`."""
+    rich = terminal(table, edge=edge, gap=gap)
+    lines = Measurement.get(to, to.options.update(max_width=_WIDEST), rich)
+    to.width = max(to.width, lines.maximum)
+    to.print(rich)
+
+
+def markdown(table: TextTable) -> str:
+    """The table below its title (a heading of level 3); sections are left out."""
+    rows = [table.columns, *([_plain(entry, "**") for entry in row] for row in table.rows)]
+    head, *body = ("| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in rows)
+    rule = "|".join("---" if k in table.left else "---:" for k in range(len(table.columns)))
+    title = f"### {table.title}\n\n" if table.title else ""
+    return title + "\n".join([head, f"|{rule}|", *body]) + "\n"
+
+
+def _plain(entry: Entry, bold: str) -> str:
+    if isinstance(entry, str):
+        return entry
+    text = f"{bold}{entry.text}{bold}" if entry.best else entry.text
+    return text + _gap(entry) + entry.mark + (f" {entry.small}" if entry.small else "")
+
+
+def _gap(entry: Marked) -> str:
+    """A dagger stands close, a word does not."""
+    return " " if entry.mark[:1].isalpha() else ""
+
+
+def html(table: TextTable, css: str = "") -> Markup:
+    """The `<table>` with the class `css`, every text escaped; the title is the caller's."""
+    from markupsafe import Markup
+
+    numbers = [k not in table.left for k in range(max(map(len, (table.columns, *table.rows))))]
+    parts = [f'<table class="{escape(css)}">' if css else "<table>"]
+    if table.columns:
+        cells = (_cell("th", "col", n, h) for n, h in zip(numbers, table.columns, strict=True))
+        parts.append(f"<thead><tr>{''.join(cells)}</tr></thead>")
+    parts.append("<tbody>")
+    for k, (name, *entries) in enumerate(table.rows):
+        if k in table.sections:
+            group = escape(table.sections[k])
+            parts.append(
+                f'</tbody><tbody><tr class="group"><th scope="rowgroup" colspan="{len(numbers)}">'
+                f"{group}</th></tr>"
+            )
+        cells = (_cell("td", "", n, e) for n, e in zip(numbers[1:], entries, strict=True))
+        parts.append(f"<tr>{_cell('th', 'row', numbers[0], name)}{''.join(cells)}</tr>")
+    return Markup("\n".join([*parts, "</tbody></table>"]))
+
+
+def _cell(tag: str, scope: str, number: bool, entry: Entry) -> str:
+    entry = Marked(entry) if isinstance(entry, str) else entry
+    text = escape(entry.text)
+    if entry.best:
+        text = f'<span class="best">{text}</span>'
+    if entry.mark:
+        css = entry.mark if entry.mark in _COLOURED else "muted"
+        text += f'{_gap(entry)}<span class="word {css}">{escape(entry.mark)}</span>'
+    if entry.small:
+        text += f"<small>{escape(entry.small)}</small>"
+    look = (f' scope="{scope}"' if scope else "") + (' class="n"' if number else "")
+    return f"<{tag}{look}>{text}</{tag}>"
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], keys: Sequence[str] | None = None) -> str:
+    """A line for each row, for a spreadsheet or pandas: all digits, nothing for None.
+
+    Parameters
+    ----------
+    rows
+        mappings; lists and mappings in them are joined by semicolons
+    keys
+        the columns; without them every key of any row
+    """
+    rows = list(rows)
+    columns = keys or tuple(dict.fromkeys(key for row in rows for key in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({k: _joined(v) for k, v in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _joined(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return ";".join(f"{k}={v}" for k, v in value.items())
+    return ";".join(map(repr, value)) if isinstance(value, list) else value

@@ -1,0 +1,119 @@
+"""How numbers and progress look to people on a terminal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event, Thread
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from fedcal.core.classes import called
+from fedcal.core.errors import FedcalError, Interrupted
+from fedcal.core.printable import printable
+
+SHOWN = {
+    "accuracy": "accuracy %",
+    "ece": "ECE %",
+    "classwise_ece": "cwECE %",
+    "nll": "NLL",
+    "brier": "Brier",
+    "mce": "MCE %",
+}
+"""Metric -> heading; percentages are for people, files hold fractions."""
+
+_QUIET_SECONDS, _SECONDS_BETWEEN = 3.0, 5.0
+"""Without a terminal: when the first line of progress comes, and the next ones."""
+
+
+class Stopped(FedcalError):
+    """Ctrl-C, where something was kept; the exit code is the shells' own."""
+
+    exit_code = 130
+
+
+def headings(score: str = "", names: Sequence[str] | None = None) -> dict[str, str]:
+    """`SHOWN`; of two classes (score "positive") it says which ECE is of what.
+
+    The classwise ECE of two classes is that of class 1, but for rows on the edge of a bin.
+    """
+    of_two = {"ece": "top-label ECE %", "classwise_ece": f"ECE of {called(names, 1)} %"}
+    return SHOWN | of_two if score == "positive" else SHOWN
+
+
+def shown(metric: str, value: float) -> str:
+    """A metric as people read it."""
+    return f"{100 * value:.3f}" if SHOWN[metric].endswith("%") else f"{value:.4f}"
+
+
+class _Harmless(Console):
+    """A console on which no text controls the terminal: names and errors may be a stranger's."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make each text, also those of a table, printable first."""
+        return super().render_str(printable(text, lines=True), **options)
+
+
+def console(*, stderr: bool = False, markup: bool = False) -> Console:
+    """A console that neither colours nor wraps what it prints; paths may look like markup."""
+    return _Harmless(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
+
+
+class Steps:
+    """Progress on stderr: a bar on a terminal; elsewhere, after three seconds, some lines.
+
+    The lines come also while no step ends: an engine starts, or a round takes long.
+    """
+
+    def __init__(self, what: str, bar: Progress) -> None:
+        what = printable(what)
+        self._what, self._bar, self._line = what, bar, what
+        self._task = bar.add_task(what, total=None)
+
+    def __call__(self, done: int, total: int, what: str | None = None) -> None:
+        """`done` of `total` steps are done; `what` is what happens now."""
+        self._what = printable(what or self._what)
+        self._line = f"{self._what}: {done} of {total}"
+        self._bar.update(self._task, completed=done, total=total, description=self._what)
+
+    def write_lines(self, end: Event) -> None:
+        """Write a line every few seconds until the event is set."""
+        wait = _QUIET_SECONDS
+        while not end.wait(wait):
+            console(stderr=True).print(f"fedcal: {self._line}")
+            wait = _SECONDS_BETWEEN
+
+
+@contextmanager
+def progress(what: str, *, quiet: bool = False) -> Iterator[Steps]:
+    """Progress of the work inside; `quiet` shows none.
+
+    Raises
+    ------
+    Stopped
+        Ctrl-C in work that keeps what it has, with what it says.
+    """
+    seen = sys.stderr.isatty()
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+        transient=True,
+        disable=quiet or not seen,  # otherwise it would leave a blank line
+    )
+    steps, end = Steps(what, bar), Event()
+    if not quiet and not seen:
+        Thread(target=steps.write_lines, args=(end,), daemon=True).start()
+    try:
+        with bar:
+            yield steps
+    except Interrupted as e:
+        raise Stopped(str(e)) from None
+    finally:
+        end.set()

@@ -1,0 +1,189 @@
+"""Attacks on every mechanism: is a claimed epsilon refuted?
+
+One row for each mechanism, trust model and unit that go together, at epsilon = 1: a lower bound on
+the epsilon that it really spends, found by `fedcal.privacy.audit`. All bounds hold together but for
+a probability of `error`. A row above its claim is a bug.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import product
+
+from fedcal.experiments.research.benchmarks.harness import Benchmark
+from fedcal.experiments.runs.sweep import Row
+from fedcal.mechanisms import (
+    MECHANISMS,
+    PRIVATE,
+    DiscreteLaplace,
+    Exponential,
+    Gaussian,
+    Laplace,
+    Mechanism,
+    Unary,
+)
+from fedcal.privacy.audit import Finding, audit
+from fedcal.privacy.plan import Federation, Plan, make_plan
+from fedcal.trust import NOISY, Central, Distributed, Local
+from fedcal.units import UNITS, Example, User
+from fedcal.units.bounding import Bound, Rule
+
+EPSILON, DELTA = 1.0, 1e-5
+ERROR = 1e-3
+TRIALS = 400_000
+CLIENTS = 10
+CANDIDATES = 40
+_SLOWER = 4  # where each trial is a call of its own: so many times fewer of them
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """What is attacked: one row of the table.
+
+    Attributes
+    ----------
+    row_sums
+        whether a client's contribution is a sum over its rows
+    numbers
+        in a contribution, or candidates
+    """
+
+    mechanism: str
+    trust: str
+    unit: str
+    rounds: int = 1
+    sampling_rate: float = 1.0
+    row_sums: bool = True
+    numbers: int = 1
+    noise_source: str = "seeded"
+
+    @property
+    def note(self) -> str:
+        """What is special about it."""
+        notes = {
+            f"{self.rounds} rounds": self.rounds > 1,
+            f"sampling rate {self.sampling_rate:g}": self.sampling_rate < 1,
+            "no sum over rows": not self.row_sums,
+            f"{self.numbers} numbers": self.numbers > 1 and self.law.answers == "sum",
+            "OS noise": self.noise_source == "system",
+        }
+        return ", ".join(note for note, holds in notes.items() if holds)
+
+    def plan(self) -> Plan:
+        """The plan that is attacked."""
+        rule: Rule = "joint" if self.law.answers == "sum" else "per_value"
+        return make_plan(
+            Federation(
+                clients=CLIENTS,
+                classes=2,
+                epsilon=EPSILON,
+                delta=DELTA,
+                trust=self.trust,
+                unit=self.unit,
+                mechanism=self.mechanism,
+                sampling_rate=self.sampling_rate,
+                noise_source=self.noise_source,
+            ),
+            rounds=self.rounds,
+            bound=Bound((self.numbers,), (2.5,), rule),
+            prefers=(self.law,),
+            row_sums=self.row_sums,
+        )
+
+    @property
+    def law(self) -> type[Mechanism]:
+        """The mechanism."""
+        return MECHANISMS[self.mechanism]
+
+
+_NUMBERS = {"sum": 1, "index": CANDIDATES, "onehot": 4}
+"""What a mechanism makes of answers -> numbers in one."""
+
+
+def attacks() -> list[Attacked]:
+    """All that go together, then some with more rounds, sampling and other neighbours."""
+    found = [
+        Attacked(law.name, trust.name, unit.name, numbers=_NUMBERS[law.answers])
+        for law, trust, unit in product(PRIVATE.values(), NOISY.values(), UNITS.values())
+        if trust.takes(law) and law.part in (None, unit.per)
+    ]
+    central, shared, local = Central.name, Distributed.name, Local.name
+    user, row = User.name, Example.name
+    return [
+        *found,
+        Attacked(Laplace.name, central, user, sampling_rate=0.3),
+        Attacked(Gaussian.name, central, user, sampling_rate=0.3),
+        Attacked(DiscreteLaplace.name, shared, user, sampling_rate=0.3),
+        Attacked(Exponential.name, central, user, sampling_rate=0.3, numbers=CANDIDATES),
+        Attacked(Laplace.name, central, user, rounds=4, numbers=2),
+        Attacked(Gaussian.name, central, user, rounds=4, numbers=2),
+        Attacked(Laplace.name, central, row, row_sums=False),
+        Attacked(Laplace.name, local, row, row_sums=False),
+        Attacked(Exponential.name, central, row, row_sums=False, numbers=CANDIDATES),
+        Attacked(Laplace.name, central, user, noise_source="system"),
+        Attacked(Gaussian.name, central, user, noise_source="system"),
+        Attacked(DiscreteLaplace.name, shared, user, noise_source="system"),
+        Attacked(Unary.name, local, user, numbers=4, noise_source="system"),
+    ]
+
+
+def attacked(attack: Attacked, trials: int, error: float, seed: int = 0) -> Finding:
+    """What an audit finds; `error` is that of all attacks together.
+
+    There are fewer trials where each is a call of its own.
+    """
+    if attack.law.answers != "sum":
+        trials //= _SLOWER
+    return audit(attack.plan(), trials, error=error / len(attacks()), seed=seed)
+
+
+def row_of(attack: Attacked, trials: int, error: float, seed: int = 0) -> Row:
+    """What an audit finds, in plain values.
+
+    Returns
+    -------
+    dict
+        `mechanism`, `trust`, `unit`, `neighbours`, `note`, `claimed` epsilon, `at_least` (the
+        bound that the attack proves), `of_it` (its share), `trials` (of this attack), `refuted`
+    """
+    finding = attacked(attack, trials, error, seed)
+    return {
+        "mechanism": attack.mechanism,
+        "trust": attack.trust,
+        "unit": attack.unit,
+        "neighbours": attack.plan().adjacency,
+        "note": attack.note,
+        "claimed": finding.claimed,
+        "at_least": finding.lower_bound,
+        "of_it": finding.lower_bound / finding.claimed,
+        "trials": finding.trials,
+        "refuted": finding.refuted,
+    }
+
+
+def name_of(row: Row) -> str:
+    """What tells a row from the others, in words."""
+    return ", ".join(row[k] for k in ("mechanism", "trust", "unit", "note") if row[k])
+
+
+def rows(trials: int = TRIALS, error: float = ERROR, seed: int = 0) -> Iterator[Row]:
+    """One for each attack, with the `seconds` that it took."""
+    for attack in attacks():
+        start = time.perf_counter()
+        row = row_of(attack, trials, error, seed)
+        yield row | {"seconds": time.perf_counter() - start}
+
+
+def notes(found: Sequence[Row]) -> list[str]:
+    """The claims that do not hold."""
+    return [f"REFUTED: {name_of(row)}" for row in found if row["refuted"]]
+
+
+BENCHMARK = Benchmark(
+    "attacks on every mechanism, trust model and unit; fails if a claimed epsilon is refuted",
+    rows,
+    notes=notes,
+    passed=lambda found: not any(row["refuted"] for row in found),
+)

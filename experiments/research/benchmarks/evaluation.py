@@ -1,0 +1,98 @@
+"""A whole federated evaluation beside one metric of pooled rows."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.evaluation.release import ScoreRelease
+from fedcal.experiments.research.benchmarks.federated import peak_mib
+from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Inside, peer
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.privacy.federation import Federation
+from fedcal.strategies import FedEvaluate
+from fedcal.units import Example
+
+
+def scores(clients: int, rows: int) -> tuple[Floats, Integers, Shards]:
+    """Calibrated scores, most of them near 0 and 1, dealt at random."""
+    rng = np.random.default_rng(0)
+    n = clients * rows
+    score = np.clip(rng.beta(0.5, 0.5, n), 1e-9, 1 - 1e-9)
+    labels = (rng.random(n) < score).astype(np.int64)
+    logits = np.stack([np.log1p(-score), np.log(score)], axis=1)
+    return score, labels, Shards.from_owner(logits, labels, rng.integers(0, clients, n), clients)
+
+
+def evaluated(shards: Shards) -> ScoreRelease:
+    """One release with epsilon 1 for each row; all metrics with their intervals."""
+    federation = Federation(shards.clients, 2, epsilon=1.0, unit=Example.name)
+    method = FedEvaluate(federation, secure_aggregation="none")
+    fresh = Shards(shards.logits, shards.labels, shards.offsets)  # nothing derived yet
+    run_inline(method, fresh)
+    release = method.result()
+    release.results()
+    return release
+
+
+def _auc(release: ScoreRelease) -> dict[str, float]:
+    return {"AUC": release.found.metrics["model"]["roc_auc"].value}
+
+
+def evaluation(quick: bool) -> Case:
+    """All metrics of many clients' rows in process, and the peers' AUC of the pooled rows."""
+    clients, rows = (200, 50) if quick else (10_000, 100)
+    score, labels, shards = scores(clients, rows)
+    arrays = {"score": score, "labels": labels}
+
+    def values(found: float) -> dict[str, float]:
+        return {"AUC": found}
+
+    return Case(
+        f"evaluation of {clients * rows:,} rows over {clients:,} clients",
+        2.0,
+        [
+            Contestant("fedcal, all metrics, epsilon 1", lambda: lambda: evaluated(shards), _auc),
+            peer("scikit-learn roc_auc_score, pooled", values, "sklearn_roc_auc", arrays),
+            peer("torchmetrics binary_auroc, pooled", values, "torchmetrics_roc_auc", arrays),
+        ],
+    )
+
+
+def memory(quick: bool) -> Case:
+    """Peak memory of a process of its own, which makes rows and evaluates them."""
+    clients, rows = (200, 20) if quick else (10_000, 100)
+    command = [sys.executable, "-m", __name__, str(clients), str(rows)]
+
+    def run() -> Inside:
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        return Inside(*json.loads(done.stdout))
+
+    return Case(
+        f"memory of an evaluation of {clients * rows:,} rows over {clients:,} clients",
+        None,
+        [Contestant("fedcal, all metrics, epsilon 1", lambda: run, dict)],
+    )
+
+
+def measure(clients: int, rows: int) -> tuple[float, dict[str, float]]:
+    """Seconds of an evaluation; peak MiB of the process before and after it."""
+    _, _, shards = scores(clients, rows)
+    before = peak_mib()
+    start = time.perf_counter()
+    evaluated(shards)
+    seconds = time.perf_counter() - start
+    return seconds, {"MiB before": before, "peak MiB": peak_mib()}
+
+
+CASES: dict[str, Callable[[bool], Case]] = {"evaluation": evaluation, "evaluation-memory": memory}
+
+if __name__ == "__main__":
+    print(json.dumps(measure(*map(int, sys.argv[1:]))))

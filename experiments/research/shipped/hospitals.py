@@ -1,0 +1,143 @@
+"""Make the shipped set `heart-disease` from UCI's files of four hospitals.
+
+A logistic regression learns from half of Cleveland's patients whether a heart is diseased. Kept are
+its logits on the other half, and on the patients of the other three hospitals: what it is like to
+get a model from elsewhere. (Detrano et al. 1989 took their discriminant function from Cleveland to
+these hospitals in just this way, and found that it overestimates disease.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers
+from fedcal.experiments.research.shipped.making import Arrays, logistic, make
+
+HOSPITALS = {
+    "cleveland": "processed.cleveland.data",
+    "hungary": "processed.hungarian.data",
+    "longbeach": "processed.va.data",
+    "switzerland": "processed.switzerland.data",
+}
+"""Hospital -> its file in UCI's archive: a patient a line, 13 features and `num`; ? is missing."""
+
+FEATURES = (
+    *("age", "sex", "cp", "trestbps", "chol", "fbs", "restecg", "thalach", "exang", "oldpeak"),
+    *("slope", "ca", "thal"),
+)
+CODES: dict[str, tuple[int, ...]] = {
+    **{"sex": (0, 1), "cp": (4, 1, 2, 3), "fbs": (0, 1), "restecg": (0, 1, 2), "exang": (0, 1)},
+    **{"slope": (1, 2, 3), "thal": (3, 6, 7)},
+}
+"""Features that are codes -> the codes; the first is the reference. The others are numbers."""
+
+UNKNOWN: dict[str, int] = {"trestbps": 0, "chol": 0, "ca": 9}
+"""What stands for a missing number, beside ?: nobody alive has a blood pressure of 0."""
+
+
+@dataclass(frozen=True)
+class Patients:
+    """Rows of all hospitals: `hospital` (n,) by its place in `HOSPITALS`, x (n, 13) with nan where
+    a value is missing, y (n,) 1 = diseased (UCI's `num` above 0)."""
+
+    hospital: Integers
+    x: Floats
+    y: Integers
+
+
+def read_patients(folder: Path) -> Patients:
+    """The rows of the four files of UCI's archive.
+
+    Raises
+    ------
+    InputError
+        If a file cannot be read, or does not hold 14 numbers a line.
+    """
+    hospital: list[int] = []
+    rows: list[list[float]] = []
+    for k, name in enumerate(HOSPITALS.values()):
+        try:
+            lines = (folder / name).read_text("utf-8").split()
+            found = [[float(v.replace("?", "nan")) for v in line.split(",")] for line in lines]
+        except OSError as error:
+            raise InputError(f"cannot read {folder / name}: {error.strerror}") from None
+        except ValueError as error:
+            raise InputError(f"{folder / name}: {error}") from None
+        if bad := [n for n, row in enumerate(found, 1) if len(row) != len(FEATURES) + 1]:
+            raise InputError(f"{folder / name}: line {bad[0]} must have {len(FEATURES) + 1} values")
+        hospital += [k] * len(found)
+        rows += found
+    table = np.array(rows)
+    x, num = table[:, :-1].copy(), table[:, -1]
+    for feature, code in UNKNOWN.items():
+        column = x[:, FEATURES.index(feature)]
+        column[column == code] = np.nan
+    return Patients(np.array(hospital), x, (num > 0).astype(np.int64))
+
+
+def halves(hospital: Integers) -> tuple[Integers, Integers, Integers]:
+    """Rows that train the model (half of Cleveland's), and the calibration and test halves of each
+    hospital's others; all in the order of the files."""
+    rng = stream(0, Purpose.SPLIT, what="hospitals")
+    train, fit, test = [], [], []
+    for k in range(len(HOSPITALS)):
+        rows = rng.permutation(np.flatnonzero(hospital == k))
+        if k == 0:
+            train.append(rows[: len(rows) // 2])
+            rows = rows[len(rows) // 2 :]
+        fit.append(rows[: len(rows) // 2])
+        test.append(rows[len(rows) // 2 :])
+    return tuple(np.sort(np.concatenate(part)) for part in (train, fit, test))  # type: ignore[return-value]
+
+
+def design(x: Floats, train: Integers) -> Floats:
+    """Columns of the regression, (n, 19): 1, numbers in standard units, codes one-hot.
+
+    What is missing becomes the median of the training rows, of a code the most frequent one. There
+    are no indicators of missing values: the training rows miss next to none, so that nothing could
+    be learned of them.
+    """
+    columns = [np.ones(len(x))]
+    for feature, values in zip(FEATURES, x.T, strict=True):
+        known = values[train][~np.isnan(values[train])]
+        if codes := CODES.get(feature):
+            usual = max(codes, key=lambda code: int((known == code).sum()))
+            filled = np.where(np.isnan(values), usual, values)
+            columns += [(filled == code).astype(np.float64) for code in codes[1:]]
+        else:
+            middle, scale = np.median(known), known.std() or 1.0
+            columns.append((np.where(np.isnan(values), middle, values) - middle) / scale)
+    return np.stack(columns, axis=1)
+
+
+def shipped(patients: Patients) -> Arrays:
+    """The arrays of the data file."""
+    train, fit, test = halves(patients.hospital)
+    x = design(patients.x, train)
+    z = x @ logistic(x[train], patients.y[train])
+    arrays: Arrays = {
+        "subject": fit.astype(np.uint16),
+        "client_names": np.array(list(HOSPITALS)),
+    }
+    for prefix, rows in (("", fit), ("test_", test)):
+        logits = np.stack([np.zeros(len(rows)), z[rows]], axis=1)
+        arrays[f"{prefix}logits"] = logits.astype(np.float16)
+        arrays[f"{prefix}labels"] = patients.y[rows].astype(np.uint8)
+        arrays[f"{prefix}client"] = patients.hospital[rows].astype(np.uint8)
+    return arrays
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Train, keep the logits, and print what the model is worth at each hospital."""
+    inputs = {"folder": "with processed.*.data of UCI"}
+    make("hospitals", str(__doc__), inputs, lambda f: shipped(read_patients(f)), arguments)
+
+
+if __name__ == "__main__":
+    main()

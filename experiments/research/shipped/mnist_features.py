@@ -1,0 +1,67 @@
+"""Make the shipped features `mnist-features` from your own copy of MNIST.
+
+What 16 random filters see (`RandomFilters`) of the first 10,000 training images, of every fifth
+test image, and of these after each of the 15 corruptions with severity 3. No number of the map
+comes from MNIST: a model that learns from these rows with privacy is private for the images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.corruptions import CORRUPTIONS, corrupt
+from fedcal.experiments.research.shift.mnist import TABLE
+from fedcal.experiments.research.shipped.making import Arrays, make, with_probe
+from fedcal.experiments.training.extraction.extract import BATCH, steps, unit
+from fedcal.experiments.training.extraction.extractors import RandomFilters
+from fedcal.experiments.training.images import read_bytes
+
+ROWS, EVERY, SEVERITY = 10_000, 5, 3
+
+STEP = 1 / 40
+"""Of the features of a row of length 1: coarse, so that the file is small."""
+
+
+def shipped(train: str, test: str) -> Arrays:
+    """The arrays of the features file, from two files or folders of images."""
+    extractor = RandomFilters()
+
+    def kept(images: NDArray[np.uint8]) -> NDArray[np.int8]:
+        batches = [images[k : k + BATCH] for k in range(0, len(images), BATCH)]
+        return np.concatenate([steps(unit(extractor.features(x)), STEP) for x in batches])
+
+    first, second = read_bytes(train), read_bytes(test).judged
+    images = second.x[::EVERY]
+    arrays: Arrays = {
+        "scale": np.array(STEP),
+        "norm": np.array(1.0),
+        "class_names": np.array([str(digit) for digit in range(10)]),
+        "features": kept(first.x[:ROWS]),
+        "labels": first.y[:ROWS].astype(np.uint8),
+        "test_features": kept(images),
+        "test_labels": second.y[::EVERY].astype(np.uint8),
+    }
+    for name in CORRUPTIONS:
+        changed = corrupt(images, name, SEVERITY, 0, table=TABLE)
+        arrays[f"test_{name}_{SEVERITY}"] = kept(changed)
+    return arrays
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Write the features, and print what a probe without privacy is worth on each test set."""
+    inputs = {"train": ".npz with x and y, or an image folder", "test": "the same of the test rows"}
+    make(
+        "mnist_features",
+        str(__doc__),
+        inputs,
+        lambda train, test: shipped(str(train), str(test)),
+        arguments,
+        lambda arrays: with_probe(arrays, 10),
+    )
+
+
+if __name__ == "__main__":
+    main()

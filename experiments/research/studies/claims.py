@@ -1,0 +1,140 @@
+"""Claims, computed and not asserted: predicates over rows of a grid, and what becomes of them.
+
+A claim about a table or figure is held against each network by itself, in the paper's own numbers
+and in ours. None = it says nothing about these rows (a method is not among them, or the paper
+prints no accuracy).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from fedcal.experiments.research.studies.cells import place_of, whole
+from fedcal.experiments.research.studies.spec import EVERYWHERE, NO_DIFFERENCE, NOT_TOLD, Rows, Told
+
+Found: TypeAlias = bool | None
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One sentence that may be true or not.
+
+    Attributes
+    ----------
+    text
+        the sentence
+    where
+        in the paper; or "ours"
+    holds
+        of the rows of one network; or of all rows, if over = "all"
+    over
+        "each": true if it holds on each network; "some": if on any; "all": of all at once
+    """
+
+    text: str
+    where: str
+    holds: Callable[[Rows], Found]
+    over: Literal["each", "some", "all"] = "each"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a claim.
+
+    Attributes
+    ----------
+    key
+        of the claim; its text, where it has no other
+    text, where
+        of the claim
+    holds
+        as the claim is meant; None = nothing here to tell it by, or no difference
+    said
+        where it holds and where not
+    printed
+        the same, in the paper's own numbers; "" where they do not tell
+    partly
+        it does not hold, but does on some network
+    places
+        line of the table -> whether it holds there (None: no difference); `EVERYWHERE` for a
+        verdict on all lines
+    """
+
+    key: str
+    text: str
+    where: str
+    holds: Found
+    said: str
+    printed: str = ""
+    partly: bool = False
+    places: Mapping[str, Found] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """What became of it, in a word or two."""
+        if self.holds is None:
+            return NO_DIFFERENCE if self.places else NOT_TOLD
+        return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
+
+
+def judged(text: str, told: Told, said: str, printed: str = "") -> Verdict:
+    """The verdict of a function on its own claim: see `spec.RowsClaim`."""
+    holds = told if isinstance(told, bool) else None
+    places = {} if told is None else {EVERYWHERE: holds}
+    return Verdict(text, text, "", holds, said, printed, places=places)
+
+
+def larger(a: float, b: float, margin: float) -> Told:
+    """Whether a > b; no difference where they are within a margin, as noise or too small to matter.
+
+    Parameters
+    ----------
+    margin
+        at least 0: a limit of the error of a - b, or what matters
+    """
+    return NO_DIFFERENCE if abs(a - b) <= margin else a > b
+
+
+def all_of(found: Iterable[Told]) -> Told:
+    """Whether all hold: one that fails decides, then one that cannot be told, or is no difference.
+
+    Of none it is None.
+    """
+    every = list(found)
+    for told in (False, None, NO_DIFFERENCE):
+        if any(one is told for one in every):
+            return told
+    return True if every else None
+
+
+def judge(key: str, claim: Claim, rows: Rows, printed: Rows) -> Verdict:
+    """Hold a claim against the rows of a grid, and against the paper's own.
+
+    Rows of which a run failed are left out.
+    """
+    here, own = _found(claim, whole(rows)), _found(claim, printed)
+    holds, said = None, "no cells to tell it by"
+    if here:
+        holds = any(here.values()) if claim.over == "some" else all(here.values())
+        said = "on average over all networks" if claim.over == "all" else where(here)
+    beside = where(own) if own else ""
+    partly = any(here.values())
+    return Verdict(key, claim.text, claim.where, holds, said, beside, partly, here)
+
+
+def _found(claim: Claim, rows: Rows) -> dict[str, bool]:
+    """Line of the table -> whether the claim holds there, where it can be judged."""
+    by_place: dict[str, Rows] = {}
+    for row in rows:
+        by_place.setdefault(EVERYWHERE if claim.over == "all" else place_of(row), []).append(row)
+    found = {place: claim.holds(mine) for place, mine in by_place.items()}
+    return {place: holds for place, holds in found.items() if holds is not None}
+
+
+def where(found: Mapping[str, bool]) -> str:
+    """On how many lines or data a claim holds, and on which not."""
+    bad = [name for name, holds in found.items() if not holds]
+    said = f"on {len(found) - len(bad)} of {len(found)}"
+    return said + (f"; not on {', '.join(bad)}" if bad else "")

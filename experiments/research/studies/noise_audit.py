@@ -1,0 +1,44 @@
+"""Attacks on every mechanism, trust model and unit: is a claimed epsilon refuted? Our own study."""
+
+from __future__ import annotations
+
+from fedcal.experiments.research.benchmarks.audit import ERROR, TRIALS, attacks, name_of, row_of
+from fedcal.experiments.research.studies.spec import Rows, RowsClaim, counted
+from fedcal.mechanisms import Laplace
+from fedcal.strategies.server.outcome import Progress
+
+
+def rows(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
+    """One row for each attack of `fedcal.experiments.research.benchmarks.audit`.
+
+    Parameters
+    ----------
+    progress
+        called after each attack
+    trials
+        runs in each of two worlds
+
+    Returns
+    -------
+    list of dict
+        As `row_of`; all bounds hold together but for a probability of `ERROR`
+    """
+    return [row_of(attack, trials, ERROR) for attack in counted(attacks(), progress)]
+
+
+def claims(found: Rows) -> list[RowsClaim]:
+    """No attack succeeds, and those on pure mechanisms are strong enough to say something."""
+    bad = [name_of(r) for r in found if r["refuted"]]
+    laplace = [r["of_it"] for r in found if r["mechanism"].endswith(Laplace.name)]
+    return [
+        (
+            "No claimed epsilon is refuted",
+            not bad,
+            f"refuted: {'; '.join(bad)}" if bad else f"{len(found)} attacks",
+        ),
+        (
+            "Attacks on (discrete) Laplace noise prove at least three quarters of the claim",
+            min(laplace) >= 0.75,
+            f"{min(laplace):.0%} to {max(laplace):.0%}".replace("%", " %"),
+        ),
+    ]

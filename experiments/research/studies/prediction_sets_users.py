@@ -1,0 +1,307 @@
+"""Sets that protect whole clients, on the shipped networks. Our own study.
+
+Clients by Dirichlet(0.1) labels, 50 rows each on average where there are so many. Each run deals
+rows anew; coverage and set size are those on all test rows, beside the non-private rule of the same
+rows. Other ways of protecting a client: `clipped counts`, the same draw with a clip that only a
+client of more than the nominal rows reaches, and `one row`, the rule of Angelopoulos et al. with
+one row of each client.
+
+`cut` is what is proven to bound the coverage that clipping may cost: rows that it cuts off clients
+with too many misses, over all rows, at the crossing or the drawn threshold, whichever is lower.
+
+New clients: fit and test rows are dealt to twice as many clients, half of which are asked. Coverage
+of the others is the mean over clients, with sets for rows and with sets for clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import numpy as np
+
+from fedcal import datasets
+from fedcal.clients.statistics.prediction_sets import set_gaps
+from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal.grids import spread
+from fedcal.conformal.levels.crossing import OF_CLIENTS, Draw
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.experiments.research.studies.score_worlds import rng_of
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.mechanisms import Exponential
+from fedcal.mechanisms.exponential import draw_index
+from fedcal.partition import owners
+from fedcal.privacy.plan import Federation
+from fedcal.queries.conformal import SetGaps
+from fedcal.strategies import FedConformal
+from fedcal.strategies.server.outcome import Progress
+from fedcal.trust import Central
+
+RUNS = 60
+NETWORKS = ("resnet110-cifar10", "densenet-cifar100", "imdb-binary")
+ROWS_PER_CLIENT, BETA, ALPHA = 50, 0.1, 0.1
+SETTINGS = ((100, 1.0), (1000, 1.0), (1000, 0.3))
+MOST_COVERAGE = 0.02
+MOST_SIZE = {(100, 1.0): 1.12, (1000, 1.0): 1.03, (1000, 0.3): 1.1}
+CROSSING, CLIPPED, ONE_ROW = "crossing", "clipped counts", "one row"
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Fit rows, and test rows by their scores."""
+
+    logits: Floats
+    labels: Integers
+    test_logits: Floats
+    test_labels: Integers
+    test: Floats
+    every: Floats
+
+    def covered(self, threshold: float) -> float:
+        """Share of test rows whose label is in its set."""
+        return float(np.searchsorted(self.test, threshold, side="right") / len(self.test))
+
+    def size(self, threshold: float) -> float:
+        """Labels in a test row's set, in the mean."""
+        return float(np.searchsorted(self.every, threshold, side="right") / len(self.test))
+
+
+@cache
+def network(name: str) -> Network:
+    """A shipped data set."""
+    data = datasets.load(name).split(0)
+    if data.test_logits is None or data.test_labels is None:
+        raise TypeError(f"{name} has no test rows")
+    test, labels = data.test_logits, data.test_labels
+    score = Conformity("lac")
+    own, every = score.of_labels(test, labels), score.of_all(test).ravel()
+    return Network(data.logits, data.labels, test, labels, np.sort(own), np.sort(every))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Runs of one kind; `what` is "rows" or "clients", whom the test is of."""
+
+    network: str
+    clients: int
+    epsilon: float
+    what: str = "rows"
+
+
+CELLS_RUN = (
+    *(Cell(name, *setting) for setting, name in product(SETTINGS, NETWORKS)),
+    *(Cell(name, k, 1.0, "clients") for k, name in product((100, 1000), NETWORKS)),
+)
+
+
+def rows(
+    progress: Progress | None = None, *, runs: int = RUNS, cells: Sequence[Cell] = CELLS_RUN
+) -> Rows:
+    """Coverage and size of sets, by network, clients, epsilon and rule.
+
+    Returns
+    -------
+    list of dict
+        `what`, `network`, `clients`, `rows` (of all clients), `epsilon`, `rule`, mean `coverage`
+        over test rows (or over new clients), its standard `error`, `size`, `exact` and
+        `exact_size` of the non-private rule, `excess` and `ratio` over these, `cut`, `all_labels`
+    """
+    found: Rows = []
+    for cell in counted(cells, progress):
+        found += _of_rows(cell, runs) if cell.what == "rows" else _of_clients(cell, runs)
+    return found
+
+
+def _of_rows(cell: Cell, runs: int) -> Rows:
+    net = network(cell.network)
+    size = min(cell.clients * ROWS_PER_CLIENT, len(net.labels))
+    told: dict[str, list[tuple[float, float, float, float]]] = {}
+    exact = []
+    for run in range(runs):
+        rng = rng_of("prediction sets users", run, *vars(cell).values())
+        picked = rng.permutation(len(net.labels))[:size]
+        shards = _dealt(net.logits[picked], net.labels[picked], cell.clients, rng)
+        threshold = non_private(shards)
+        exact.append((net.covered(threshold), net.size(threshold)))
+        for rule in (CROSSING, CLIPPED, ONE_ROW):
+            found, cut = RULES[rule](shards, cell.epsilon, run)
+            told.setdefault(rule, []).append(
+                (net.covered(found), net.size(found), cut, float(found >= 1.0))
+            )
+    covered, sized = np.mean(exact, axis=0)
+    return [
+        {
+            "what": cell.what,
+            "network": cell.network,
+            "clients": cell.clients,
+            "rows": size,
+            "epsilon": cell.epsilon,
+            "rule": rule,
+            "coverage": (mean := np.mean(each, axis=0).tolist())[0],
+            "error": float(np.std([a - b for (a, *_), (b, _) in zip(each, exact, strict=True)]))
+            / math.sqrt(runs),
+            "size": mean[1],
+            "exact": float(covered),
+            "exact_size": float(sized),
+            "excess": mean[0] - float(covered),
+            "ratio": mean[1] / float(sized),
+            "cut": mean[2],
+            "all_labels": mean[3],
+        }
+        for rule, each in told.items()
+    ]
+
+
+def _of_clients(cell: Cell, runs: int) -> Rows:
+    net = network(cell.network)
+    logits = np.concatenate([net.logits, net.test_logits])
+    labels = np.concatenate([net.labels, net.test_labels])
+    size = min(2 * cell.clients * ROWS_PER_CLIENT, len(labels))
+    told: dict[str, list[float]] = {"rows": [], "clients": []}
+    for run in range(runs):
+        rng = rng_of("prediction sets new clients", run, *vars(cell).values())
+        picked = rng.permutation(len(labels))[:size]
+        both = _dealt(logits[picked], labels[picked], 2 * cell.clients, rng)
+        order = rng.permutation(2 * cell.clients)
+        asked, new = both.take(order[: cell.clients]), both.take(order[cell.clients :])
+        scores = Conformity("lac").of_labels(new.logits, new.labels)
+        for weigh, each in told.items():
+            found = _sets(asked, cell.epsilon, run, weigh=weigh)[0]
+            hits = new.sum_rows((scores <= found).astype(np.float64))
+            there = new.rows > 0
+            each.append(float(np.mean(hits[there] / new.rows[there])))
+    return [
+        {
+            "what": cell.what,
+            "network": cell.network,
+            "clients": cell.clients,
+            "rows": size // 2,
+            "epsilon": cell.epsilon,
+            "rule": f"weigh={weigh}",
+            "coverage": float(np.mean(each)),
+            "error": float(np.std(each)) / math.sqrt(runs),
+        }
+        for weigh, each in told.items()
+    ]
+
+
+def _dealt(logits: Floats, labels: Integers, clients: int, rng: np.random.Generator) -> Shards:
+    owner = owners.dirichlet(labels, clients, BETA, rng)
+    return Shards.from_owner(logits, labels, owner, clients)
+
+
+def non_private(shards: Shards) -> float:
+    """The ceil((n + 1) (1 - alpha))-th smallest score; 1 = all labels."""
+    scores = np.sort(Conformity("lac").of_labels(shards.logits, shards.labels))
+    rank = math.ceil((len(scores) + 1) * (1.0 - ALPHA) - 1e-9)
+    return float(scores[rank - 1]) if rank <= len(scores) else 1.0
+
+
+# -- ways of protecting a client, each from shards, epsilon and seed to a threshold and `cut` ------
+
+
+def _strategy(shards: Shards, epsilon: float, seed: int, quantile: str, weigh: str) -> FedConformal:
+    facts = Federation(
+        shards.clients, shards.classes, epsilon=epsilon, seed=seed, trust=Central.name
+    )
+    nominal = None if quantile == Exponential.name else len(shards.labels) / shards.clients
+    strategy = FedConformal(
+        facts, alpha=ALPHA, quantile=quantile, weigh=weigh, rows_per_client=nominal
+    )
+    strategy.secure_aggregation = "none"  # the same bits, sooner
+    return strategy
+
+
+def _sets(
+    shards: Shards, epsilon: float, seed: int, quantile: str = CROSSING, weigh: str = "rows"
+) -> tuple[float, float]:
+    strategy = _strategy(shards, epsilon, seed, quantile, weigh)
+    sets = run_inline(strategy, shards)
+    if not isinstance(sets, PredictionSets):
+        raise TypeError(f"a run of prediction sets gave {sets!r}")
+    found, query = float(sets.thresholds[0]), strategy.query(1)
+    if not isinstance(query, SetGaps) or weigh != "rows" or strategy.plan.bound is None:
+        return found, 0.0
+    return found, _cut(set_gaps(shards, query), query, max(strategy.plan.bound.norms), found)
+
+
+def _cut(gaps: Floats, query: SetGaps, clip: float, found: float) -> float:
+    """Of (clients, m) centred counts, what a clip takes off those far below 0."""
+    crossing = int(np.argmax(np.append(gaps.clip(-clip, clip).sum(axis=0)[:-1] >= query.level, 1)))
+    at = min(crossing, int(np.searchsorted(query.thresholds, found)))
+    rows = gaps[:, -1].sum() / ALPHA
+    return float(np.maximum(-gaps[:, at] - clip, 0.0).sum() / rows)
+
+
+def _one_row(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
+    return _sets(shards, epsilon, seed, Exponential.name)
+
+
+def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
+    """The draw of the crossing with a clip of (1 - alpha) nominal rows."""
+    n = len(shards.labels)
+    clip = max(1.0, (1.0 - ALPHA) * n / shards.clients)
+    scale = 2.0 * clip / epsilon
+    draw = Draw.of(ALPHA * n, scale, OF_CLIENTS)
+    slack = draw.slack(scale, whole_rows=True)
+    grid = spread(draw.candidates)
+    query = SetGaps(
+        shards.classes,
+        grid,
+        need=np.array([1.0 - ALPHA]),
+        level=slack + 1.0 - ALPHA,
+        tilt=draw.tilt * scale,
+    )
+    gaps = set_gaps(shards, query)
+    costs = query.costs(gaps.clip(-clip, clip).sum(axis=0))
+    found = float(grid[draw_index(costs, epsilon, clip, rng_of("clipped", seed))])
+    return (found if slack <= ALPHA * (n + 1) else 1.0), _cut(gaps, query, clip, found)
+
+
+RULES: dict[str, Callable[[Shards, float, int], tuple[float, float]]] = {
+    CROSSING: _sets,
+    CLIPPED: _clipped,
+    ONE_ROW: _one_row,
+}
+
+
+def claims(found: Rows) -> list[RowsClaim]:
+    """The aims, by clients and epsilon; and new clients."""
+    said: list[RowsClaim] = []
+    mine = [r for r in found if r["what"] == "rows" and r["rule"] == CROSSING]
+    for key in dict.fromkeys((r["clients"], r["epsilon"]) for r in mine):
+        clients, epsilon = key
+        these = [r for r in mine if (r["clients"], r["epsilon"]) == key]
+        where = f"{clients:,} clients, epsilon = {epsilon:g}"
+        text = f"{where}: coverage is at most .02 above the non-private rule's"
+        said.append((text, *_below(these, "excess", MOST_COVERAGE, ".4f")))
+        text = f"{where}: sets are at most {MOST_SIZE[key]:g} times as large"
+        said.append((text, *_below(these, "ratio", MOST_SIZE[key], ".3f")))
+        short = [r for r in these if r["coverage"] < r["exact"] - 3.5 * r["error"]]
+        shown = f"cut {100 * max(r['cut'] for r in these):.2f} % of rows at most"
+        said.append((f"{where}: sets cover no less than the non-private rule's", not short, shown))
+    for weigh in ("clients", "rows"):
+        new = [r for r in found if r["rule"] == f"weigh={weigh}"]
+        short = [r for r in new if r["coverage"] < 1 - ALPHA - 3.5 * r["error"]]
+        shown = f"{100 * min(r['coverage'] for r in new):.1f} to " if new else ""
+        shown += f"{100 * max(r['coverage'] for r in new):.1f} %" if new else "no runs"
+        if short:
+            shown += f"; less: {', '.join(_name(r) for r in short)}"
+        text = f"New clients are covered in 90 % of rows, weigh = {weigh}"
+        said.append((text, not short if new else None, shown))
+    return said
+
+
+def _below(found: Rows, key: str, most: float, form: str) -> tuple[bool, str]:
+    high = [r for r in found if r[key] > most]
+    shown = f"{min(r[key] for r in found):{form}} to {max(r[key] for r in found):{form}}"
+    return not high, shown + (f"; more: {', '.join(r['network'] for r in high)}" if high else "")
+
+
+def _name(row: Record) -> str:
+    return f"{row['network']} with {row['clients']:,}"

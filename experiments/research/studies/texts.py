@@ -1,0 +1,323 @@
+"""What README and the guide say of results: `texts.md.j2`, filled in from the shipped results.
+
+The template has the sentences and tables, and chooses words that depend on a number (which is
+lower, how many, whether); what it asks for is computed here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from itertools import product
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from fedcal import datasets
+from fedcal.core.numerics import softmax
+from fedcal.experiments.report.tables import markdown
+from fedcal.experiments.research.benchmarks import published_sums
+from fedcal.experiments.research.luo.methods import COLUMNS, NOISES, PAPER
+from fedcal.experiments.research.studies import liars, luo, subgroups
+from fedcal.experiments.research.studies.binning_pays import crossover
+from fedcal.experiments.research.studies.cells import MEAN
+from fedcal.experiments.research.studies.check import unsure
+from fedcal.experiments.research.studies.comparisons import command
+from fedcal.experiments.research.studies.expected import FOLDER, read, shipped
+from fedcal.experiments.research.studies.maddock import mean_ratio
+from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
+from fedcal.experiments.research.studies.result import Reproduction
+from fedcal.experiments.research.studies.spec import Record, Rows
+from fedcal.experiments.research.studies.zhang import tables as zhang
+from fedcal.experiments.runs.comparison.summary import Line
+from fedcal.experiments.runs.comparison.table import Cells, as_markdown
+from fedcal.metrics import summary
+from fedcal.trust import NOISY, Local
+from fedcal.units import Example, User
+
+TABLES = ("maddock-table2", "maddock-table3", "maddock-figure2", "maddock-figure3")
+"""Whose claims are counted."""
+
+TRUSTED = ("fednewton", "fednewton-entropy", "fedoneshot", "acct")
+SHIFTED = "mnist-shift"
+TABLE_OF = {5: "table1", 1: "table7"}
+"""Severity -> table of Luo et al."""
+
+AGGREGATED = {"sources": (10, 50, 100, 150, 200, 250), "epsilon": (0.2, 0.6, 1.0, 2.0)}
+"""Sweep -> its settings that the table shows."""
+
+results: Callable[[str], Reproduction] = cache(shipped)
+"""The shipped results of an experiment, read once."""
+
+
+comparison: Callable[[str], list[Line]] = cache(lambda name: list(read(name)["results"]))
+"""The shipped lines of a comparison."""
+
+
+def where(lines: str | Sequence[Line], **facts: Any) -> list[Line]:
+    """Those with all of these facts, of lines or of a comparison's."""
+    lines = comparison(lines) if isinstance(lines, str) else lines
+    return [line for line in lines if all(line[k] == v for k, v in facts.items())]
+
+
+def one(lines: str | Sequence[Line], **facts: Any) -> Line:
+    """The only one with all of these facts."""
+    (line,) = where(lines, **facts)
+    return line
+
+
+def mean(line: Line, metric: str = "ece") -> float:
+    """Of a metric, over seeds."""
+    return float(line["after"][metric]["mean"])
+
+
+def percent(line: Line, metric: str = "ece", spread: bool = True) -> str:
+    """Mean and, if it has any, spread of a metric, in %."""
+    std = 100 * line["after"][metric]["std"]
+    digits = 3 if metric == "classwise_ece" else 2
+    text = f"{100 * mean(line, metric):.{digits}f}"
+    return f"{text} ± {std:.{digits}f}" if spread and std else text
+
+
+# -- README, reproduce ---------------------------------------------------------------------------
+
+
+def ratio(title: str, row: str = "") -> float:
+    """Mean classwise ECE over that of the pooled temperature, in the lines of that row."""
+    reference = "pooled temperature"
+    rows = results("private-temperature").rows
+    mine = [r for r in rows if r["row"].startswith(row) or r["title"] == reference]
+    return mean_ratio(mine, title, reference) or math.nan
+
+
+def papers_claims() -> Rows:
+    """What Maddock et al. claim, and what became of it."""
+    return [
+        {"text": v.text, "word": v.word, "unsure": bool(unsure(experiment(name), v))}
+        for name in TABLES
+        for v in results(name).verdicts
+        if v.where != "ours"
+    ]
+
+
+# -- choosing a method ---------------------------------------------------------------------------
+
+
+def searches() -> dict[tuple[Any, ...], dict[str, Line]]:
+    """Network, clients and epsilon -> the lines of the methods compared there."""
+    found: dict[tuple[Any, ...], dict[str, Line]] = {}
+    for line in where("choosing-searches", baseline=False):
+        place = (line["data"], line["clients"], line["epsilon"])
+        found.setdefault(place, {})[line["method"]] = line
+    return found
+
+
+def first(metric: str) -> list[str]:
+    """The method with the lowest mean, of each of the `searches`."""
+    return [min(mine, key=lambda m: mean(mine[m], metric)) for mine in searches().values()]
+
+
+def better_everywhere(unit: str, trust: str) -> list[str]:
+    """Methods that are better than the model itself on all data."""
+    lines = comparison("choosing-trust")
+    base = {line["data"]: mean(line) for line in where(lines, method="none")}
+    mine = where(lines, unit=unit, trust=trust)
+    return [m for m in TRUSTED if all(mean(li) < base[li["data"]] for li in where(mine, method=m))]
+
+
+# -- costs, domain shift, Luo et al. -------------------------------------------------------------
+
+
+def noise_of_means(rows: Rows) -> list[list[float]]:
+    """For each epsilon and number of rounds the noise of the mean, smallest sampling rate first."""
+    found: dict[tuple[float, int], list[float]] = {}
+    for r in sorted(rows, key=lambda r: float(r["sampling_rate"])):
+        found.setdefault((r["epsilon"], r["rounds"]), []).append(r["mean_std"])
+    return list(found.values())
+
+
+def shifts() -> dict[tuple[str, int], str]:
+    """Accuracy and ECE of each variant of the shipped set, over all its rows."""
+    found = {}
+    for name, severity in datasets.shifted(SHIFTED):
+        data = datasets.load(f"{SHIFTED}:{name}:{severity}")
+        scores = summary(softmax(data.logits), data.labels)
+        found[name, severity] = f"{100 * scores['accuracy']:.2f} | {100 * scores['ece']:.2f}"
+    return found
+
+
+def luo_rows(severity: int, what: str, **facts: Any) -> Rows:
+    """Of a table of Luo et al."""
+    return where(results(f"luo-{TABLE_OF[severity]}").rows, what=what, **facts)
+
+
+def luo_methods(severity: int, noise: str) -> dict[str, Record]:
+    """Method -> what it comes to."""
+    return {r["method"]: r for r in luo_rows(severity, "method", noise=noise)}
+
+
+def luo_tables(severity: int) -> dict[str, dict[str, Record]]:
+    """Ours and the paper's: method -> mean and median ECE."""
+    printed = {
+        name: {m: {"method": m, "median": values[0], "mean": values[1]} for m, values in of.items()}
+        for name, of in luo.printed(TABLE_OF[severity]).items()
+    }
+    return {f"ours, severity {severity}": luo_methods(severity, Local.name), **printed}
+
+
+# -- the template --------------------------------------------------------------------------------
+
+_ASKED: dict[str, Any] = {
+    function.__name__: function
+    for function in (
+        *(where, one, mean, percent, ratio, papers_claims, searches, first, command),
+        *(better_everywhere, noise_of_means, shifts, luo_rows, luo_methods),
+        *(luo_tables, crossover, markdown),
+    )
+} | {"paper_orders": zhang.orders}
+_KNOWN: dict[str, Any] = {
+    "results": results,
+    "TEMPERATURES": ("FedOneShot", "FedNewton", "FedTemp", "FedTemp (mean of T)"),
+    "SEARCHED": ("fednewton", "fedoneshot", "acct"),
+    "LABELS": {"acct": "`acct`, `search=auto`"},
+    "TRUSTED": TRUSTED,
+    "UNITS_AND_TRUST": tuple(product((User.name, Example.name), NOISY)),
+    "SEVERITIES": TABLE_OF,
+    "NOISES": NOISES,
+    "NOISY_METHODS": {column.method for column in COLUMNS if column.noise},
+    "PAPER": PAPER,
+    "PRIVATE": luo.PAPER_PRIVATE,
+    "PAPER_ORDER": zhang.ORDER,
+    "TITLES": luo.TITLES,
+    "SEARCHES": luo.SEARCHES,
+    "SMALLEST": luo.SMALLEST,
+    "MOST": luo.MOST,
+    "RATIOS": {
+        "histogram": "histogram",
+        "histogram-wrong": "(correct, wrong)",
+        "ece-t": "ECE-T",
+        "nll-t": "NLL-T",
+        "acc-t": "Acc-T",
+        "acc-t-bisection": "bisection",
+        "acc-t-posterior-3": "posterior, 3",
+    },
+    "cells_of": lambda name: Cells(comparison(name)),
+    "experiment": experiment,
+    "unsure": unsure,
+    "mean_of": fmean,
+    "differences": lambda rows, key: [r[key] - r["numbers_up"] for r in rows],
+}
+_TESTS: Mapping[str, Callable[..., bool]] = {
+    "made_by": lambda name, commit: read(name)["commit"] == commit,
+    "close_to_pooled": lambda title: ratio(title) <= 1.05,
+    "behind_oneshot": lambda of: mean(of[1]["fedoneshot"]) < mean(of[1]["acct"]),
+    "falls": lambda values: values == sorted(values, reverse=True),
+    "shown": lambda row: row[row["sweep"]] in AGGREGATED.get(row["sweep"], ()),
+    "within_a_std": lambda line, of: mean(line) + line["after"]["ece"]["std"] >= of,
+    "below_temperature": lambda row, rows: (
+        row[MEAN] < one(rows, title="pooled temperature", network=row["network"])[MEAN]
+    ),
+}
+
+
+@cache
+def _template() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).parent),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals |= _ASKED | _KNOWN
+    environment.filters["commit"] = lambda name: read(name)["commit"]
+    environment.tests |= _TESTS
+    return environment.get_template("texts.md.j2").module
+
+
+def filled(macro: str, *of: Any) -> str:
+    """What a macro of the template makes of `of`."""
+    return str(getattr(_template(), macro)(*of)).strip()
+
+
+def tables(name: str, some: slice = slice(None)) -> str:
+    """The tables of an experiment, or some of them, as `NAME.md` has them."""
+    return "\n".join(map(markdown, results(name).blocks[some]))
+
+
+_NAMES = tuple(
+    path.stem
+    for name in EXPERIMENTS
+    for path in sorted(FOLDER.glob(f"{name}.json")) + sorted(FOLDER.glob(f"{name}@*.json"))
+)
+_PAGES = {
+    "reproduce": (*TABLES, "private-temperature", "fedtemp-bound"),
+    "demo": ("demo", *TABLES, "private-temperature", "luo-table1", "luo-table7"),
+    "trust-models": ("trust-models",),
+    "audit": ("audit", "training-audit"),
+    "liars": ("liars",),
+    "luo": ("luo-table1", "luo-table7", "luo-figures"),
+    "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
+    "amplification": ("amplification", "maddock-table6", "maddock-table7"),
+    "evaluation-studies": ("evaluation-errors", "evaluation-intervals", "evaluation-coverage"),
+    "angelopoulos": (
+        *(name for name in _NAMES if name.startswith("angelopoulos-")),
+        "prediction-sets-peers",
+    ),
+    "zhang": tuple(name for name in _NAMES if name.startswith("zhang-")),
+    "prediction-sets-studies": (
+        "prediction-sets-coverage",
+        "prediction-sets-rows",
+        "prediction-sets-users",
+    ),
+}
+"""Page -> what it shows."""
+
+BLOCKS: Mapping[str, Callable[[], str]] = {
+    **subgroups.BLOCKS,
+    **{name: partial(tables, name) for name in _NAMES},
+    **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
+    **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
+    "zhang-short": partial(filled, "zhang_short", _PAGES["zhang"]),
+    "secure-sums-trust": published_sums.trust,
+    "secure-sums-costs": published_sums.costs,
+    "secure-sums-measured": published_sums.measured,
+    "liars-ece": lambda: liars.pivot(results("liars").rows, "ece"),
+    "liars-nll": lambda: liars.pivot(results("liars").rows, "nll"),
+    "liars-accuracy": lambda: liars.pivot(results("liars").rows, "accuracy", ("fedbbq",)),
+    "liars-evaluate": lambda: liars.pivot(results("liars").rows, "ece", ("evaluate",)),
+    "demo-table": lambda: as_markdown(comparison("demo")),
+    "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
+    "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),
+    **{
+        name: partial(filled, name.replace("-", "_"))
+        for name in (
+            *(
+                "demo-headline",
+                "demo-short",
+                "first-ece",
+                "searched",
+                "reproduced",
+                "claims-in-short",
+            ),
+            *("temperature-ratios", "by-search", "by-trust", "when-binning-pays"),
+            *("pooled-binning", "multipliers", "sampled-runs", "bytes", "seconds", "mnist-shift"),
+            *("zhang-paper", "luo-noise", "luo-aggregation", "luo-short", "trust-costs"),
+        )
+    },
+    **{
+        f"by-clients-{name}": partial(filled, "by_clients", name)
+        for name in ("resnet110-cifar10", "imdb-binary")
+    },
+    **{
+        f"{name}-command": partial(filled, "console", name)
+        for name in ("choosing-clients", "choosing-searches", "choosing-trust")
+    },
+    **{
+        f"luo-{macro}-{severity}": partial(filled, f"luo_{macro}", severity)
+        for macro, severity in product(("order", "read", "searches"), TABLE_OF)
+    },
+}
+"""By the name that a page gives."""

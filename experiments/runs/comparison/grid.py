@@ -1,0 +1,369 @@
+"""What to compare: lists of values, method variants, and the cells that they span."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from itertools import pairwise, product
+from typing import Any
+
+from fedcal.core.checks import whole
+from fedcal.core.errors import InputError
+from fedcal.core.streams import check_seed
+from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
+from fedcal.experiments.runs.options import RUNNING, Option, Options, layered, option, options_of
+from fedcal.partition import parse as parse_partition
+from fedcal.privacy.federation import Federation, check_quorum
+from fedcal.privacy.plan import Plan
+from fedcal.strategies.settings import (
+    Setting,
+    calibrating,
+    exact_only,
+    must_calibrate,
+    settings_of,
+)
+from fedcal.trust import NOISY, TRUSTS, SecAgg
+
+_OPTIONS = options_of(Config)
+AXES = tuple(name for name, option in _OPTIONS.items() if option.axis)
+"""Options that take a list; every combination is a cell."""
+
+_SHARED = {
+    name: option.default
+    for name, option in _OPTIONS.items()
+    if not option.axis and not option.elsewhere
+}
+"""What all runs have alike, with its default."""
+
+_NOT_PRIVACY = ("partition", "clients", "rounds", "sampling_rate")
+"""Axes in the order of the table, between the data and the privacy."""
+
+
+def comparable() -> tuple[str, ...]:
+    """Methods that a table has columns for: those that calibrate, and the baselines."""
+    return (*calibrating(), *POOLED)
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A method with parameters of its own, as in `fedbbq[weighting=none,bins_exponent=5]`."""
+
+    method: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Variant:
+        """From `METHOD` or `METHOD[KEY=VALUE,...]`; `;` separates as `,` does.
+
+        A label is taken as well, as `FedBBQ (weighting=none)`.
+        """
+        found = re.fullmatch(r"([^][()]+)(?:\[([^][()]*)\]|\(([^][()]*)\))?", text.strip())
+        if found is None:
+            raise InputError(f"a method is METHOD or METHOD[KEY=VALUE,...], got {text!r}")
+        method, inside = method_named(found[1]), found[2] if found[3] is None else found[3]
+        settings: dict[str, Setting] = {}
+        for pair in () if inside is None else re.split("[;,]", inside):
+            if "=" not in pair:
+                raise InputError(f"{method}[...] takes KEY=VALUE, got {pair!r} in {text!r}")
+            key, value = parse_setting(pair)
+            if key in settings:
+                raise InputError(f"{key!r} is there twice in {text!r}")
+            settings[key] = value
+        return cls(method, settings)
+
+    @property
+    def text(self) -> str:
+        """What `parse` takes."""
+        return self.method + (f"[{self._pairs(',')}]" if self.settings else "")
+
+    @property
+    def label(self) -> str:
+        """What the table calls it."""
+        return label_of(self.method) + (f" ({self._pairs(', ')})" if self.settings else "")
+
+    @property
+    def baseline(self) -> bool:
+        """Whether it reads the rows themselves, without a federation."""
+        return self.method in POOLED
+
+    @property
+    def dealt(self) -> bool:
+        """Whether its result depends on how the rows were dealt."""
+        return self.method not in POOLED or self.method == "one-source"
+
+    def resolved(self) -> tuple[str, tuple[tuple[str, Setting], ...]]:
+        """Equal for variants that mean the same: defaults that are spelt out do not count."""
+        defaults = {k: p.default for k, p in settings_of(self.method).items()}
+        own = {k: v for k, v in self.settings.items() if k not in defaults or defaults[k] != v}
+        return self.method, tuple(sorted(own.items()))
+
+    def _pairs(self, comma: str) -> str:
+        return comma.join(
+            f"{k}={str(v).lower() if isinstance(v, bool) else v}" for k, v in self.settings.items()
+        )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One line of the table: a configuration, run with each of its seeds.
+
+    `delta` is what each of its private runs spends, `plan` that of its first run, `little` says
+    why it has too little to help ("" where it has enough); known once the cell is resolved.
+    """
+
+    variant: Variant
+    config: Config
+    seeds: tuple[int, ...]
+    delta: float = 0.0
+    plan: Plan | None = None
+    little: str = ""
+
+    @property
+    def name(self) -> str:
+        """What tells it apart, in an error message."""
+        c = self.config
+        if self.variant.baseline:
+            return f"{self.variant.text} on {c.data}"
+        return f"{self.variant.text} on {c.data}, {c.partition}, epsilon {c.epsilon:g}"
+
+    @property
+    def protection(self) -> tuple[str, ...]:
+        """What was asked for of those options that may not go together, in words."""
+        c = self.config
+        asked = {"epsilon": f"{c.epsilon:g}", "unit": c.unit, "trust": c.trust}
+        asked["mechanism"] = None if c.mechanism == "auto" else c.mechanism
+        return tuple(f"{k} {v}" for k, v in asked.items() if v is not None)
+
+
+def _many(name: str) -> Any:
+    """The field of an axis: a tuple of the option's own default, for most."""
+    if name == "method":
+        return field(default_factory=lambda: tuple(Variant(m) for m in comparable()))
+    return field(default=(math.inf, 1.0) if name == "epsilon" else (_OPTIONS[name].default,))
+
+
+_Values: Any = make_dataclass(
+    "_Values",
+    [(name, tuple, _many(name)) for name in AXES]
+    + [(name, object, field(default=default)) for name, default in _SHARED.items()],
+    bases=(Options,),
+    frozen=True,
+)
+
+
+@dataclass(frozen=True)
+class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
+    """Every axis with its values, and what all runs share; see `compare` for the meaning.
+
+    None stands for "the method's (or the data's) own", as in `Config`. The fields are those of
+    `Config`, `seeds` (how many, from `seed` on) and `set`; an axis holds a tuple.
+    """
+
+    seeds: int = option(5, RUNNING, "How many, from --seed on")
+    set: Mapping[str, Setting] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        whole("seeds", self.seeds, 1)
+        for variant in self.method:
+            must_calibrate("compare", variant.method)
+            Config(method=variant.method, set=variant.settings)
+        check_seed(self.seed)
+        check_seed(self.seed + self.seeds - 1)
+        for trust in self.trust:
+            if trust is not None:  # unknown ones, also where epsilon leaves no use for them
+                Federation(1, 2, epsilon=1.0 if trust in NOISY else math.inf, trust=trust)
+            if trust in NOISY and min(self.epsilon) == math.inf:
+                raise InputError(
+                    f"trust '{trust}' adds noise; give a finite epsilon or use {SecAgg.name}"
+                )
+        if not any(_shared(trust) for trust in self.trust):
+            check_quorum(self.quorum, None)
+        for unit, mechanism in product(self.unit, self.mechanism):
+            Federation(
+                clients=1,
+                classes=2,
+                unit=unit,
+                mechanism=mechanism,
+                quorum=self.quorum,
+                noise_source=self.noise_source,
+            )
+        for key in self.set:
+            if not any(key in settings_of(v.method) for v in self.method):
+                raise InputError(f"--set {key}: none of the methods has such a parameter")
+        for axis in AXES:
+            seen: dict[Any, str] = {}
+            for value in getattr(self, axis):
+                text, same = str(value), value
+                if axis == "method":
+                    text, same = value.text, value.resolved()
+                elif axis == "partition":
+                    same = parse_partition(value)
+                if same in seen:
+                    also = "" if seen[same] == text else f" ({seen[same]!r} means the same)"
+                    raise InputError(f"{axis} {text!r} is there twice{also}")
+                seen[same] = text
+
+    def drafts(self, split_by_seed: Mapping[str, bool]) -> Iterator[Cell]:
+        """All cells in the order of the table, not yet resolved.
+
+        Parameters
+        ----------
+        split_by_seed
+            name of the data -> whether its test part follows from the seed
+        """
+        seeds = tuple(range(self.seed, self.seed + self.seeds))
+        for data in self.data:
+            undealt = seeds if split_by_seed[data] else seeds[:1]
+            for dealt, places in (
+                (False, [(Config.partition, Config.clients)]),
+                (True, product(self.partition, self.clients)),
+            ):
+                for (partition, clients), variant in product(places, self.method):
+                    if variant.baseline and variant.dealt == dealt:
+                        config = Config(
+                            data=data,
+                            method=variant.method,
+                            partition=partition,
+                            clients=clients,
+                            seed=self.seed,
+                        )
+                        yield Cell(variant, config, seeds if dealt else undealt)
+            for values in product(*(getattr(self, name) for name in _NOT_PRIVACY)):
+                known = {"data": data, **dict(zip(_NOT_PRIVACY, values, strict=True))}
+                for epsilon in self.epsilon:
+                    for privacy in self._privacies(epsilon):
+                        for variant in self.method:
+                            if not variant.baseline:
+                                yield Cell(variant, self._config(variant, known | privacy), seeds)
+
+    def _privacies(self, epsilon: float) -> Iterator[dict[str, Any]]:
+        """Budgets, units, trusts and mechanisms; without privacy there is one of each.
+
+        With privacy all combinations, also those that cannot be; but where epsilon = inf is in the
+        grid, trust secagg is meant for that.
+        """
+        if math.isinf(epsilon):
+            trust = SecAgg.name if SecAgg.name in self.trust else None
+            exact = {"epsilon": epsilon, "delta": self.delta[0], "unit": self.unit[0]}
+            yield exact | {"trust": trust, "mechanism": Config.mechanism}
+            return
+        noisy = tuple(t for t in self.trust if t != SecAgg.name)
+        trusts = noisy if noisy and math.inf in self.epsilon else self.trust
+        names = ("epsilon", "delta", "unit", "trust", "mechanism")
+        for values in product((epsilon,), self.delta, self.unit, trusts, self.mechanism):
+            yield dict(zip(names, values, strict=True))
+
+    def _config(self, variant: Variant, values: Mapping[str, Any]) -> Config:
+        """One value of each axis, and what all runs share; a quorum where a trust has one."""
+        known = settings_of(variant.method)
+        own = {**{k: v for k, v in self.set.items() if k in known}, **variant.settings}
+        alike = {name: getattr(self, name) for name in _SHARED}
+        if not _shared(values["trust"]):
+            alike["quorum"] = Config.quorum
+        return Config(method=variant.method, **values, **alike, set=own)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values without the unset ones; infinity stays a float."""
+        plain = {f.name: getattr(self, f.name) for f in fields(self)}
+        plain |= {"method": [v.text for v in self.method], "set": dict(self.set)}
+        return {
+            name: list(value) if name in AXES else value
+            for name, value in plain.items()
+            if value is not None and value != (None,)
+        }
+
+    def what_differs(self, earlier: Grid) -> list[str]:
+        """Why finished runs of an `earlier` grid cannot be part of this one; empty = they can."""
+        said = []
+        now, then = self.to_dict(), earlier.to_dict()
+        for key in sorted(now | then):
+            new, old = now.get(key), then.get(key)
+            grown = key == "seeds" and self.seeds >= earlier.seeds
+            if key in AXES and new is not None and old is not None:
+                grown = frozenset(old) <= frozenset(new)
+            if new != old and not grown:
+                said.append(f"{key} was {_shown(old)} and is {_shown(new)}")
+        return said
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "the default"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def read_grid(*layers: Mapping[str, Any]) -> Grid:
+    """A grid from several layers of options, later ones winning; `set` tables are joined.
+
+    Raises
+    ------
+    InputError
+        An unknown option, a list that is empty or names something twice, a value that is not
+        allowed.
+    """
+    for name, own in _OPTIONS.items():
+        if own.elsewhere and any({name, name.replace("_", "-")} & {*layer} for layer in layers):
+            raise InputError(f"compare takes no {name}: {own.elsewhere}")
+    known = {n: o for n, o in _OPTIONS.items() if not o.elsewhere} | options_of(Grid)
+    grid = Grid(**layered(known, *layers, read=_value, tables=("set",)))
+    named = [v.method for v in grid.method]
+    if {*comparable()} <= {*named} and not any(map(math.isinf, grid.epsilon)):  # "all" that can be
+        kept: Any = {"method": tuple(v for v in grid.method if v.method not in exact_only())}
+        return replace(grid, **kept)
+    return grid
+
+
+def _value(option: Option, value: Any) -> Any:
+    if not option.axis:
+        return option.typed(value)
+    if isinstance(value, str):
+        listed: Sequence[Any] = split_list(option.name, value)
+    elif isinstance(value, Sequence):
+        listed = value
+    else:
+        listed = [value]
+    if not listed:
+        raise InputError(f"{option.name}: the list is empty")
+    if option.name == "method":
+        listed = [m for entry in listed for m in (comparable() if entry == "all" else (entry,))]
+    return tuple(_entry(option, entry) for entry in listed)
+
+
+def _entry(option: Option, value: Any) -> Any:
+    name, kind = option.name, option.kind
+    if name == "method" and isinstance(value, str):
+        return Variant.parse(value)
+    if kind is not str and isinstance(value, str):
+        try:
+            value = kind(value)
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            raise InputError(f"{name} must be {what}, got {value!r}") from None
+    value = option.typed(value)
+    if kind is not str and (isinstance(value, bool) or not isinstance(value, (int, float))):
+        raise InputError(f"{name} must be a number, or a list of numbers; got {value!r} in it")
+    return value
+
+
+def split_list(name: str, text: str) -> list[str]:
+    """Split at commas that are in no brackets; InputError for an empty entry."""
+    cuts, depth = [-1], 0
+    for place, letter in enumerate(text):
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and depth == 0:
+            cuts.append(place)
+        if depth < 0:
+            break
+    if depth:
+        raise InputError(f"{name}: brackets do not match in {text!r}")
+    listed = [text[a + 1 : b].strip() for a, b in pairwise([*cuts, len(text)])]
+    if not all(listed):
+        raise InputError(f"{name}: an entry of the list {text!r} is empty")
+    return listed
+
+
+def _shared(trust: str | None) -> bool:
+    """Whether noise comes in shares, and a quorum of clients must answer."""
+    return trust in TRUSTS and TRUSTS[trust].shared

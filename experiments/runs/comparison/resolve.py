@@ -1,0 +1,176 @@
+"""The check of a whole grid before anything runs: data, deals and privacy plans."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache
+from typing import NamedTuple
+
+from fedcal.core.errors import InputError, NoEffect, TooLittle
+from fedcal.core.shards import Shards
+from fedcal.datasets import Dataset
+from fedcal.experiments.runs.comparison.grid import Cell, Grid
+from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.statement.sentences import large_delta
+from fedcal.partition import deal
+from fedcal.strategies.enough import too_little
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.settings import exact_only, settings_of
+
+_TOGETHER = ("epsilon", "unit", "trust", "mechanism")
+"""Options that do not all go together; a value of one must go with some value of the others."""
+
+
+class LeftOut(NamedTuple):
+    """A cell that cannot be, and why."""
+
+    cell: Cell
+    why: str
+
+
+class Resolved(NamedTuple):
+    """What will be run, and what of the grid is not because no run could."""
+
+    cells: list[Cell]
+    left_out: list[LeftOut]
+
+
+def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
+    """Every cell with the values that its runs will have: clients, rounds, trust, delta.
+
+    A setting for all methods is left to those runs that it does something in. Cells whose runs
+    would be the same (two values of delta, and a method that spends none) are
+    one: each run is done, and counted, once. A budget, unit, trust and mechanism that do not go
+    together, or not with a method, are left out, as long as each value that was asked for is in
+    some cell.
+
+    Raises
+    ------
+    InputError
+        What any run would refuse: data without a test part or natural clients, a parameter, a
+        number of rounds that a method does not have, a budget, unit, trust or mechanism that goes
+        with nothing else in the grid.
+
+    Warns
+    -----
+    UserWarning
+        Where a delta is too large, once for each; where something is left out.
+    """
+
+    @cache
+    def dealt(data: str, partition: str, clients: int | None) -> Shards:
+        return deal(sources[data].split(grid.seed), partition, clients, grid.seed)
+
+    cells, warned = dict[str, Cell](), dict[str, None]()
+    left_out, used = list[LeftOut](), set[tuple[str, object]]()
+    idle = {k: v for k, v in grid.set.items() if k != "rows_per_client"}
+    for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
+        c = cell.config
+        shards = dealt(c.data, c.partition, c.clients)
+        if not cell.variant.baseline:
+            try:
+                c, job = _with_effect(cell, shards)
+                plan = job.plan
+            except InputError as e:
+                if not isinstance(e, NoEffect) and not _goes_alone(c, shards):
+                    raise InputError(f"{cell.name}: {e}") from None
+                left_out.append(LeftOut(cell, str(e)))
+                continue
+            idle = {k: v for k, v in idle.items() if k not in c.set}
+            used |= {(axis, getattr(c, axis)) for axis in _TOGETHER}
+            used.add(("method", cell.variant.text))
+            little = "".join(too_little(c.method, shards, job))
+            known = replace(  # what the job resolved, but for the method's parameters
+                c,
+                clients=plan.clients,
+                rounds=plan.rounds - plan.counting_rounds,
+                trust=plan.trust,
+                delta=plan.delta,
+                mechanism=plan.mechanism if plan.private else Config.mechanism,
+                secure_aggregation=job.secure_aggregation,
+            )
+            cell = replace(cell, config=known, delta=plan.delta, plan=plan, little=little)
+            if plan.private and plan.delta >= 1 / plan.clients:
+                warned[large_delta(plan)] = None
+        elif cell.variant.dealt:
+            cell = replace(cell, config=replace(c, clients=shards.clients))
+        cells.setdefault(_meaning(cell), cell)
+    _refuse_unused(left_out, used)
+    if idle:
+        raise InputError(f"--set {min(idle)} has no effect in any run of this comparison")
+    if left_out:
+        warned[_told(left_out)] = None
+    for text in warned:
+        warnings.warn(text, stacklevel=3)
+    if few := [cell for cell in cells.values() if cell.little]:
+        warnings.warn(_too_few(few), TooLittle, stacklevel=3)
+    return Resolved(list(cells.values()), left_out)
+
+
+def _with_effect(cell: Cell, shards: Shards) -> tuple[Config, Job]:
+    """The cell's job, without those of the shared settings that would do nothing in it.
+
+    Raises
+    ------
+    NoEffect
+        For a setting of the method's own, as in `fedbbq[clip_positive=1]`.
+    """
+    config = cell.config
+    while True:
+        job = job_of(config, shards)
+        try:
+            job.plan  # noqa: B018  making it refuses what is not allowed
+            return config, job
+        except NoEffect as e:
+            if e.name in cell.variant.settings:
+                raise
+            config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})
+
+
+def _goes_alone(config: Config, shards: Shards) -> bool:
+    """Whether there is such a run with the default unit, trust and mechanism, or there would be
+    one without a budget."""
+    if config.method in exact_only():
+        config = replace(config, epsilon=Config.epsilon)
+    plain = replace(
+        config, unit=Config.unit, trust=None, mechanism=Config.mechanism, quorum=Config.quorum
+    )
+    try:
+        job_of(plain, shards).plan  # noqa: B018  what is not allowed is refused here
+    except InputError:
+        return False
+    return True
+
+
+def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, object]]) -> None:
+    """Refuse a value that goes with nothing: the reason is that of the first cell that had it."""
+    for axis in ("method", *_TOGETHER):
+        for cell, why in left_out:
+            asked = cell.variant.text if axis == "method" else getattr(cell.config, axis)
+            if (axis, asked) not in used:
+                raise InputError(f"{cell.name}: {why}")
+
+
+def _told(left_out: Sequence[LeftOut]) -> str:
+    """How much is left out, and what first, in one line."""
+    (first, why), count = left_out[0], len(left_out)
+    some = "1 combination is" if count == 1 else f"{count} combinations are"
+    facts = ", ".join(first.protection)
+    return f"{some} left out that cannot be, the first {first.variant.label} with {facts}: {why}"
+
+
+def _too_few(cells: Sequence[Cell]) -> str:
+    """How many lines have too little to help, and the first of them."""
+    some = "1 line has" if len(cells) == 1 else f"{len(cells)} lines have"
+    return f"{some} too little to help, the first {cells[0].name}: {cells[0].little}"
+
+
+def _meaning(cell: Cell) -> str:
+    """Equal for cells whose runs are the same: settings that are spelt-out defaults are no others.
+
+    A partition's spellings are told apart by the grid.
+    """
+    defaults = {k: p.default for k, p in settings_of(cell.config.method).items()}
+    return repr(sorted(asdict(replace(cell.config, set={**defaults, **cell.config.set})).items()))

@@ -1,0 +1,309 @@
+"""Many methods, budgets, partitions and seeds in one table: what `fedcal compare` runs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeAlias, Unpack
+
+from fedcal import datasets
+from fedcal.core.errors import InputError
+from fedcal.datasets import Dataset
+from fedcal.experiments.report.figures import COMPARISON_NAMES
+from fedcal.experiments.runs.comparison.grid import Grid, Variant, read_grid
+from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
+from fedcal.experiments.runs.comparison.row import check_row, run_row, runs_of
+from fedcal.experiments.runs.comparison.statement import statement
+from fedcal.experiments.runs.comparison.summary import Line, headline, summarise
+from fedcal.experiments.runs.comparison.table import as_csv, as_markdown
+from fedcal.experiments.runs.config import read_toml
+from fedcal.experiments.runs.files import to_json, write_folder
+from fedcal.experiments.runs.folders import COMPARISON, claim
+from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
+from fedcal.experiments.runs.result import versions
+from fedcal.experiments.runs.signatures import CompareOptions, spelt_out
+from fedcal.experiments.runs.sweep import Folder, Row, begun_config, pool_of, run_all
+from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
+from fedcal.storage.atomic import path_of
+from fedcal.strategies.server.outcome import Progress
+
+Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
+
+DONE = "compare.json"
+"""The summary, which is there when all runs are finished."""
+
+FINAL = ("table.csv", "table.md", "report.html")
+"""What a finished comparison leaves besides."""
+
+
+_LINES = 8
+"""Of the table, in what `print` shows."""
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Methods beside each other, over budgets, partitions and seeds.
+
+    Attributes
+    ----------
+    grid
+        what was compared
+    cells
+        one for each line of the table, in its order, as in `compare.json`: plain values, ready
+        for `pandas.json_normalize`
+    rows
+        one for each run, in the same order, seeds innermost
+    statement
+        what the table gives away, in whole sentences
+    report
+        whether `save` writes a report and figures
+    """
+
+    grid: Grid
+    cells: list[Line]
+    rows: list[Row]
+    statement: list[str]
+    report: bool = True
+
+    @classmethod
+    def of(
+        cls,
+        grid: Grid,
+        resolved: Resolved,
+        sources: Mapping[str, Dataset],
+        rows: Sequence[Row],
+        *,
+        report: bool = True,
+    ) -> Comparison:
+        """Sum up finished runs.
+
+        Parameters
+        ----------
+        resolved
+            what of the grid was run
+        sources
+            its data by name
+        rows
+            one for each cell and seed, in this order
+        report
+            as the attribute
+        """
+        following = iter(rows)
+        cells = [summarise(c, list(islice(following, len(c.seeds)))) for c in resolved.cells]
+        held_out = {name: source.test_scores is None for name, source in sources.items()}
+        about = statement(resolved.cells, held_out, resolved.left_out)
+        return cls(grid, cells, list(rows), about, report)
+
+    @property
+    def failures(self) -> list[Row]:
+        """Runs that failed in operation."""
+        return [row for row in self.rows if "error" in row]
+
+    @property
+    def headline(self) -> str:
+        """Which method did best, in a sentence."""
+        return headline(self.cells)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `compare.json`: strict JSON, no NaN and no infinity."""
+        config = self.grid.to_dict()
+        config["epsilon"] = ["inf" if e == float("inf") else e for e in config["epsilon"]]
+        return {
+            "schema": 1,
+            "kind": "comparison",
+            "config": config,
+            "headline": self.headline,
+            "statement": self.statement,
+            "cells": self.cells,
+            "versions": versions(),
+        }
+
+    def to_markdown(self) -> str:
+        """The headline, the table as people read it, and the statement below."""
+        sentences = "".join(f"* {line}\n" for line in self.statement)
+        return f"{self.headline}\n\n{as_markdown(self.cells)}\n{sentences}"
+
+    def to_csv(self) -> str:
+        """The table for programs: fractions with all digits, one line for each cell."""
+        return as_csv(self.cells)
+
+    def save(self, out: str | Path) -> None:
+        """Write `compare.json`, tables, report, grid and rows into a folder; all or none.
+
+        Figures of an earlier comparison there go.
+        """
+        write_folder(path_of(out), self._write, stale=COMPARISON_NAMES)
+
+    def _write(self, folder: Path) -> None:
+        def text(name: str, content: str) -> None:
+            (folder / name).write_text(content, "utf-8")
+
+        text(CONFIG, self.grid.to_toml())
+        text(ROWS, "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in self.rows))
+        text(DONE, to_json(self.to_json()))
+        text("table.csv", self.to_csv())
+        text("table.md", self.to_markdown())
+        if self.report:
+            from fedcal.experiments.report import write_comparison_report
+
+            write_comparison_report(folder)
+
+    def __repr__(self) -> str:
+        return f"<comparison: {len(self.cells)} lines, {len(self.rows)} runs; print() says more>"
+
+    def __str__(self) -> str:
+        table = [line for line in as_markdown(self.cells).splitlines() if line]
+        more = len(table) - _LINES
+        return "\n".join([self.headline, *table[:_LINES], *([f"and {more} more"] * (more > 0))])
+
+    def _repr_html_(self) -> str:
+        """The table in a notebook."""
+        from fedcal.experiments.report import comparison_card
+
+        return comparison_card(self.to_json())
+
+
+@spelt_out(CompareOptions, Grid)
+def compare(
+    data: Data | Sequence[Data] | None = None,
+    *,
+    config: str | Path | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: bool = True,
+    jobs: int | None = None,
+    engine: str | None = None,
+    ray_address: str | None = None,
+    progress: Progress | None = None,
+    uncalibrated: bool = True,
+    **options: Unpack[CompareOptions],
+) -> Comparison:
+    """Run every method at every budget on every partition with every seed.
+
+    Choosing among methods by their results on private rows is itself a release: see `statement`
+    of what comes back.
+
+    Parameters
+    ----------
+    data
+        as in `simulate`, or a list of such
+    config
+        TOML file with any of the options
+    out
+        folder for `rows.jsonl`, which grows while it runs, and, at the end, `compare.json`,
+        `table.csv`, `table.md`, `report.html` and figures; None = write nothing. A finished
+        comparison there stays until this one is saved; meanwhile this one lies in `.unfinished`
+        in it. The hidden `.inputs.json`, with digests of the data, is for `resume` alone and not
+        to be published
+    resume
+        go on with what `out` holds, and run again what failed. Options that are not given
+        are those it was begun with; a grid may grow, but what was begun must stay part of it
+    overwrite
+        replace a comparison that `out` holds, once this one is saved; otherwise it is refused
+    report
+        False writes neither report nor figures; `fedcal report` makes them later
+    jobs
+        processes; None = the cores that may be used. 1 = this process
+    engine
+        "inline" = processes of this machine; "ray" = tasks on Ray. Each run is computed
+        inline on either: all engines of `simulate` give the same bits
+    ray_address
+        of a Ray cluster, or "local"; implies "ray"
+    progress
+        called after each run with runs finished, runs kept earlier among them, and all
+    uncalibrated
+        whether the model as it is (method none) has a line also where it is not asked
+        for
+    **options
+        as on the command line. Each a value, a list, or text with commas: method (all;
+        `fedbbq[weighting=none]` is fedbbq with a parameter), partition, clients, rounds,
+        sampling_rate, epsilon (inf and 1), delta, unit, trust, mechanism. A single value: seeds
+        (5) and seed (0), runs have seed .. seed + seeds - 1; quorum, noise_source,
+        secure_aggregation, dropout, and set={...} for every method that has such a parameter.
+        Baselines (none, pooled-...) appear once for each data set. At epsilon = inf nothing but
+        exact sums is released, whatever delta and trust. A budget, unit, trust and mechanism that
+        do not go together are left out, with a warning and a line in `statement`
+
+    Returns
+    -------
+    Comparison
+        The same, but for seconds, whatever `jobs`, `engine`, and interruptions. A run that fails
+        in operation is a row that says why, and the others go on.
+
+    Raises
+    ------
+    InputError
+        Anything in the whole grid that is not allowed; nothing ran.
+    FedcalError
+        A worker died, or nothing can be written; finished runs are kept in `out`.
+    Interrupted
+        Ctrl-C; finished runs are kept in `out`.
+    """
+    place = pool_of(jobs, engine, ray_address)
+    out = None if out is None else path_of(out)
+    begun: Mapping[str, Any] = {}
+    if resume:
+        if out is None:
+            raise InputError("resume needs the folder of the comparison: give --out DIR")
+        begun = begun_config(out) if config is None else {}
+    if out is not None:
+        unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
+        claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report)
+    named, arrays = _named(data)
+    read = {} if config is None else read_toml(path_of(config))
+    grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
+    of = partial(load_any, class_names=grid.class_names, positive=grid.positive)
+    sources = {name: of(arrays.get(name, name)) for name in grid.data}
+    plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
+    methods: Any = {"method": (*plain, *grid.method)}  # a field made of one of `Config`
+    resolved = resolve(replace(grid, **methods) if uncalibrated else grid, sources)
+    for name, source in sources.items():
+        warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")
+    folder = None
+    if out is not None:
+        files = (*FINAL, *COMPARISON_NAMES)
+        folder = Folder(
+            out,
+            grid.to_toml(),
+            lambda begun: grid.what_differs(read_grid(begun)),
+            check_row,
+            DONE,
+            files,
+            overwrite,
+        )
+    return run_all(
+        [run for cell in resolved.cells for run in runs_of(cell)],
+        sources,
+        run_row,
+        partial(Comparison.of, grid, resolved, sources, report=report),
+        place=place,
+        folder=folder,
+        resume=resume,
+        progress=progress,
+    )
+
+
+def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]:
+    """What the option `data` is to say, and those that are no file and no shipped set by name."""
+    if data is None or isinstance(data, str):
+        return data, {}
+    listed = list(data) if isinstance(data, Sequence) else [data]
+    loaded = [d if isinstance(d, (str, Path)) else load_any(d) for d in listed]
+    names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
+    return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
+
+
+def _with_paths(grid: Grid, arrays: Mapping[str, Dataset]) -> Grid:
+    """Files by their whole path, as `simulate` names them."""
+
+    def named(data: str) -> str:
+        there = data in arrays or datasets.is_shipped(data)
+        return data if there else str(path_of(data).resolve())
+
+    whole: Any = {"data": tuple(map(named, grid.data))}  # a field made of one of `Config`
+    return replace(grid, **whole)

@@ -1,0 +1,494 @@
+"""The resolved configuration of a run: one set of names for command line, TOML and Python."""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from fedcal import partition
+from fedcal.accounting.gaussian import check_epsilon, check_rate
+from fedcal.core.checks import one_of, positive, unused
+from fedcal.core.classes import digest_of, names_in
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.core.streams import check_seed
+from fedcal.experiments.runs.committee import committee_facts, read_committee
+from fedcal.experiments.runs.options import (
+    DATA,
+    PRIVACY,
+    RUNNING,
+    SITES,
+    Options,
+    layered,
+    option,
+    options_of,
+)
+from fedcal.mechanisms import PRIVATE
+from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
+from fedcal.privacy.ledger import CAP_DELTA
+from fedcal.secure_aggregation import SECURE_AGGREGATION
+from fedcal.storage.atomic import path_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.settings import (
+    Setting,
+    check_settings,
+    check_subjects,
+    lacks_rows,
+    nominal_rows,
+    settings_of,
+)
+from fedcal.trust import TRUSTS
+from fedcal.units import UNITS, User
+
+POOLED = {
+    "none": "uncalibrated",
+    "one-source": "one source",
+    "pooled-temperature": "pooled temperature",
+    "pooled-bbq": "pooled BBQ",
+}
+"""What is fitted without a federation, on nothing, one client's rows, or all -> its label."""
+METHODS = (*STRATEGIES, *POOLED)
+AUTO = "auto"
+"""The planner's choice of a method, see `fedcal.experiments.planner.auto`."""
+
+
+def label_of(method: str) -> str:
+    """What tables call a method."""
+    strategy = STRATEGIES.get(method)
+    return strategy.__name__ if strategy else POOLED.get(method, method)
+
+
+def method_named(text: str) -> str:
+    """The name of a method that is given by name or label, in any case; others as they are."""
+    spelt = {form.lower(): m for m in (*STRATEGIES, *POOLED) for form in (label_of(m), m)}
+    return spelt.get(text.strip().lower(), text.strip())
+
+
+_ROWS_ANEW = (
+    "a ledger counts what one population is charged, and a comparison deals the same rows anew "
+    "for each partition and seed; the table says what its runs add up to instead"
+)
+_OF_LEDGER = "it belongs to a ledger, and compare takes none"
+_NOT_GRID = "its file holds what to compare, not where it is computed; give --{}"
+_OF_SITES = "it is about real sites, and a comparison is a simulation"
+
+ENGINES = ("inline", "ray", "grpc")
+
+TIMEOUT, GRACE = 120.0, 60.0
+"""Seconds that a site may take to answer, and that the sites have to appear."""
+
+_UNITS = " | ".join(unit.meaning.partition(";")[0] for unit in UNITS.values())
+
+
+@dataclass(frozen=True)
+class Config(Options):
+    """What to run. `None` stands for "the method's (or the data's) own default"."""
+
+    data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
+    class_names: str | None = option(
+        None,
+        DATA,
+        "Names of the classes by comma, in the order of the columns; real sites with others are "
+        "refused",
+        unset="those of the columns, if they have any",
+    )
+    positive: str | None = option(
+        None,
+        DATA,
+        "Of two classes the one that recall, AUC and thresholds are about",
+        unset="the second",
+    )
+    method: str = option(
+        "fednewton",
+        DATA,
+        f"{' | '.join(METHODS)} | {AUTO}: what the planner recommends",
+        axis=True,
+        read=method_named,
+    )
+    clients: int | None = option(None, DATA, "Enrolled clients", unset="100", axis=True)
+    partition: str = option(
+        "dirichlet:0.1",
+        DATA,
+        "iid | dirichlet:BETA | quantity:BETA | shards:N | natural | flwr:NAME",
+        axis=True,
+    )
+    rounds: int | None = option(None, DATA, "Rounds of queries", unset="the method's", axis=True)
+    sampling_rate: float = option(1.0, DATA, "A client takes part with this probability", axis=True)
+    epsilon: float = option(math.inf, PRIVACY, "Budget of the whole run for each unit", axis=True)
+    delta: float = option(1e-5, PRIVACY, "Failure probability", axis=True)
+    unit: str = option(User.name, PRIVACY, _UNITS, axis=True)
+    trust: str | None = option(
+        None,
+        PRIVACY,
+        "Who adds noise: secagg, nobody | central, the server | distributed, each client a share "
+        "| local, each client all of it",
+        unset="secagg at epsilon inf, else central",
+        axis=True,
+    )
+    engine: str = option(
+        "inline", RUNNING, " | ".join(ENGINES), elsewhere=_NOT_GRID.format("engine")
+    )
+    secure_aggregation: str | None = option(
+        None,
+        PRIVACY,
+        "none | masks: simulated, the server knows their seed | protocol: among the sites",
+        unset="protocol with a federation file, masks for simulated trust distributed, else none",
+    )
+    committee: str | None = option(
+        None,
+        PRIVACY,
+        "Protocol: C,T: members, and how many of them open a sum",
+        unset="3,2, 4,3, 5,4, 6,5 of so many clients, of more 7,5",
+    )
+    colluding: int | None = option(
+        None,
+        PRIVACY,
+        "Protocol: sites that may tell the server all they know; noise shares are for the others",
+        unset="what the committee bears",
+    )
+    mechanism: str = option(
+        "auto",
+        PRIVACY,
+        f"auto | {' | '.join(PRIVATE)}",
+        unset="auto: what suits method and trust",
+        axis=True,
+    )
+    quorum: float = option(
+        QUORUM,
+        PRIVACY,
+        "Trust distributed, protocol: share of the clients that must answer a round",
+    )
+    noise_source: str = option(
+        "seeded", PRIVACY, "seeded: repeatable | system: the operating system's"
+    )
+    dropout: float = option(0.0, DATA, "A sampled client fails with this probability")
+    seed: int = option(0, RUNNING, "Of partition, sampling, noise")
+    ray_address: str | None = option(
+        None,
+        RUNNING,
+        "A Ray cluster for the engine ray",
+        unset="one of its own",
+        elsewhere=_NOT_GRID.format("ray-address"),
+    )
+    control: str | None = option(
+        None,
+        SITES,
+        "HOST:PORT of the control API of a SuperLink with real sites",
+        unset="a SuperLink and sites on this machine",
+        elsewhere=_OF_SITES,
+    )
+    root_certificates: str | None = option(
+        None, SITES, "PEM file that its certificate is verified by", elsewhere=_OF_SITES
+    )
+    federation: str | None = option(
+        None,
+        SITES,
+        "federation.toml: the sites' keys and the committee of their secure sums",
+        unset="none: the server sees what each site sends",
+        elsewhere=_OF_SITES,
+    )
+    timeout: float | None = option(
+        None,
+        SITES,
+        "Seconds that a site may take to answer; then it has dropped out",
+        unset=f"{TIMEOUT:g}",
+        elsewhere=_OF_SITES,
+    )
+    grace: float | None = option(
+        None,
+        SITES,
+        "Seconds that the sites have to appear",
+        unset=f"{GRACE:g}",
+        elsewhere=_OF_SITES,
+    )
+    ledger: str | None = option(None, PRIVACY, "SQLite file that is charged", elsewhere=_ROWS_ANEW)
+    cap: float | None = option(None, PRIVACY, "The ledger's total epsilon", elsewhere=_OF_LEDGER)
+    cap_delta: float | None = option(
+        None,
+        PRIVACY,
+        "The ledger's total delta",
+        unset=f"{CAP_DELTA:g} in a new file",
+        elsewhere=_OF_LEDGER,
+    )
+    set: Mapping[str, Setting] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO), "fedcal simulate --help")
+        one_of("engine", self.engine, ENGINES)
+        if self.secure_aggregation is not None:
+            one_of("secure aggregation", self.secure_aggregation, SECURE_AGGREGATION)
+        self._check_protocol()
+        check_size(self.clients, self.rounds)
+        check_rate(self.sampling_rate)
+        check_epsilon(self.epsilon, allow_infinite=True)
+        check_seed(self.seed)
+        number = isinstance(self.dropout, (int, float)) and not isinstance(self.dropout, bool)
+        if not number or not 0 <= self.dropout <= 1:
+            raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
+        partition.parse(self.partition)
+        check_quorum(self.quorum, self.trust, int(self.protocol))
+        for name in ("cap", "cap_delta"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+                if self.ledger is None:
+                    raise InputError(f"{name} needs a ledger: give --ledger FILE")
+        if self.cap is not None and self.cap < self.epsilon < math.inf:
+            raise InputError(f"epsilon = {self.epsilon:g} is above the cap of {self.cap:g}")
+        if self.ray_address is not None and self.engine != "ray":
+            raise InputError("ray_address needs the engine ray: give --engine ray")
+        self._check_sites()
+        if self.ledger is not None and math.isinf(self.epsilon):
+            raise InputError("a run without privacy cannot be charged to a ledger; give --epsilon")
+        if self.method in POOLED and math.isfinite(self.epsilon):
+            raise InputError(
+                f"method '{self.method}' reads the rows themselves and has no private form; "
+                "leave epsilon at inf"
+            )
+        if self.method != AUTO:
+            check_settings(self.method, self.set)
+        elif unknown := set(self.set) - {"rows_per_client"}:
+            raise InputError(
+                f"unknown --set key {min(unknown)!r} for auto, which chooses the settings; "
+                "allowed: rows_per_client"
+            )
+
+    @property
+    def protocol(self) -> bool:
+        """Whether sites add up among themselves: asked for, or named by a federation file."""
+        return self.secure_aggregation == "protocol" or self.federation is not None
+
+    def _check_protocol(self) -> None:
+        if not self.protocol:
+            unused(
+                "it is for secure aggregation 'protocol'",
+                committee=self.committee,
+                colluding=self.colluding,
+            )
+            return
+        if self.secure_aggregation not in (None, "protocol"):
+            raise InputError("a federation file is for secure aggregation 'protocol'")
+        if self.federation is not None:
+            unused("the federation file names it", committee=self.committee)
+        if self.engine == "ray":
+            raise InputError(
+                "secure aggregation 'protocol' needs sites that remember what they have said: give "
+                "--engine inline or grpc"
+            )
+        if self.committee is not None:
+            read_committee(self.committee)
+
+    def _check_sites(self) -> None:
+        """What belongs to sites and messages, and what real sites rule out."""
+        given = [name for name in _SITES if getattr(self, name) is not None]
+        if given and self.engine != "grpc":
+            raise InputError(f"{given[0]} needs the engine grpc: give --engine grpc")
+        for name in ("timeout", "grace"):
+            if getattr(self, name) is not None:
+                positive(name, getattr(self, name))
+        if self.class_names is not None:
+            names_in(self.class_names)
+        if self.control is None:
+            for name in ("root_certificates", "federation"):
+                if getattr(self, name) is not None:
+                    raise InputError(f"{name} needs real sites: give --control HOST:PORT")
+            return
+        if self.root_certificates is None:
+            raise InputError("control needs root_certificates: the control API is reached by TLS")
+        if self.clients is None and self.federation is None:
+            raise InputError("with real sites --clients or --federation must say who is enrolled")
+        if self.method in POOLED or self.method == AUTO:
+            raise InputError(
+                f"method '{self.method}' reads rows, and real sites keep theirs: give a federated "
+                "method (`fedcal plan --engine grpc` recommends one)"
+            )
+        unused(
+            "at real sites the second of class_names is positive, and theirs must be the same",
+            positive=self.positive,
+        )
+        if self.dropout or self.partition not in (Config.partition, "natural"):
+            raise InputError(
+                "dropout and partition are of a simulation: real sites are as they are"
+            )
+        shared = self.trust is not None and TRUSTS[one_of("trust", self.trust, TRUSTS)].shared
+        if self.secure_aggregation == "masks" or (shared and self.federation is None):
+            raise InputError(
+                "masks that the server knows protect nothing from it, and a share of noise "
+                "protects nobody without a secure sum: with real sites give --federation FILE, "
+                "or --trust central or local"
+            )
+        if self.secure_aggregation == "protocol" and self.federation is None:
+            raise InputError(
+                "the protocol among real sites needs their keys: give --federation FILE"
+            )
+
+
+SIMULATED = (
+    *("engine", "ray_address", "partition", "dropout", "noise_source"),
+    *("secure_aggregation", "committee", "positive"),
+)
+"""Options that `fedcal deploy` has no use for."""
+
+_SITES = ("control", "root_certificates", "federation", "timeout", "grace")
+_OPTIONS = options_of(Config)
+
+
+def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
+    """A Config from a TOML file and overriding values.
+
+    The file of a run holds what was given to it; what was not is resolved anew. What belongs to a
+    value in the file that is overridden goes with it: a method's rounds and `set` (but for
+    `rows_per_client`, which is about the clients), a trust's quorum, and, where privacy is
+    switched on or off, the trust.
+
+    Files of fedcal 0.1 hold resolved values, too. Where these may follow from what is overridden
+    they go as well.
+    """
+    base, given = _read(read_toml(path_of(path))), _read(overrides)
+    changed = {key for key in base.keys() & given if base[key] != given[key]}
+    stale = {"rounds"} if "method" in changed else set[str]()
+    if "trust" in changed:
+        stale |= {"quorum"}
+    if "epsilon" in changed and math.isinf(base["epsilon"]) != math.isinf(given["epsilon"]):
+        stale |= {"trust", "quorum"}
+    settings = set(base.get("set", {}))
+    dropped = set[str]()
+    if "method" in changed:
+        dropped = settings - (settings_of(given["method"]).keys() & {"rows_per_client"})
+    if {"clients", "trust", "secure_aggregation", "rounds"} <= base.keys():  # written by 0.1
+        if stale - {"rounds"}:
+            stale |= {"rounds", "secure_aggregation"}
+        if changed & {"method", "data", "clients", "partition"}:
+            dropped |= {"rows_per_client"}
+        natural = "natural" in (base.get("partition"), given.get("partition"))
+        if natural and changed & {"data", "partition"}:
+            stale |= {"clients"}
+    if settings:
+        base["set"] = {k: v for k, v in base["set"].items() if k not in dropped}
+    return merge({k: v for k, v in base.items() if k not in stale}, given)
+
+
+def merge(*layers: Mapping[str, Any]) -> Config:
+    """A Config from several layers, later ones winning; `set` tables are joined."""
+    return Config(**_read(*layers))
+
+
+def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
+    return layered(_OPTIONS, *layers, tables=("set",))
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The options of a TOML file, unchecked; InputError where it is none."""
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except OSError as e:
+        raise InputError(f"cannot read the config {path}: {e.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as e:
+        raise InputError(f"{path} is not TOML: {' '.join(str(e).split())}") from None
+
+
+def parse_setting(text: str) -> tuple[str, Setting]:
+    """`KEY=VALUE` of `--set`; the value is TOML (7, 0.5, true), a JSON list or plain text."""
+    key, sign, raw = text.partition("=")
+    if not sign or not key.strip():
+        raise InputError(f"--set takes KEY=VALUE, got {text!r}")
+    try:
+        value = tomllib.loads(f"v = {raw.strip()}")["v"]
+    except tomllib.TOMLDecodeError:
+        value = raw.strip()
+        if re.fullmatch(r"[+-]?\.\d+", value):  # .1, as people write it
+            value = float(value)
+    if isinstance(value, list):  # a method's own list is text, as files and messages hold it
+        value = raw.strip()
+    if not isinstance(value, (bool, int, float, str)):
+        raise InputError(f"--set {key}: a value must be a number, true, false, a list or text")
+    return key.strip(), value
+
+
+def federation_of(config: Config, shards: Shards) -> Federation:
+    """The public facts and the budget of a run; InputError for values that are not allowed."""
+    federation = public_facts(config, shards.clients, shards.logits.shape[1])
+    check_subjects(federation, shards)
+    return federation
+
+
+def public_facts(config: Config, clients: int, classes: int) -> Federation:
+    """The same before anybody has looked at a row."""
+    facts: dict[str, int] = {}
+    if config.protocol:
+        facts = committee_facts(
+            clients,
+            config.quorum,
+            committee=config.committee,
+            federation=config.federation,
+            may_collude=config.colluding,
+        )
+    return Federation(
+        clients=clients,
+        classes=classes,
+        rounds=config.rounds,
+        sampling_rate=config.sampling_rate,
+        epsilon=config.epsilon,
+        delta=config.delta,
+        unit=config.unit,
+        trust=config.trust,
+        seed=config.seed,
+        mechanism=config.mechanism,
+        quorum=config.quorum,
+        noise_source=config.noise_source,
+        **facts,
+    )
+
+
+def job_of(config: Config, shards: Shards) -> Job:
+    """What a server runs, from what was asked for and how the rows were dealt.
+
+    In a simulation `rows_per_client`, a public number in a deployment, is by default the mean of
+    the simulated shards (of their subjects, where each counts once), where the method needs it: it
+    tells how many rows there are.
+
+    Raises
+    ------
+    InputError
+        If the method or its privacy plan refuses a value.
+    """
+    if config.method == AUTO:
+        raise InputError("method 'auto' takes another's place: only a single run can resolve it")
+    federation = federation_of(config, shards)
+    # A share alone protects nobody: only their secure sum does.
+    masks = config.secure_aggregation or (
+        "masks" if TRUSTS[str(federation.trust)].shared else "none"
+    )
+    settings = dict(config.set)
+    if lacks_rows(config.method, federation, settings):
+        settings["rows_per_client"] = nominal_rows(config.method, federation, shards)
+    return Job(
+        method=config.method,
+        federation=federation,
+        settings=settings,
+        secure_aggregation=masks,
+        dropout=config.dropout,
+        ledger=config.ledger,
+        cap=config.cap,
+        cap_delta=config.cap_delta,
+        input=shards.input,
+        **waiting(config),
+    )
+
+
+def waiting(config: Config) -> dict[str, Any]:
+    """How the job of real processes waits for its sites, and for which classes."""
+    if config.engine != "grpc":
+        return {}
+    named = config.control is not None and config.class_names is not None
+    return {
+        "tolerant": True,
+        "timeout": config.timeout or TIMEOUT,
+        "grace": config.grace or GRACE,
+        "class_digest": digest_of(names_in(str(config.class_names))) if named else "",
+    }

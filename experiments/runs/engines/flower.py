@@ -1,0 +1,157 @@
+"""Flower's own loop over real messages, all in this process: no Ray, no SuperLink."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+from fedcal.clients.client_app import client_app, site_of
+from fedcal.core.artifact import Artifact
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.experiments.runs.engines.inline import Unavailable
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.server.flower import ANSWER
+
+if TYPE_CHECKING:
+    from flwr.supercore.run import Run
+
+
+class InProcessGrid(Grid):
+    """A Flower grid whose nodes live in this process, each with its own persistent context.
+
+    Parameters
+    ----------
+    app
+        what every node runs
+    node_ids
+        one per site, in the order of the sites; the strategy never learns that order
+        other than by asking
+    unavailable
+        (site, message) -> whether the node is gone when the message arrives
+    """
+
+    def __init__(
+        self,
+        app: ClientApp,
+        node_ids: Sequence[int],
+        unavailable: Callable[[int, Message], bool] | None = None,
+    ) -> None:
+        if len(set(node_ids)) != len(node_ids):
+            raise InputError("node ids must differ")
+        self._app = app
+        self._unavailable = unavailable or (lambda site, message: False)
+        self._replies: dict[str, Message] = {}
+        self._contexts = {
+            node: Context(
+                run_id=1,
+                node_id=node,
+                node_config={"partition-id": site, "num-partitions": len(node_ids)},
+                state=RecordDict(),
+                run_config={},
+            )
+            for site, node in enumerate(node_ids)
+        }
+        # Flower creates messages only inside a task; this is the one place that says we are one.
+        TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+
+    def set_run(self, run: Run) -> None:
+        """There is no run to set."""
+
+    @property
+    def run(self) -> Run:
+        """There is no run."""
+        raise InputError("an in-process grid has no run")
+
+    def create_message(
+        self,
+        content: RecordDict,
+        message_type: str,
+        dst_node_id: int,
+        group_id: str,
+        ttl: float | None = None,
+    ) -> Message:
+        """A message to one node."""
+        return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
+
+    def get_node_ids(self) -> Iterable[int]:
+        """All nodes; sorted, so the order tells nothing about sites."""
+        return sorted(self._contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
+        """Deliver each message at once and keep the reply."""
+        ids = []
+        for message in messages:
+            message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+            self._replies[message.metadata.message_id] = self._deliver(message)
+            ids.append(message.metadata.message_id)
+        return ids
+
+    def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
+        """Replies to the messages with these ids."""
+        return [self._replies.pop(m) for m in message_ids if m in self._replies]
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> Iterable[Message]:
+        """Push, then pull."""
+        return self.pull_messages(self.push_messages(messages))
+
+    def _deliver(self, message: Message) -> Message:
+        context = self._contexts.get(message.metadata.dst_node_id)
+        error = Error(ErrorCode.NODE_UNAVAILABLE, "node unavailable")
+        if context is not None and not self._unavailable(site_of(context), message):
+            try:
+                return self._app(message, context)
+            except Exception as e:  # noqa: BLE001  Flower's runtime turns any error into a reply
+                error = Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, f"{type(e).__name__}: {e}")
+        return Message(error, reply_to=message)
+
+
+def run_in_process(
+    strategy: CalibrationStrategy,
+    shards: Shards,
+    *,
+    node_ids: Sequence[int] | None = None,
+    unavailable: Unavailable | None = None,
+) -> Artifact:
+    """Drive a strategy by Flower's `Strategy.start` over an in-process grid.
+
+    Parameters
+    ----------
+    strategy
+        fresh
+    shards
+        one shard for each of the plan's clients
+    node_ids
+        Flower node of each site; None = random ones
+    unavailable
+        dropouts, by round
+
+    Returns
+    -------
+    Artifact
+        `strategy.result()` after the last round; same bits as `run_inline`.
+    """
+    ids = node_ids or [uuid.uuid4().int >> 66 for _ in range(shards.clients)]
+
+    def gone(site: int, message: Message) -> bool:
+        return (
+            unavailable is not None
+            and message.metadata.message_type == ANSWER
+            and site in unavailable(int(message.metadata.group_id))
+        )
+
+    single = [shards.block(k, k + 1) for k in range(shards.clients)]
+    app = client_app(lambda context: single[site_of(context)], simulated=True)
+    strategy.start(InProcessGrid(app, ids, gone))
+    artifact = strategy.result()
+    artifact.learnt_on(shards.input)
+    return artifact

@@ -1,0 +1,154 @@
+"""Real clients on one machine: a SuperLink and a SuperNode for each client, over gRPC.
+
+The processes and messages are those of a deployment (`fedcal site`), with TLS and node
+authentication by keys that are made for the run and thrown away after it. All ports are on
+the loopback interface, and every process ends with the run, whatever ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedcal.clients.site.prepared import FEDERATION, prepare
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
+from fedcal.experiments.deploy.certificates import make_certificates
+from fedcal.experiments.deploy.supernode import SuperNode, supernode
+from fedcal.experiments.runs.engines.secure_sum import simulated_roster
+from fedcal.experiments.runs.engines.superlink import (
+    CONNECTION,
+    FlowerRun,
+    commands,
+    free_port,
+    run_folder,
+)
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.strategies.enough import too_little
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome, Progress
+from fedcal.strategies.server.run_folder import read_notices
+from fedcal.strategies.server_app import FRESH
+
+MOST_CLIENTS = 64
+"""On one machine: each is four processes."""
+
+
+_START_SECONDS, _SITE_SECONDS = 60.0, 10.0
+"""What processes may take to start on a slow machine, all and each."""
+
+
+def run_grpc(
+    job: Job,
+    shards: Shards,
+    *,
+    progress: Progress | None = None,
+    nodes: list[SuperNode] | None = None,
+) -> Outcome:
+    """Run a job over one SuperNode for each client.
+
+    Parameters
+    ----------
+    job
+        what the server runs
+    shards
+        one shard for each client
+    progress
+        called after each round
+    nodes
+        gains the SuperNodes in the order of the clients, for who means to end some
+
+    Returns
+    -------
+    Outcome
+        Same bits as from `run_inline`. `seconds` are those of the rounds in the server.
+
+    Raises
+    ------
+    InputError
+        If there are too many clients, Flower's commands are missing, or as `Job.run`; nothing
+        was released.
+    RoundFailed
+        If too few of those asked answered.
+    FedcalError
+        If Flower failed.
+    """
+    if shards.clients > MOST_CLIENTS:
+        raise InputError(
+            f"engine 'grpc' starts four processes for each client: at most {MOST_CLIENTS} "
+            f"clients, not {shards.clients}; --engine inline takes any number"
+        )
+    found = commands("grpc")
+    patient = max(job.grace, _START_SECONDS + _SITE_SECONDS * shards.clients)
+    job = replace(job, tolerant=True, grace=patient)  # here none is away: they are only slow
+    with run_folder() as folder, contextlib.ExitStack() as running:
+        keys, out = folder / "keys", folder / "out"
+        names = [f"site-{k}" for k in range(shards.clients)]
+        make_certificates(keys, names=["127.0.0.1", "localhost"], sites=names)
+        out.mkdir()
+        job, signing = _with_roster(job, folder)
+        here = {"data": "", "partition": "", "out": str(out), **FRESH}
+        run = FlowerRun(folder, found, {})
+        run.write_app({**job.to_fields(), **here})
+        fleet = ""
+
+        def options() -> list[str | Path]:
+            nonlocal fleet
+            fleet = f"127.0.0.1:{free_port()}"
+            return [*secured(keys), "--fleet-api-address", fleet]
+
+        running.enter_context(run.superlink(options, keys / "ca.crt"))
+        public = [str(keys / "sites" / f"{name}.pub") for name in names]
+        run.flwr_many([["supernode", "register", key, CONNECTION] for key in public])
+        for k, name in enumerate(names):
+            site = folder / name
+            own = shards.block(k, k + 1)
+            prepare(site, own, number=k, simulated=True, **_place(folder, signing, k))
+            node = supernode(
+                site,
+                fleet=fleet,
+                root_certificates=keys / "ca.crt",
+                key=keys / "sites" / f"{name}.key",
+            )
+            started = running.enter_context(node)
+            if nodes is not None:
+                nodes.append(started)
+        status = run.run(None, out, progress)
+        known = {f"fedcal: {line}" for line in too_little(job.method, None, job)}
+        for line in read_notices(out):
+            if line not in known:  # what the caller says by itself
+                warnings.warn(line.removeprefix("fedcal: "), stacklevel=5)
+        return run.outcome(out, status, "Flower's run", private=job.plan.private)
+
+
+def _with_roster(job: Job, folder: Path) -> tuple[Job, list[SigningKey]]:
+    """A job under the protocol with a federation of its own, and the sites' keys to it."""
+    if job.plan.committee is None:
+        return job, []
+    keys = [SigningKey.generate() for _ in range(job.plan.clients)]
+    roster = simulated_roster(keys, *job.plan.committee)
+    (folder / FEDERATION).write_text(roster.to_toml(), "utf-8")
+    return replace(job, roster=roster.to_text()), keys
+
+
+def _place(folder: Path, keys: list[SigningKey], site: int) -> dict[str, Any]:
+    """The files of a site's place in that federation; {} without one."""
+    if not keys:
+        return {}
+    file = folder / f"site-{site}.pem"
+    file.touch(0o600)
+    file.write_bytes(keys[site].to_pem())
+    return {"federation": folder / FEDERATION, "sign_key": file}
+
+
+def secured(keys: Path) -> list[str | Path]:
+    """Options of a SuperLink with TLS that lets in nodes with a registered key alone."""
+    return [
+        *("--ssl-ca-certfile", keys / "ca.crt"),
+        *("--ssl-certfile", keys / "server.crt"),
+        *("--ssl-keyfile", keys / "server.key"),
+        "--enable-supernode-auth",
+    ]

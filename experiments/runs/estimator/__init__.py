@@ -1,0 +1,27 @@
+"""scikit-learn estimators: fit a calibrator over simulated clients, put one behind a classifier.
+
+Imported only where it is used (`from fedcal.experiments.runs.estimator import CalibratedModel`): it
+needs scikit-learn. `CalibratedModel` is what scikit-learn's `CalibratedClassifierCV` is, with a
+calibrator of fedcal's behind the classifier; `FederatedCalibrator` learns one, with privacy:
+
+    base = FrozenEstimator(LogisticRegression().fit(train, labels))
+    model = CalibratedModel(base, FederatedCalibrator(epsilon=1.0))
+    model.fit(rows, labels_of_rows, client=hospitals)
+"""
+
+from __future__ import annotations
+
+from fedcal.core.errors import InputError
+
+try:
+    import sklearn.base  # noqa: F401  only whether it is there
+except ModuleNotFoundError:
+    raise InputError(
+        "fedcal.experiments.runs.estimator needs scikit-learn, which is not installed: "
+        "pip install 'fedcal[sklearn]'"
+    ) from None
+
+from fedcal.experiments.runs.estimator.federated import FederatedCalibrator
+from fedcal.experiments.runs.estimator.model import CalibratedModel, scores_of
+
+__all__ = ["CalibratedModel", "FederatedCalibrator", "scores_of"]

@@ -1,0 +1,165 @@
+"""A calibrator learnt over simulated clients, as a scikit-learn estimator."""
+
+from __future__ import annotations
+
+from inspect import Parameter, Signature
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from fedcal import datasets
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.scores import KINDS, of_both, without_gradient
+from fedcal.core.types import Floats
+from fedcal.experiments.runs.config import POOLED, Config, merge
+from fedcal.experiments.runs.estimator.model import Classifier, columns_of
+from fedcal.experiments.runs.options import options_of
+from fedcal.experiments.runs.simulation import fit
+from fedcal.partition import deal
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.settings import must_calibrate
+
+_PARAMETERS = {
+    name: getattr(Config, name)
+    for name in options_of(Config)
+    # `fit` has no use for a run's own
+    if name not in ("method", "data", "engine", "ray_address", "class_names", "positive")
+} | {"partition": None, "set": None, "input": "logits", "classes": None}
+"""What is given by name, and the defaults."""
+
+_SIGNATURE = Signature(
+    [
+        Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
+        Parameter("method", Parameter.POSITIONAL_OR_KEYWORD, default=Config.method),
+        *(Parameter(n, Parameter.KEYWORD_ONLY, default=d) for n, d in _PARAMETERS.items()),
+    ]
+)
+
+
+class FederatedCalibrator(Classifier):
+    """A calibrator learnt over simulated clients, from a classifier's scores.
+
+    Its rows are *scores*, one column for each class, not features. All rows given to `fit` are
+    fitted on; nothing is held out and no test metric is computed.
+
+    Parameters
+    ----------
+    method
+        as `--method`, "auto" too, but for the pooled baselines
+    clients
+        how many; None = the number of different `client`, else 100
+    partition
+        how rows are dealt to clients; None = "natural" where `fit` gets `client`, else
+        "dirichlet:0.1"
+    rounds, sampling_rate, epsilon, delta, unit, trust, mechanism, quorum, noise_source,
+    secure_aggregation, dropout, seed, ledger, cap, cap_delta, set
+        as on the command line and in
+        `fedcal.experiments.simulate`
+    input
+        what the rows are, "logits" or "probs"; `predict_proba` takes the same
+    classes
+        (c,) what the columns are called, in their order (a classifier's `classes_`); None =
+        the c different labels that `fit` sees, sorted, as classifiers sort them, or
+        0, 1, ..., c - 1, if it sees fewer or all labels are among these
+
+    Attributes
+    ----------
+    calibrator_
+        the fitted `fedcal` calibrator, with `save` and exports
+    privacy_
+        the privacy record of the run, as in `SimulationResult.privacy`
+    result_
+        `fedcal.strategies.server.outcome.Outcome`: releases, payload bytes, seconds
+    classes_
+        (c,)
+    n_features_in_
+        c
+    """
+
+    def __init__(self, method: str = Config.method, **parameters: Any) -> None:
+        given = _SIGNATURE.bind(self, method, **parameters)
+        given.apply_defaults()
+        for name, value in list(given.arguments.items())[1:]:
+            setattr(self, name, value)
+
+    __init__.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # which scikit-learn reads
+
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        client: ArrayLike | None = None,
+        subject: ArrayLike | None = None,
+    ) -> Self:
+        """Run the method over simulated clients.
+
+        Parameters
+        ----------
+        X
+            (n, c) scores, or (n,) probabilities of the second of two classes
+        y
+            (n,) labels, among `classes`
+        client
+            (n,) the client that owns each row; None = dealt out by `partition`
+        subject
+            (n,) whom each row is about, for unit "subject"
+
+        Raises
+        ------
+        InputError
+            A parameter or array that is not allowed; nothing was released.
+        RoundFailed
+            Nobody who was sampled answered.
+        """
+        if client is not None and self.partition not in (None, "natural"):
+            raise InputError(
+                f"fit got client, so partition must be 'natural' or None, not {self.partition!r}"
+            )
+        one_of("input", self.input, KINDS)
+        X, y = self._columns(X), without_gradient(y)
+        X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_features=2)
+        check_classification_targets(y)
+        names = _names(y, X.shape[1]) if self.classes is None else np.asarray(self.classes)
+        data = datasets.from_arrays(
+            **{self.input: X},
+            labels=columns_of(names, y, X.shape[1]),
+            client=client,
+            subject=subject,
+        )
+        options = {name: getattr(self, name) for name in options_of(Config) if hasattr(self, name)}
+        options["partition"] = self.partition or (None if client is None else "natural")
+        config = merge({"data": data.name}, options, {"set": self.set})
+        if config.method in POOLED:
+            raise InputError(
+                f"method {config.method!r} is not federated: fit a calibrator of "
+                "fedcal.calibrators on the rows themselves, or choose one of "
+                f"{', '.join(STRATEGIES)}"
+            )
+        must_calibrate(type(self).__name__, config.method)
+        shards = deal(data, config.partition, config.clients, config.seed)
+        fitted = fit(config, shards, tested=False)
+        self.result_, self.privacy_ = fitted.outcome, fitted.privacy
+        self.calibrator_ = self.result_.calibrator
+        self.calibrator_.of_classes(None if names.dtype.kind in "iub" else tuple(map(str, names)))
+        self.classes_ = names
+        return self
+
+    def _columns(self, X: Any) -> Any:
+        X = without_gradient(X)
+        return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Calibrated probabilities of scores, as `fit` takes them, -> (n, c)."""
+        check_is_fitted(self)
+        X = validate_data(self, self._columns(X), dtype=np.float64, reset=False)
+        return self.calibrator_.predict_proba(X)
+
+
+def _names(y: ArrayLike, columns: int) -> NDArray[Any]:
+    """What the columns are called, where nobody has said it, (columns,)."""
+    plain, found = np.arange(columns), np.unique(y)
+    return found if len(found) == columns and not np.isin(found, plain).all() else plain

@@ -1,0 +1,293 @@
+"""A classifier with a calibrator behind it, as scikit-learn's users expect it."""
+
+from __future__ import annotations
+
+import copy
+from numbers import Integral
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import cross_val_predict
+from sklearn.utils import assert_all_finite, column_or_1d, get_tags, indexable
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted
+
+from fedcal.calibrators import Calibrator
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
+from fedcal.core.types import Floats, Integers
+
+FOLDS = 5
+
+
+class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklearn is untyped
+    """A classifier of scikit-learn that predicts the likeliest class."""
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """The likeliest class of each row, (n,)."""
+        probs = self.predict_proba(X)
+        return np.asarray(self.classes_[probs.argmax(axis=1)])
+
+
+class CalibratedModel(Classifier):
+    """A classifier with a calibrator behind it.
+
+    `fit` trains what is not fitted yet, and keeps what is:
+
+    * neither: the classifier's scores of each row come from cross-validation, from a copy that has
+      not seen the row; the calibrator learns from all of them, and the classifier from all rows.
+      So does `CalibratedClassifierCV(ensemble=False)`; one calibrator, so that a privacy budget
+      is spent once.
+    * a fitted classifier (or a `FrozenEstimator`): it stays as it is, and all rows calibrate.
+      They must not be those that it was trained on.
+    * both: there is nothing to do, and `predict_proba` works without `fit`.
+
+    As everywhere in scikit-learn `clone`, and with it cross-validation and searches, makes an
+    unfitted copy, which trains the classifier anew; wrap it in `FrozenEstimator` to keep it there,
+    too. Only a pair of which both are fitted is cloned as it is.
+
+    Parameters
+    ----------
+    estimator
+        a scikit-learn classifier with `decision_function` or `predict_proba`, or a
+        pipeline that ends in one
+    calibrator
+        one of `fedcal.calibrators`, or a `FederatedCalibrator`, whose `classes` are then
+        those of the classifier. Its `input` says which scores it gets, see `scores_of`
+    cv
+        folds for a classifier that is not fitted: a number, a splitter of scikit-learn or its
+        splits, each row in one test fold; None = 5
+
+    Attributes
+    ----------
+    estimator_, calibrator_
+        the fitted parts; with a `FederatedCalibrator` the latter has
+        `privacy_`
+    classes_
+        (c,) the classifier's
+    n_features_in_, feature_names_in_
+        the classifier's, if it has them
+    """
+
+    def __init__(self, estimator: Any, calibrator: Any, *, cv: Any = None) -> None:
+        self.estimator = estimator
+        self.calibrator = calibrator
+        self.cv = cv
+
+    def fit(
+        self,
+        X: Any,
+        y: Any = None,
+        client: ArrayLike | None = None,
+        subject: ArrayLike | None = None,
+        **others: Any,
+    ) -> Self:
+        """Train what is not fitted yet.
+
+        Parameters
+        ----------
+        X
+            n rows, as the classifier takes them
+        y
+            (n,) labels of any kind
+        client, subject
+            (n,) the client that owns each row, and whom it is about, for a
+            `FederatedCalibrator`
+
+        Raises
+        ------
+        NotFittedError
+            The calibrator is fitted, to another model, for the classifier is not.
+        InputError
+            Weights or other arguments, labels that a fitted classifier does not know, a class
+            with fewer rows than folds; or as `scores_of` and the calibrator's `fit`.
+        """
+        if others:
+            raise InputError(
+                f"fit takes X, y, client and subject, not {', '.join(others)}: calibrators count "
+                "each row once; a classifier that needs more may be fitted before"
+            )
+        if self._finished():
+            for stale in ("estimator_", "calibrator_"):  # of an earlier fit, of other parts
+                self.__dict__.pop(stale, None)
+            return self
+        if _is_fitted(self.calibrator):
+            raise NotFittedError(
+                "the calibrator is fitted to another model, for this estimator is not fitted: fit "
+                "that first, or give a calibrator that is not fitted"
+            )
+        if y is None:
+            raise InputError(
+                f"{type(self).__name__} requires y to be passed, but the target y is None"
+            )
+        X, y = indexable(X, y)
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        self.estimator_, scores = self._trained(X, y)
+        self.calibrator_ = self._calibrated(scores, y, client=client, subject=subject)
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, name):
+                setattr(self, name, getattr(self.estimator_, name))
+        return self
+
+    def _trained(self, X: Any, y: NDArray[Any]) -> tuple[Any, Floats]:
+        """The fitted classifier, and scores of rows that it was not trained on."""
+        kind = self.calibrator.input
+        if _is_fitted(self.estimator):
+            return self.estimator, scores_of(self.estimator, X, kind)
+        fitted = clone(self.estimator).fit(X, y)
+        cv = FOLDS if self.cv is None else self.cv
+        classes, counts = np.unique(y, return_counts=True)
+        if isinstance(cv, Integral) and counts.min() < cv:
+            rare = classes[counts.argmin()]
+            raise InputError(
+                f"cross-validation in {cv} folds needs as many samples of each class, and class "
+                f"{rare} has {counts.min()} sample(s); take a smaller cv, or a fitted estimator"
+            )
+        method = method_for(fitted, kind)
+        told = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
+        return fitted, in_columns(fitted, told, method, kind)
+
+    def _calibrated(self, scores: Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
+        classes = np.asarray(self.estimator_.classes_)
+        if not isinstance(self.calibrator, Calibrator):
+            return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
+        for name, given in owned.items():
+            if given is not None:
+                raise InputError(f"{name} is for a FederatedCalibrator; this one takes pooled rows")
+        return copy.deepcopy(self.calibrator).fit(scores, columns_of(classes, y, len(classes)))
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """(c,) the classifier's."""
+        return np.asarray(getattr(self, "estimator_", self.estimator).classes_)
+
+    def predict_proba(self, X: Any) -> Floats:
+        """Calibrated probabilities, (n, c), in the order of `classes_`.
+
+        Raises
+        ------
+        InputError
+            The number of classes differs between the two, or as `scores_of`.
+        """
+        check_is_fitted(self)
+        calibrator = getattr(self, "calibrator_", self.calibrator)
+        if not isinstance(calibrator, Calibrator):
+            calibrator = calibrator.calibrator_
+        kind = calibrator.input
+        scores = scores_of(getattr(self, "estimator_", self.estimator), X, kind)
+        # a decision function is one, also where a single row of it could be taken for probabilities
+        probs: Floats = (calibrator.calibrated if kind == "logits" else calibrator.predict_proba)(
+            scores
+        )
+        return probs
+
+    def set_params(self, **params: Any) -> Self:
+        """As in scikit-learn; a part whose own parameters change is not fitted any more."""
+        parts = {key.partition("__")[0] for key in params if "__" in key}
+        if "estimator" in parts:  # other scores than those that the calibrator knows
+            parts.add("calibrator")
+        for part in parts & {"estimator", "calibrator"} - set(params):
+            if hasattr(getattr(self, part), "get_params"):
+                setattr(self, part, clone(getattr(self, part)))
+        super().set_params(**params)
+        return self
+
+    def _finished(self) -> bool:
+        return _is_fitted(self.estimator) and _is_fitted(self.calibrator)
+
+    def __sklearn_clone__(self) -> Self:
+        if self._finished():
+            return type(self)(**self.get_params(deep=False))
+        copied: Self = super().__sklearn_clone__()
+        return copied
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "calibrator_") or self._finished()
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags = get_tags(self.estimator).input_tags
+        return tags
+
+
+def _is_fitted(part: Any) -> bool:
+    if isinstance(part, Calibrator):
+        return part.classes > 0
+    try:
+        check_is_fitted(part)
+    except NotFittedError:
+        return False
+    return True
+
+
+def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:
+    """What a fitted classifier tells about rows, in the form that a calibrator takes.
+
+    Parameters
+    ----------
+    estimator
+        a fitted scikit-learn classifier (or a pipeline that ends in one)
+    X
+        rows, as the estimator takes them
+    input
+        "probs": `predict_proba`. "logits": `decision_function`, where that of two classes,
+        a single column d, becomes (0, d), so that softmax gives sigmoid(d); without one
+        log(max(p, 1e-12)) of `predict_proba`
+
+    Returns
+    -------
+    Floats
+        (n, c) in the order of `estimator.classes_`
+
+    Raises
+    ------
+    InputError
+        The estimator has no such method, or does not give one column for each class (as
+        one-against-one decision functions do not).
+    """
+    method = method_for(estimator, input)
+    return in_columns(estimator, getattr(estimator, method)(X), method, input)
+
+
+def method_for(estimator: Any, input: Kind) -> str:
+    """The method that `scores_of` asks: "decision_function" or "predict_proba"."""
+    one_of("input", input, KINDS)
+    if input == "logits" and hasattr(estimator, "decision_function"):
+        return "decision_function"
+    if hasattr(estimator, "predict_proba"):
+        return "predict_proba"
+    needed = "predict_proba" if input == "probs" else "decision_function or predict_proba"
+    raise InputError(f"{type(estimator).__name__} has no {needed}")
+
+
+def in_columns(estimator: Any, told: ArrayLike, method: str, input: Kind) -> Floats:
+    """What the fitted `estimator`'s `method` told, as `scores_of` returns it."""
+    scores, name = np.asarray(told, np.float64), type(estimator).__name__
+    if method == "decision_function" and scores.ndim == 1:
+        scores = np.stack([np.zeros_like(scores), scores], axis=1)
+    classes = len(estimator.classes_)
+    if scores.ndim != 2 or scores.shape[1] != classes:
+        raise InputError(f"{name} has {classes} classes, but its scores have shape {scores.shape}")
+    if method == "predict_proba":
+        scores = check_scores(f"{name}.predict_proba", "probs", scores, least=0)
+        return scores if input == "probs" else logits_of("probs", scores)
+    return scores
+
+
+def columns_of(names: NDArray[Any], y: ArrayLike, columns: int) -> Integers:
+    """The column of each label, (n,), by the names of the columns, (columns,)."""
+    place = {name: j for j, name in enumerate(names.ravel().tolist())}
+    if names.ndim != 1 or len(place) != columns:
+        raise InputError(f"classes must be {columns} different names, one for each column of X")
+    labels = np.asarray(y).tolist()
+    found = [place.get(label, -1) for label in labels]
+    if -1 in found:
+        row = found.index(-1)
+        raise InputError(f"label {labels[row]!r} at row {row} is not among classes")
+    return np.array(found, np.int64)

@@ -1,0 +1,140 @@
+"""What a run that evaluates a model reads: rows, groups, a second model."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcal.core.artifact import Holdout
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.shards import Shards
+from fedcal.datasets import Dataset
+from fedcal.evaluation.intervals.intervals import beyond
+from fedcal.experiments.runs.config import Config
+from fedcal.storage.atomic import path_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.settings import settings_of
+
+METHOD = "evaluate"
+
+BY = ("none", "site", "group")
+"""What rows are counted apart by: nothing, their client, or their column `group`."""
+
+
+def evaluates(method: str) -> bool:
+    """Whether a method is for evaluation: clients hold the rows that are evaluated then."""
+    return method in STRATEGIES and STRATEGIES[method].family == "evaluate"
+
+
+def settings(
+    calibrator: str | Path | None,
+    by: str,
+    threshold: float | None,
+    score: str | None,
+    bins: int | None,
+    estimand: str | None,
+    rows_per_subject: int | None,
+) -> dict[str, Any]:
+    """The method's settings from the options of `evaluate`; what is not given is left out."""
+    one_of("by", by, BY)
+    path = None if calibrator is None else str(path_of(calibrator).resolve())
+    groups = None if by == "none" else by
+    found = {
+        "calibrator": path,
+        "groups": groups,
+        "threshold": threshold,
+        "score": score,
+        "bins": bins,
+        "estimand": estimand,
+        "rows_per_subject": rows_per_subject,
+    }
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Config, Shards]:
+    """What the settings of an evaluation stand for, with these rows.
+
+    `groups` "site" and "group" become the list of their names, and the rows get the groups that
+    are meant. Names that are no groups of the rows are those of clients. A second model is
+    evaluated where the rows have its scores, if no calibrator is given.
+    """
+    known, chosen = settings_of(config.method), dict(config.set)
+    if shards.other is not None and "other" in known and not chosen.get("calibrator"):
+        chosen.setdefault("other", True)
+    if chosen.get("groups") and chosen.get("report"):
+        raise InputError("groups have thresholds of their own, and report is of one threshold")
+    for setting in ("groups", "report"):
+        asked = str(chosen.get(setting, ""))
+        if setting not in known or not asked:
+            continue
+        if asked == "group" and shards.groups is None:
+            raise InputError("the data have no column group; --by site takes clients instead")
+        listed = _listed(asked, shards.group_names if asked == "group" else names)
+        if asked == "site" or set(listed) <= set(names) - set(shards.group_names):
+            shards = replace(shards, groups=shards.owner, group_names=names)
+        chosen[setting] = json.dumps(listed)
+    return replace(config, set=chosen), shards
+
+
+def _listed(asked: str, names: tuple[str, ...]) -> list[str]:
+    if asked in BY:
+        return list(names)
+    try:
+        return list(map(str, json.loads(asked)))
+    except (TypeError, ValueError):
+        raise InputError(
+            f"groups must be {', '.join(BY[1:])}, or a JSON list of names, got {asked!r}"
+        ) from None
+
+
+def about_groups(given: Config) -> list[str]:
+    """What names of groups tell that a private run took from its rows, in whole sentences."""
+    taken = "group" in (given.set.get("groups"), given.set.get("report"))
+    if not taken or not math.isfinite(given.epsilon):
+        return []
+    return [
+        "The names of groups were read from the data: that there are rows of each is told, which "
+        "no epsilon covers. A deployment must list them without looking."
+    ]
+
+
+def about_intervals(told: Mapping[str, Any]) -> str:
+    """What counts once, how many there are, and what intervals are for and do not contain.
+
+    From the keys of `result.json`; "" = no such.
+    """
+    if "estimand" not in told:
+        return ""
+    number = told.get("counted", {"value": None})
+    about = told["weighting"].capitalize()
+    if number["value"] is not None:
+        noise = f" (noise of std {number['noise']:,.1f})" if number["noise"] else ""
+        about += f": {number['value']:,.0f} {number['of']}{noise}"
+    return f"{about}. Intervals are for {told['estimand']}.{beyond(told['intervals_exclude'])}"
+
+
+def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]:
+    """What the clients of a dealt data set are called."""
+    if partition == "natural" and data.client_names is not None:
+        return data.client_names
+    width = len(str(clients - 1))
+    return tuple(f"client {k:0{width}d}" for k in range(clients))
+
+
+def holdout(
+    shards: Shards, names: tuple[str, ...], seed: int, class_names: tuple[str, ...] | None = None
+) -> Holdout:
+    """The evaluated rows, for exact numbers that a researcher sees beside the release."""
+    probs = np.asarray(softmax(shards.logits))
+    rows = (shards.logits, probs, shards.labels)
+    return Holdout(
+        *rows, seed, owner=shards.owner, names=names, shards=shards, class_names=class_names
+    )

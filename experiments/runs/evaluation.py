@@ -1,0 +1,96 @@
+"""Evaluating a model over simulated clients: what `fedcal evaluate` runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Unpack
+
+from fedcal.datasets import Dataset
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.evaluated import METHOD, settings
+from fedcal.experiments.runs.result import SimulationResult
+from fedcal.experiments.runs.signatures import EvaluateOptions, spelt_out
+from fedcal.experiments.runs.simulation import simulate
+from fedcal.strategies.server.outcome import Progress
+
+
+@spelt_out(EvaluateOptions, Config)
+def evaluate(
+    data: str | Path | Dataset | Mapping[str, Any] | None = None,
+    *,
+    calibrator: str | Path | None = None,
+    by: str = "none",
+    threshold: float | None = None,
+    score: str | None = None,
+    bins: int | None = None,
+    estimand: str | None = None,
+    rows_per_subject: int | None = None,
+    config: Config | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: bool = True,
+    progress: Progress | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> SimulationResult:
+    """Evaluate a model on rows that stay with simulated clients: one release, all metrics.
+
+    Rows are those of the test part where the data have one, else all. Where the data have scores
+    of a second model, both are evaluated on the rows that have both.
+
+    Parameters
+    ----------
+    data
+        as `simulate` takes it
+    calibrator
+        a `calibrator.npz`: evaluate the model before and after it
+    by
+        "site" or "group": also each client, or each value of the rows' column `group`
+    threshold
+        a row is predicted positive from this score on (two classes; 0.5)
+    score
+        "positive" (two classes), "confidence" or "classes"; None = the first that the model has
+    bins
+        buckets of the score; None = 240
+    estimand
+        what intervals are for: "rows" (new rows like these; the default), "these" rows, or new
+        "clients" like these, which takes one more round
+    rows_per_subject
+        of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
+        rows of a subject, for R times the noise
+    config
+        instead of options
+    out
+        folder for result files; None = write nothing
+    resume, overwrite, report
+        as `simulate` has them
+    progress
+        called after each round
+    **options
+        as `simulate` takes them, but for the method
+
+    Returns
+    -------
+    SimulationResult
+        `metrics` are those of the model; `judged` has all that `result.json` has
+
+    Raises
+    ------
+    InputError
+        Anything the user gave that is not allowed; nothing was released.
+    """
+    run: dict[str, Any] = {**options}
+    if config is None:
+        asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
+        run |= {"set": {**asked, **options.get("set", {})}, "method": METHOD}
+    return simulate(
+        data,
+        config=config,
+        out=out,
+        resume=resume,
+        overwrite=overwrite,
+        report=report,
+        progress=progress,
+        **run,
+    )

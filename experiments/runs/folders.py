@@ -1,0 +1,230 @@
+"""Check the folder that a command writes to, and say what the command may replace there.
+
+A folder that holds results is refused unless it is to be overwritten, and then what the command's
+own kind left there is replaced as a whole, exports of it included. What another command left is
+never replaced, and a file that is not fedcal's is neither replaced nor deleted.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+from fedcal.core.artifact import ARTIFACTS
+from fedcal.core.errors import InputError
+from fedcal.experiments.report.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
+from fedcal.experiments.runs.files import PAGE, check_out
+from fedcal.strategies.server.checkpoint import CHECKPOINT
+from fedcal.strategies.server.outcome import OUTCOME, ROUND_FILES
+
+_CONFIG, _REPORT = "config.toml", "report.html"
+_MOST_NAMED = 3
+_MOST_BYTES = 2**28
+
+_OF_A_RUN = (
+    *("result.json", _CONFIG, "rounds.jsonl", _REPORT, PAGE, "test_probs.npy", "reliability.json"),
+    *(*NAMES, *CURVE_NAMES, OUTCOME, ROUND_FILES),
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of result folder.
+
+    Attributes
+    ----------
+    what
+        it holds, in words
+    marks
+        file by which one knows it -> a key that this file has
+    names
+        patterns of all files that the command leaves, when it is finished
+    unfinished
+        files that say that it is not: the command itself says how to go on
+    """
+
+    what: str
+    marks: Mapping[str, str]
+    names: tuple[str, ...]
+    unfinished: tuple[str, ...] = ()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Patterns of all files that it may leave, those of the artifacts of a run among them."""
+        forms = ARTIFACTS.values() if OUTCOME in self.names else ()
+        artifacts = {name for form in forms for name in form.files()}
+        return (*self.names, *self.unfinished, *sorted(artifacts))
+
+
+RUN = Kind("a run", {"result.json": "privacy", OUTCOME: "records"}, _OF_A_RUN)
+DEPLOYED = Kind("a run over real sites", {"result.json": "privacy"}, _OF_A_RUN, ("run.json",))
+COMPARISON = Kind(
+    "a comparison",
+    {"compare.json": "cells"},
+    ("compare.json", _CONFIG, "table.csv", "table.md", _REPORT, ".inputs.json", *COMPARISON_NAMES),
+    ("rows.jsonl",),
+)
+SUITE = Kind("a suite", {"suite.json": "cells"}, ("suite.json", _CONFIG), ("rows.jsonl",))
+TRAINING = Kind(
+    "a training",
+    {"training.json": "parameters", OUTCOME: "records"},
+    (
+        *("training.json", _CONFIG, "logits.npz", "model.pt", _REPORT, PAGE),
+        *(*CURVE_NAMES, OUTCOME, ROUND_FILES),
+    ),
+    (CHECKPOINT, "checkpoint.pt"),
+)
+PIPELINE = Kind(
+    "a pipeline", {"pipeline.json": "stages"}, ("pipeline.json", _REPORT, PAGE, *CURVE_NAMES)
+)
+PLAN = Kind("a plan", {"plan.json": "schema"}, ("plan.json", _CONFIG))
+READING = Kind(
+    "a release that was read again",
+    {"reading.json": "statement"},
+    ("reading.json", _REPORT, PAGE, *CURVE_NAMES),
+)
+KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, PIPELINE, PLAN, READING)
+
+
+class Replaced(UserWarning):
+    """Results that will be replaced."""
+
+
+_NO_REPORT = "a run that is paid for and has no report yet (fedcal report makes it)"
+
+
+def claim(
+    out: Path, kind: Kind, *, overwrite: bool = False, resume: bool = False, report: bool = True
+) -> None:
+    """Refuse, before anything is computed or charged, a folder that cannot take the results.
+
+    With `overwrite` a line says what will be replaced.
+
+    Parameters
+    ----------
+    kind
+        of the results
+    overwrite
+        replace results of this kind
+    resume
+        the command goes on with what is there, and says itself where it cannot
+    report
+        a report will be written, too
+
+    Raises
+    ------
+    InputError
+        The folder holds results, or files that are not fedcal's under the names of results; it
+        cannot be written; or a package that a report needs is missing.
+    """
+    from fedcal.experiments.report.page import check_report
+
+    check_out(out)
+    if report:
+        check_report()
+    there = sorted(out.iterdir()) if out.is_dir() else []
+    names = {path.name for path in there}
+    for other in KINDS:
+        for name in {*other.marks, *other.unfinished} - {*kind.marks, *kind.unfinished}:
+            if name in names:
+                raise InputError(
+                    f"--out {out} holds {name} of another command ({other.what}); choose another "
+                    "folder"
+                )
+    if resume:
+        return
+    own = files_of(out, kind)
+    found = [name for name in kind.marks if _marked(out / name, kind)]
+    begun = [name for name in kind.unfinished if name in names]
+    if not found and not begun:
+        if own:
+            raise InputError(
+                f"--out {out} holds {_listed(own)}, and no result of fedcal's to which that "
+                "belongs: move it away, or choose another folder"
+            )
+        return
+    what = _told(out / found[0], kind) if found else f"{kind.what}, unfinished"
+    if not overwrite:
+        if found:
+            raise InputError(
+                f"--out {out} holds {what}: --overwrite replaces it, or choose another folder"
+            )
+        return
+    own += exports_in(out)
+    stay = [p for p in there if p not in own and not p.name.startswith(".")]
+    beside = f"; {_listed(stay)} in it stays" if stay else ""
+    said = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
+    warnings.warn(said, Replaced, stacklevel=3)
+
+
+def files_of(out: Path, kind: Kind) -> list[Path]:
+    """The files in a folder under names of a kind of results; InputError if one is a folder."""
+    found = [
+        path
+        for path in (sorted(out.iterdir()) if out.is_dir() else ())
+        if any(fnmatch(path.name, pattern) for pattern in kind.files)
+    ]
+    for path in found:
+        if path.is_dir():
+            raise InputError(f"cannot write results to {out}: {path.name} in it is a folder")
+    return found
+
+
+def stale_in(out: Path, kind: Kind) -> set[str]:
+    """Return the names that new results of a kind replace: with an old result, its exports too."""
+    exports = exports_in(out) if any((out / name).exists() for name in kind.marks) else []
+    return {*kind.files, *(path.name for path in exports)} - {*kind.unfinished}
+
+
+def exports_in(out: Path) -> list[Path]:
+    """The files that `fedcal export` wrote into a folder, by what stands in them."""
+    return [path for path in (*out.glob("*.onnx"), *out.glob("*.pt2")) if _exported(path)]
+
+
+def _exported(path: Path) -> bool:
+    try:
+        if path.suffix == ".onnx":
+            with path.open("rb") as file:
+                return b"\x12\x06fedcal" in file.read(16)  # the field producer_name
+        with zipfile.ZipFile(path) as archive:
+            return any(name.endswith("extra/fedcal.json") for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def claim_file(out: Path, *, overwrite: bool) -> None:
+    """InputError for a file that is there and is not to be overwritten."""
+    if out.exists() and not overwrite:
+        raise InputError(f"--out {out} is there: --overwrite replaces it, or choose another name")
+
+
+def _read(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes()) if path.stat().st_size <= _MOST_BYTES else None
+    except (OSError, ValueError, RecursionError):
+        return None
+
+
+def _marked(path: Path, kind: Kind) -> bool:
+    """Return whether a file is a summary that fedcal wrote, and not somebody else's."""
+    content = _read(path)
+    return isinstance(content, dict) and kind.marks[path.name] in content
+
+
+def _told(path: Path, kind: Kind) -> str:
+    """Return what the folder holds, with the method where the summary has one."""
+    if path.name == OUTCOME:
+        return _NO_REPORT
+    method = _read(path).get("method")
+    return f"{kind.what} of {method}" if isinstance(method, str) else kind.what
+
+
+def _listed(paths: Sequence[Path]) -> str:
+    more = f" and {len(paths) - _MOST_NAMED} more" if len(paths) > _MOST_NAMED else ""
+    return ", ".join(path.name for path in paths[:_MOST_NAMED]) + more

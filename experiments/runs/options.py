@@ -1,0 +1,157 @@
+"""Options as fields of a dataclass: said once what each is called, holds, means and is unset.
+
+`Config` and `TrainConfig` are such dataclasses. Their command lines, files, the grid of `compare`,
+the parameters of the estimator and the reference of the commands are made from the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields, replace
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import tomli_w
+
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+
+DATA, PRIVACY, RUNNING = "Method, data and clients", "Privacy", "Running"
+SITES = "Real sites (--engine grpc)"
+"""Groups of options in `--help`."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """What a field is for people, and how its values are read.
+
+    Attributes
+    ----------
+    group : str
+        Heading in `--help`.
+    help : str
+        One line.
+    unset : str
+        What stands in for it where it is not given; "" = its default.
+    axis : bool
+        Whether `compare` takes a list.
+    elsewhere : str
+        Why `compare` does not take it; "" = it does.
+    read : callable
+        Makes a value of what was given, of the right type already.
+    name, kind, default : str, type, object
+        Of the field.
+    """
+
+    group: str
+    help: str
+    unset: str = ""
+    axis: bool = False
+    elsewhere: str = ""
+    read: Callable[[Any], Any] = lambda value: value
+    name: str = ""
+    kind: type = str
+    default: Any = None
+
+    def described(self, unset: str | None = None) -> str:
+        """The help with what holds where nothing is given."""
+        shown = f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
+        without = unset or self.unset or ("" if self.default in (None, MISSING) else shown)
+        return f"{self.help} ({without})." if without else f"{self.help}."
+
+    def typed(self, value: Any) -> Any:
+        """`value` in the type that the field holds; InputError for another."""
+        if isinstance(value, Path):
+            value = str(value)
+        if isinstance(value, np.generic):
+            value = value.item()
+        if self.kind is str and not isinstance(value, str):
+            hint = "; lists are for fedcal compare" if self.axis and isinstance(value, list) else ""
+            raise InputError(f"option {self.name!r} must be text, got {value!r}{hint}")
+        if self.kind is float:
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise InputError(f"option {self.name!r} must be a number, got {value!r}")
+            value = float(value)
+        return self.read(value)
+
+
+def option(default: Any, group: str, help: str, **more: Any) -> Any:
+    """A field of a dataclass of options; see `Option`. Typed Any, as `dataclasses.field` is."""
+    return field(default=default, metadata={"option": Option(group, help, **more)})
+
+
+def like(table: type[Options], name: str, **changed: Any) -> Any:
+    """A field that is an option of another dataclass, too: same words, same default."""
+    known = {f.name: f for f in fields(table)}[name]
+    return field(default=changed.get("default", known.default), metadata=known.metadata)
+
+
+@dataclass(frozen=True)
+class Options:
+    """A base of dataclasses of options; None stands for "what follows from the others"."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values without the unset ones; infinity stays a float."""
+        return {k: v for k, v in asdict(self).items() if v is not None}
+
+    def to_toml(self) -> str:
+        """The file that `--config` reads."""
+        return tomli_w.dumps(self.to_dict())
+
+
+def options_of(table: type[Options]) -> dict[str, Option]:
+    """The options of a dataclass by name, in its order."""
+    hints = get_type_hints(table)
+
+    def kind(name: str) -> Any:
+        return next(t for t in (*get_args(hints[name]), hints[name]) if t is not NoneType)
+
+    return {
+        f.name: replace(f.metadata["option"], name=f.name, kind=kind(f.name), default=f.default)
+        for f in fields(table)
+        if "option" in f.metadata
+    }
+
+
+def layered(
+    known: Mapping[str, Option],
+    *layers: Mapping[str, Any],
+    read: Callable[[Option, Any], Any] = Option.typed,
+    tables: Collection[str] = (),
+) -> dict[str, Any]:
+    """Values by option from several layers, later ones winning.
+
+    Parameters
+    ----------
+    known : mapping of str to Option
+        By name; a layer may write names with dashes.
+    *layers : mapping
+        Of what was given; None is nothing.
+    read : callable
+        The value of an option from what was given.
+    tables : collection of str
+        Further names, of tables; those of several layers are joined.
+
+    Raises
+    ------
+    InputError
+        If an option is unknown, or `read` refuses its value.
+    """
+    values: dict[str, Any] = {}
+    for layer in layers:
+        for raw, value in layer.items():
+            key = raw.replace("-", "_")
+            if key not in known and key not in tables:
+                one_of("option", raw, (*known, *tables), "--help")
+            if value is None:
+                continue
+            if key in known:
+                values[key] = read(known[key], value)
+            elif isinstance(value, Mapping):
+                plain = {k: v.item() if isinstance(v, np.generic) else v for k, v in value.items()}
+                values[key] = {**values.get(key, {}), **plain}
+            else:
+                raise InputError(f"option {key!r} must be a table of key = value")
+    return values

@@ -1,0 +1,145 @@
+"""What is told of a federated run, whatever drove it: its config, its privacy, what was sent."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedcal.core.artifact import Holdout
+from fedcal.core.classes import names_in
+from fedcal.datasets import Dataset, is_shipped
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.result import SimulationResult, versions
+from fedcal.experiments.runs.statement import of_plan
+from fedcal.experiments.runs.statement.sentences import sets_noise, with_real_sites
+from fedcal.storage.atomic import path_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.server.participation import sentences
+
+UNUSED_ROWS = (
+    "rows_per_client = {:g} was given and sets nothing in this run: no bound of it depends on it."
+)
+UNTOLD_ROWS = (
+    "rows_per_client was taken as rows / clients of the simulated data. It sets no noise here, so "
+    "that nothing else tells it, and it is left out of the results: no epsilon covers the exact "
+    "number of fit rows. A deployment must choose it without looking."
+)
+PUBLIC_ROWS = (
+    "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
+)
+SUBJECT_ROWS = (
+    "rows_per_subject = {0}: rows count, all rows of one subject as {0} at most, and the noise is "
+    "{0} times that of counting each subject once."
+)
+
+
+def recorded(
+    config: Config, job: Job, outcome: Outcome, tested: bool
+) -> tuple[Config, dict[str, Any]]:
+    """The resolved config of a federated run, and its privacy record."""
+    plan, name = job.plan, "rows_per_client"
+    looked = plan.private and name in job.settings and name not in config.set
+    untold = looked and plan.row_rate == 1 and not sets_noise(plan)
+    known = replace(
+        config,
+        clients=plan.clients,
+        rounds=plan.rounds - plan.counting_rounds,
+        trust=plan.trust,
+        secure_aggregation=job.secure_aggregation,
+        noise_source=job.federation.noise_source,
+        ledger=str(path_of(config.ledger).resolve()) if config.ledger else None,
+        set={k: v for k, v in job.settings.items() if not (untold and k == name)},
+    )
+    rows: Any = None if untold else job.settings.get(name)  # checked by the strategy
+    noun = outcome.artifact.noun
+    real = config.control is not None
+    simulated = None if real else rows  # a simulation's number may tell of its rows
+    privacy = of_plan(
+        plan,
+        len(outcome.records),
+        job.secure_aggregation,
+        simulated,
+        tested=tested,
+        noun=noun,
+        real=real,
+    )
+    needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
+    if untold:
+        privacy["statement"].append(UNTOLD_ROWS)
+    elif name in config.set and not needed:
+        privacy["statement"].append(UNUSED_ROWS.format(rows))
+    elif rows is not None and plan.private and real:
+        privacy["statement"].append(PUBLIC_ROWS.format(rows))
+    if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
+        privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
+    if real:
+        with_real_sites(privacy)
+        privacy["statement"] += sentences(outcome.sites)
+    return known, privacy
+
+
+def communication_of(outcome: Outcome, clients: int) -> dict[str, Any]:
+    """What each client was expected to send and get, and what messages with real sites came to."""
+    sent: dict[str, Any] = {
+        "bytes_up_per_client": outcome.bytes_up,
+        "bytes_down_per_client": outcome.bytes_down,
+        "rounds": len(outcome.records),
+    }
+    if outcome.message_bytes is not None:
+        up, down = (round(count / clients) for count in outcome.message_bytes)
+        sent |= {"message_bytes_up_per_client": up, "message_bytes_down_per_client": down}
+    return sent
+
+
+def result_of(
+    outcome: Outcome,
+    config: Config,
+    privacy: dict[str, Any],
+    clients: int,
+    *,
+    given: Config,
+    test: Holdout | None,
+    data: Dataset | None,
+) -> SimulationResult:
+    """The result of a run.
+
+    Parameters
+    ----------
+    outcome, config, privacy
+        what came of it, its resolved config, and its privacy record
+    clients
+        enrolled
+    given
+        what was asked for
+    test
+        rows that judge it here; None = nobody but real sites does
+    data
+        what the run was on; None with real sites
+    """
+    names = None if data is None else data.class_names
+    if names is None and config.class_names is not None:
+        names = names_in(config.class_names)
+    artifact = outcome.artifact.under(privacy["statement"])
+    shipped = is_shipped(config.data)
+    named = config.data if shipped else Path(config.data).name  # the name tells no path
+    artifact.of_data("" if config.control is not None else named)
+    for each in (artifact, *outcome.history):
+        each.of_classes(names)
+    return SimulationResult(
+        artifact=artifact,
+        judged={**artifact.results(), **({} if test is None else artifact.judge(test))},
+        privacy=privacy,
+        communication=communication_of(outcome, clients),
+        config=config,
+        given=given,
+        seconds=outcome.seconds,
+        versions=versions(),
+        rounds=outcome.records,
+        test=test,
+        data=data,
+        history=outcome.history,
+        sites=outcome.sites,
+    )

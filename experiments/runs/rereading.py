@@ -1,0 +1,384 @@
+"""A release read again: another threshold, a calibrator, drift. No run, and no further charge."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from fedcal.calibrators.score_map import OfScore
+from fedcal.core import pages
+from fedcal.core.classes import called
+from fedcal.core.errors import InputError
+from fedcal.core.pages import Part, Table
+from fedcal.datasets import is_shipped
+from fedcal.evaluation.by_group import change_table, changes_by, group_parts
+from fedcal.evaluation.calibrate import How, calibrator_from
+from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_edges
+from fedcal.evaluation.findings import Findings
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals.clusters import ESTIMANDS
+from fedcal.evaluation.intervals.intervals import Estimate
+from fedcal.evaluation.pages.figures import names_of
+from fedcal.evaluation.pages.page import heading, p_shown, parts, texts
+from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
+from fedcal.experiments.runs.files import PAGE, to_json, write_folder
+from fedcal.experiments.runs.folders import READING
+from fedcal.experiments.runs.result import versions
+from fedcal.metrics import gap_change
+from fedcal.metrics.gap_change import GapChange
+from fedcal.metrics.holm import ERROR
+from fedcal.storage.atomic import path_of
+
+ALL = ("model", "", "")
+
+_AT_THRESHOLD = (
+    *("accuracy", "balanced_accuracy", "precision", "recall", "specificity"),
+    *("f1", "mcc", "net_benefit"),
+)
+"""Metrics that depend on the threshold."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What was read.
+
+    Attributes
+    ----------
+    path, release
+        where from
+    found
+        its metrics at the threshold that was given or chosen
+    threshold
+        the one that was given
+    chosen
+        the threshold for a wanted precision, recall or cost, if one was asked for
+    calibrator
+        made of it, if one was asked for
+    changes
+        since an earlier release: tests by name; {} if none was given
+    gaps
+        of each site or group before and after the calibrator; {} without
+    by_site
+        the same of each site (or group) that both releases have, corrected for their number
+    unknown
+        what a file of an earlier version does not say, and so was not compared
+    """
+
+    path: Path
+    release: ScoreRelease
+    found: Findings
+    threshold: float | None
+    chosen: Threshold | None
+    calibrator: OfScore | None
+    changes: Mapping[str, Change]
+    gaps: Mapping[str, GapChange]
+    by_site: Mapping[str, Mapping[str, Change]] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """As `result.json` has metrics, and what was chosen."""
+        told = self.found.to_json()
+        if self.chosen is not None:
+            told["chosen"] = self.chosen.to_json()
+        if self.changes:
+            told["changes"] = _plain(self.changes)
+            told["not_compared"] = list(self.unknown)
+        if self.by_site:
+            told["changes_by_site"] = {s: _plain(tests) for s, tests in self.by_site.items()}
+        if self.gaps:
+            told["groups_change"] = gap_change.told(self.gaps, self.found.score)
+        names = self.release.class_names
+        told["class_names"] = None if names is None else list(names)
+        return {**told, "statement": list(self.release.privacy)}
+
+    def page(self) -> list[Part]:
+        """Tables and figures."""
+        release = self.release
+        return [
+            *(self.asked or ()),
+            *parts(self.found, release.histograms, release.confusion, release.class_names),
+            *group_parts(self.found, release.histograms),
+        ]
+
+    @property
+    def asked(self) -> list[Part] | None:
+        """Tables of what was asked for in particular; None = of all that the release says."""
+        tables: list[Part] = []
+        if self.chosen is not None:
+            tables.append(_chosen(self.chosen, self._at(self.chosen.value)))
+        if self.threshold is not None:
+            views = names_of([*self.found.metrics])
+            for view, metrics in self.found.metrics.items():
+                title = self._at(self.threshold)
+                title += f", {views[view]}" if len(views) > 1 else ""
+                at = {name: metrics[name] for name in _AT_THRESHOLD if name in metrics}
+                tables.append(_estimates(title, at))
+        if self.changes:
+            tables.append(_changes(self.changes, self.not_compared))
+        if self.by_site:
+            tables.append(_by_site(self.by_site, self.changed))
+        if self.gaps:
+            told = gap_change.told(self.gaps, self.found.score)
+            tables.append(change_table(told, "group"))
+        return tables if tables or self.calibrator is not None else None
+
+    def _at(self, threshold: float) -> str:
+        of = "confidence"
+        if self.found.score == "positive":
+            of = f"probability of {called(self.release.class_names, 1)}"
+        return f"Threshold {threshold:.6g} of the {of}"
+
+    @property
+    def not_compared(self) -> str:
+        """A sentence; "" = all that must be equal was."""
+        if not self.unknown:
+            return ""
+        return f"Not compared, because a file does not say: {', '.join(self.unknown)}."
+
+    @property
+    def changed(self) -> str:
+        """Which sites have changed, a sentence; "" = they were not compared."""
+        if not self.by_site:
+            return ""
+        sure = {
+            site: [_CHANGES[name] for name, test in tests.items() if test.p_value <= ERROR]
+            for site, tests in self.by_site.items()
+        }
+        named = [f"{site} ({', '.join(what)})" for site, what in sure.items() if what]
+        return f"Changed: {'; '.join(named)}." if named else "No site is shown to have changed."
+
+    def save(self, out: Path, *, report: bool = True) -> None:
+        """Write `reading.json`, the page and its figures into a folder; all of them or none."""
+
+        def write(folder: Path) -> None:
+            told = {"schema": 1, "release": str(self.path), **self.to_json()}
+            (folder / "reading.json").write_text(to_json(told | {"versions": versions()}), "utf-8")
+            parts = pages.to_json(self.page())
+            (folder / PAGE).write_text(to_json({"schema": 1, "parts": parts}), "utf-8")
+            if report:
+                from fedcal.experiments.report import write_reading_report
+
+                write_reading_report(folder)
+
+        write_folder(out, write, stale=READING.files)
+
+
+def read_release(path: str | Path) -> ScoreRelease:
+    """The release in a file; InputError if it is none."""
+    path = path_of(path)
+    release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
+    if not isinstance(release, ScoreRelease):
+        raise InputError(f"{path} holds no release of an evaluation")
+    if not release.known:
+        raise InputError(f"{path} holds no counts: nobody was asked in a round of that evaluation")
+    return release
+
+
+def reread(
+    path: str | Path,
+    *,
+    threshold: float | None = None,
+    goals: Mapping[Goal, float | None],
+    confident: bool = False,
+    calibrate: How | None = None,
+    since: str | Path | None = None,
+) -> Reading:
+    """Read a release again.
+
+    Parameters
+    ----------
+    path
+        of a `release.npz`
+    threshold
+        of predictions; None = the run's own
+    goals
+        `precision`, `recall` and `cost` -> what is wanted of a threshold; one of them at most
+    confident
+        the wanted precision or recall is reached with 95 % confidence, not only by the estimate
+    calibrate
+        "binning", "isotonic", "platt", "beta" or "bbq": make such a calibrator
+    since
+        an earlier release of the same score: test whether anything has changed
+
+    Raises
+    ------
+    InputError
+        The file is no release, or what is asked for cannot be read from it.
+    """
+    release = read_release(path)
+    wanted = {goal: value for goal, value in goals.items() if value is not None}
+    chosen = None
+    if len(wanted) + (threshold is not None) > 1:
+        raise InputError("give one of threshold, precision, recall and cost")
+    for goal, value in wanted.items():
+        if release.question.score != "positive":
+            raise InputError(f"the score '{release.question.score}' has no threshold")
+        chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
+        threshold = chosen.value
+    given = threshold if chosen is None else None
+    made = _calibrator(release, calibrate)
+    found = release.findings(threshold)
+    if chosen is not None:
+        found, chosen = _joined(found, chosen)
+    gaps = {} if made is None else changes_by(release.histograms, made)
+    read = Reading(path_of(path), release, found, given, chosen, made, {}, gaps)
+    return read if since is None else _compared(read, read_release(since))
+
+
+def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
+    """Both with one interval of each metric: the wider one, as the best of many was chosen."""
+    first = next(iter(found.metrics))
+    own = dict(found.metrics[first])
+    for name, e in chosen.estimates.items():
+        if name in own:
+            low, high = min(own[name].low, e.low), max(own[name].high, e.high)
+            own[name] = replace(own[name], low=low, high=high)
+    both = {name: own.get(name, e) for name, e in chosen.estimates.items()}
+    metrics = {**found.metrics, first: own}
+    return replace(found, metrics=metrics), replace(chosen, estimates=both)
+
+
+def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
+    """The reading with what has changed since; InputError if two questions were asked."""
+    unknown = comparable(earlier, read.release)
+    before, now = earlier.histograms, read.release.histograms
+    changes = drift_between(before[ALL], now[ALL])
+    sites = drift_by_site(
+        *({g: h for (v, g, _), h in of.items() if v == "model" and g} for of in (before, now))
+    )
+    return replace(read, changes=changes, by_site=sites, unknown=unknown)
+
+
+def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
+    """Return what is not known of one of two releases, and so cannot be compared.
+
+    Raises
+    ------
+    InputError
+        They answer two questions, or are of other data: how they differ.
+    """
+    facts = [_facts(release) for release in (earlier, later)]
+    unknown, found = list[str](), list[str]()
+    for name in facts[0]:
+        before, now = (of[name] for of in facts)
+        if before is None or now is None:
+            unknown += [name] * (before is not now)
+        elif before != now:
+            found.append(f"{name} ({before}, now {now})")
+    one, other = (release.question for release in (earlier, later))
+    if not same_edges(one.bucket_edges, other.bucket_edges):
+        found.append(f"buckets ({one.buckets}, now {other.buckets} with other edges)")
+    if one.calibrator != other.calibrator and bool(one.calibrator) == bool(other.calibrator):
+        found.append("calibrator (two different ones)")
+    if earlier.unit and later.unit and earlier.unit != later.unit:  # "" = no noise hides anything
+        found.append(f"unit ({earlier.unit}, now {later.unit})")
+    names = earlier.data, later.data
+    if None in names:
+        unknown.append("data set")
+    elif names[0] != names[1] and any(is_shipped(str(name)) for name in names):  # else two quarters
+        told = [name or "rows of real sites" for name in names]
+        found.append(f"data set ({told[0]}, now {told[1]})")
+    if found:
+        raise InputError(f"these releases cannot be compared, they differ in: {'; '.join(found)}")
+    if one.score == "classes":
+        raise InputError(
+            "two releases are compared by the score 'positive' or 'confidence', not by 'classes'"
+        )
+    return tuple(unknown)
+
+
+def _facts(release: ScoreRelease) -> dict[str, str | None]:
+    """What must be equal of two releases, in words; None = not known."""
+    asked, names = release.question, release.class_names
+    return {
+        "score": asked.score,
+        "number of classes": str(asked.classes),
+        "class names": None if names is None else ", ".join(names),
+        "scores": "logits" if release.input == "logits" else "probabilities",
+        "calibrator": "with one" if asked.calibrator else "without",
+        "weighting": release.weighting.words if release.counted else None,
+        "estimand": ESTIMANDS[release.estimand],
+        "unit": None if release.unit is None else "",
+    }
+
+
+def _plain(changes: Mapping[str, Change]) -> dict[str, Any]:
+    return {name: change.to_json() for name, change in changes.items()}
+
+
+def _calibrator(release: ScoreRelease, how: How | None) -> OfScore | None:
+    if how is None:
+        return None
+    asked = release.question
+    if asked.score == "classes":
+        raise InputError("a calibrator is made of the score 'positive' or 'confidence'")
+    whole: Histogram = release.histograms[ALL]
+    score: Any = asked.score
+    made = calibrator_from(whole, score, how, asked.classes, release.input)
+    made.of_classes(release.class_names)
+    return made
+
+
+_CHANGES = {
+    "score": "distribution of the score",
+    "calibration": "outcome at a given score",
+    "prevalence": "share of the outcome",
+}
+
+
+def _by_site(sites: Mapping[str, Mapping[str, Change]], changed: str) -> Table:
+    """The tests of each site."""
+
+    def cell(test: Change | None) -> str:
+        if test is None:
+            return "too few"
+        return f"{100 * test.change:.2f} (p {p_shown(test.p_value, test.floor)})"
+
+    rows = [(site, *(cell(tests.get(name)) for name in _CHANGES)) for site, tests in sites.items()]
+    return Table(
+        "Since the earlier release, by site",
+        ("site", *(f"{name}, %" for name in _CHANGES.values())),
+        tuple(rows),
+        f"{changed} p-values are corrected for all tests of this table (Holm): if nothing had "
+        f"changed anywhere, one of {ERROR:g} or less would stand in it with a chance of {ERROR:g}.",
+    )
+
+
+def _changes(changes: Mapping[str, Change], missing: str) -> Table:
+    rows = [
+        (_CHANGES[name], f"{100 * test.change:.2f}", p_shown(test.p_value, test.floor))
+        for name, test in changes.items()
+    ]
+    return Table(
+        "Since the earlier release",
+        ("what", "change, %", "p-value"),
+        tuple(rows),
+        "A p-value says how often rows and noise alone would show as large a change if nothing had "
+        f"changed; each stands alone. {missing}".rstrip(),
+    )
+
+
+def _chosen(threshold: Threshold, title: str) -> Table:
+    """The threshold that was chosen, and what it is expected to give."""
+    sure = " with 95 % confidence" if threshold.confident else " by the estimate"
+    goal = {
+        "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",
+        "recall": f"the highest with a recall of {threshold.wanted:g}{sure}",
+        "cost": f"the cheapest where a false positive costs {threshold.wanted:g} of a false "
+        "negative",
+    }[threshold.goal]
+    return _estimates(
+        title,
+        threshold.estimates,
+        f"It is {goal}. Its intervals hold for all thresholds at once, because the best of many "
+        "was taken.",
+    )
+
+
+def _estimates(title: str, estimates: Mapping[str, Estimate], note: str = "") -> Table:
+    """Metrics with their intervals."""
+    rows = [(heading(name, "positive"), *texts(name, e)) for name, e in estimates.items()]
+    return Table(title, ("metric", "value", "95 % interval"), tuple(rows), note)

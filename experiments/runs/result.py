@@ -1,0 +1,282 @@
+"""What a simulation gives back, and the files it leaves."""
+
+from __future__ import annotations
+
+import json
+import math
+import platform
+from dataclasses import dataclass
+from functools import cached_property, partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import fedcal
+from fedcal.calibrators import Calibrator, calibrator_of
+from fedcal.conformal import PredictionSets
+from fedcal.core import pages
+from fedcal.core.artifact import Artifact, Holdout
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.types import Floats
+from fedcal.datasets import Dataset
+from fedcal.experiments.report.per_client import client_parts
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.files import OWN_PAGES, PAGE, to_json, write_folder
+from fedcal.metrics import Reliability
+from fedcal.storage.atomic import path_of
+from fedcal.strategies.server.outcome import RELEASED
+
+_MOST_JUDGED = 24
+_JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
+
+
+@dataclass(frozen=True, repr=False)
+class SimulationResult:
+    """What a run yields, what it is worth on test rows, and what it cost.
+
+    Attributes
+    ----------
+    artifact
+        what the run yields
+    judged
+        what the artifact says of itself on test rows. For the researcher's eyes: exact
+        numbers about test rows, not private releases
+    privacy
+        unit, adjacency, trust, epsilon, delta, mechanism, noise_std, ...
+    communication
+        payload bytes per client over the whole run, rounds
+    config
+        resolved; running it again gives the same bits
+    given
+        what was asked for, and so does this: what follows from other values is left out
+    seconds
+        of the federated rounds (or the pooled fit); None where who is sampled is secret
+    rounds
+        one record per release
+    test
+        the rows that `judged` is about; None where nobody has any but real sites: `before` and
+        `after` are theirs alone then
+    data
+        what the run was on; None with real sites
+    history
+        the artifact after each release
+    sites
+        which real sites took part; None of a simulation
+    """
+
+    artifact: Artifact
+    judged: dict[str, Any]
+    privacy: dict[str, Any]
+    communication: dict[str, Any]
+    config: Config
+    given: Config
+    seconds: float | None
+    versions: dict[str, str]
+    rounds: list[dict[str, Any]]
+    test: Holdout | None
+    data: Dataset | None
+    history: list[Artifact]
+    sites: dict[str, Any] | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """Metrics of the model from what was released; FedcalError if it was not evaluated.
+
+        Each is a mapping with `value` (None where noise drowns it), `low`, `high` and what the
+        width of the interval comes from.
+        """
+        if "metrics" not in self.judged:
+            raise FedcalError("this run evaluates nothing: `fedcal evaluate` gives metrics")
+        return dict(self.judged["metrics"])
+
+    @property
+    def class_names(self) -> tuple[str, ...] | None:
+        """What the classes are called, in the order of all columns; None = they have numbers."""
+        return self.artifact.class_names
+
+    # -- of a method that calibrates, or gives sets; FedcalError of another one -----------
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """The calibrator, ready for `predict_proba` and `save`."""
+        return calibrator_of(self.artifact)
+
+    @property
+    def sets(self) -> PredictionSets:
+        """The prediction sets, ready for `predict_set`; FedcalError of a run that yields none."""
+        if not isinstance(self.artifact, PredictionSets):
+            raise FedcalError(
+                f"this run yields no prediction sets: its artifact is of form {self.artifact.form}"
+            )
+        return self.artifact
+
+    @property
+    def before(self) -> dict[str, float]:
+        """Metrics on the test rows before any calibration, as fractions.
+
+        Of prediction sets coverage and size of the most probable label alone.
+        """
+        return dict(self._calibration["before"])
+
+    @property
+    def after(self) -> dict[str, float]:
+        """Metrics on the test rows after it; of prediction sets their coverage, `set_size`, ..."""
+        return dict(self._calibration["after"])
+
+    @property
+    def intervals(self) -> dict[str, Any] | None:
+        """95 % intervals over test rows: see `Calibrator.intervals`."""
+        calibrator_of(self.artifact)
+        found: dict[str, Any] | None = self._intervals["intervals"]
+        return found
+
+    @cached_property
+    def reliability(self) -> dict[str, Reliability]:
+        """What reliability diagrams of the test rows show, `before` and `after`."""
+        return self.calibrator.reliability(self._tested)
+
+    @cached_property
+    def test_probs(self) -> Floats:
+        """Calibrated probabilities of the test rows, (n, c)."""
+        return self.calibrator.test_probs(self._tested)
+
+    @property
+    def _calibration(self) -> dict[str, Any]:
+        if not isinstance(self.artifact, PredictionSets):
+            calibrator_of(self.artifact)
+        return self.judged if self._tested else {}
+
+    @property
+    def _tested(self) -> Holdout:
+        if self.test is None:
+            raise InputError(
+                "this run was on real sites, and no test rows were given: each site judges the "
+                "result on its own rows"
+            )
+        return self.test
+
+    # -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _intervals(self) -> dict[str, Any]:
+        return {} if self.test is None else self.artifact.intervals(self.test)
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `result.json`: strict JSON, no NaN and no infinity."""
+        config = self.config.to_dict()
+        if math.isinf(self.config.epsilon):
+            config["epsilon"] = "inf"
+        return {
+            "schema": 1,
+            "method": self.config.method,
+            "config": config,
+            "class_names": None if self.class_names is None else list(self.class_names),
+            **self.judged,
+            **self._intervals,
+            **({} if self.sites is None else {"sites": self.sites}),
+            "privacy": self.privacy,
+            "communication": self.communication,
+            "seconds": self.seconds,
+            "versions": self.versions,
+        }
+
+    def judged_rounds(self) -> list[dict[str, Any]]:
+        """`rounds` with the key `test`: a few test numbers of the artifact after that release.
+
+        At most 24 rounds are judged, and fewer of large test sets; always the last one. Like
+        all test metrics they are exact, for the researcher's eyes.
+        """
+        last = len(self.history) - 1
+        if last < 0 or len(self.rounds) != len(self.history) or self.test is None:
+            return self.rounds
+        most = min(_MOST_JUDGED, max(2, _JUDGED_ENTRIES // self.test.probs.size))
+        chosen = set(np.unique(np.linspace(0, last, min(most, last + 1)).round()).astype(int))
+        records = []
+        for k, (record, artifact) in enumerate(zip(self.rounds, self.history, strict=True)):
+            if k in chosen:
+                told = (self.artifact if k == last else artifact).glance(self.test)
+                record = {**record, "test": told} if told else record
+            records.append(record)
+        return records
+
+    def __repr__(self) -> str:
+        return f"<result: {self.config.method} on {self.config.data}; print() says more>"
+
+    def __str__(self) -> str:
+        from fedcal.experiments.report.result import in_short
+
+        return in_short(self)
+
+    def _repr_html_(self) -> str:
+        from fedcal.experiments.report import artifact_card, result_card
+
+        if self._own_page:
+            return result_card(self.to_json(), self.reliability)
+        return artifact_card(self.to_json(), self.page())
+
+    @property
+    def _own_page(self) -> bool:
+        return self.artifact.form in OWN_PAGES and self.test is not None
+
+    def page(self) -> list[pages.Part]:
+        """The artifact's part of a report, then exact numbers of clients.
+
+        Of a calibrator without test rows it is what was learned.
+        """
+        shown = self.artifact.page()
+        if self.test is not None:
+            shown += self.artifact.judged_page(self.test)
+        shown += client_parts(self.judged)
+        if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
+            return shown
+        plain = [
+            {k: v for k, v in one.items() if k not in RELEASED and isinstance(v, (int, float, str))}
+            for one in self.rounds
+        ]
+        if not plain[0]:  # no number tells what was learned
+            return shown
+        rows = tuple((n, *one.values()) for n, one in enumerate(plain, 1))
+        note = "Before and after are measured by each site on its own rows, and stay there."
+        return [*shown, pages.Table("What was learned", ("round", *plain[0]), rows, note)]
+
+    def save(self, out: str | Path, *, report: bool = True) -> None:
+        """Write `result.json` and its companions into the folder `out`; all of them or none.
+
+        An earlier run there is replaced as a whole. Without `report` there are no report and no
+        figures, which `fedcal report` makes later.
+        """
+        from fedcal.experiments.runs.folders import RUN
+
+        home = path_of(out)
+        write_folder(home, partial(self._write, home=home, report=report), stale=RUN.files)
+
+    def _write(self, folder: Path, home: Path, report: bool) -> None:
+        def text(name: str, content: str) -> None:
+            (folder / name).write_text(content, "utf-8")
+
+        text("result.json", to_json(self.to_json()))
+        text("config.toml", self.given.to_toml())
+        rounds = (json.dumps(r, allow_nan=False) for r in self.judged_rounds())
+        text("rounds.jsonl", "".join(f"{line}\n" for line in rounds))
+        form = self.artifact.form
+        self.artifact.write(folder, form, self.test)
+        if not self._own_page:
+            parts = pages.to_json(self.page())
+            text(PAGE, to_json({"schema": 1, "form": form, "parts": parts}))
+        if report:
+            from fedcal.experiments.report import write_report
+
+            write_report(folder, home)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what computed a result."""
+    found = {"fedcal": fedcal.__version__, "python": platform.python_version()}
+    for package in ("numpy", "scipy", "flwr", "dp-accounting"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # pragma: no branch
+            found[package] = "unknown"
+    return found

@@ -1,0 +1,429 @@
+"""Facts of runs as sentences: what is promised to whom, who sees what, what nothing protects.
+
+Every sentence follows from fields of the plan, whose unit, trust model and mechanism have their
+own words; `fedcal.privacy.release` states the same guarantee. Sentences about one run, about
+several (a comparison) and about a record (a report) stand beside each other, so that they agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from fedcal.mechanisms import MECHANISMS
+from fedcal.privacy.plan import Plan
+from fedcal.trust import TRUSTS, Facts, SecAgg
+from fedcal.trust.base import about_committee
+from fedcal.units import UNITS
+
+MEANINGS: dict[str, dict[str, str]] = {
+    "unit": {name: unit.meaning for name, unit in UNITS.items()},
+    "trust": {name: model.meaning for name, model in TRUSTS.items()}
+    | {
+        "pooled": "pooled: everything lies in one place; there is nobody to distrust",
+        "one-source": "one source: a client uses its own rows alone; there is nobody to trust",
+    },
+    "mechanism": {name: law.meaning for name, law in MECHANISMS.items()},
+    "noise_source": {
+        "seeded": "seeded generator: a simulation, no protection against who knows the seed",
+        "system": "the operating system's generator",
+        "none": "none",
+    },
+    "secure_aggregation": {
+        "none": "none: the server sees what each client sends",
+        "masks": "masks, simulated: the server sees the sum of what clients send",
+        "protocol": "protocol among the sites: the server sees the sum of what enough of them send",
+    },
+}
+"""Key of a privacy record -> its values in a few words."""
+
+
+def meaning(privacy: Mapping[str, Any], key: str) -> str:
+    """A fact of a privacy record in a few words; as it is, where a later version wrote it."""
+    return MEANINGS[key].get(privacy[key], str(privacy[key]))
+
+
+def adjacency(privacy: Mapping[str, Any]) -> str:
+    """Which inputs are neighbours, for the record's unit."""
+    unit, name = UNITS.get(privacy["unit"]), str(privacy["adjacency"])
+    return name if unit is None else unit.worlds.get(name, name)
+
+
+def guarantee(privacy: Mapping[str, Any]) -> str:
+    """The privacy of a run in a few words."""
+    if privacy["epsilon"] is None:
+        return "no differential privacy"
+    text = f"ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} for each {privacy['unit']}"
+    return text.replace(" = ", "\u00a0=\u00a0")
+
+
+# -- what is promised ----------------------------------------------------------------------------
+
+_MANY_ROWS = 100_000
+"""Rows of a client beyond which nobody need be told that its sum may be saturated."""
+_NOISE_SOURCES = {
+    "seeded": {
+        "promised": "Seeded noise protects nobody who knows the seed, and the seed stands wherever "
+        "the configuration is written (config.toml, result.json): this is a simulation.",
+        "not_protected": "The seed: whoever has it can subtract the noise, and it stands wherever "
+        "the configuration is written.",
+        "noise": "Its source is a seeded generator (Philox): repeatable, so a simulation of "
+        "protection and no protection against who knows the seed.",
+    },
+    "system": {
+        "promised": "Noise{} from the operating system's generator. The error of a draw (total "
+        "variation 2^-60 a value) is counted in delta; what its time may tell is not.",
+        "not_protected": "Who watches the machine while noise is drawn: which entry of a table is "
+        "read depends on the noise, and the time of a draw may tell of it.",
+        "noise": "Its source is the operating system's generator, through tables of integers: a "
+        "run with the same configuration gives other numbers.",
+    },
+}
+"""Source of the noise -> what is promised, what is not protected, and the source in words."""
+
+
+def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str]:
+    """What is promised to whom.
+
+    Parameters
+    ----------
+    plan
+        a private one
+    about
+        its `facts`
+    rows_per_client
+        the nominal number that set the clip bound, if one did
+    """
+    model, unit = plan.model, plan.protected
+    said = [_guarantee(plan), *model.against(about), *about_committee(about), *unit.curators()]
+    said += unit.limits(" and more delta" if plan.delta else "")
+    if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
+        said.append(
+            f"A client's sum has room for {plan.rows_that_fit:,} {unit.plural}, each at its bound; "
+            "beyond that it is saturated, so that the sum is too small and no row is told."
+        )
+    drawn = " and sampling come" if plan.sampling_rate < 1 else " comes"
+    said.append(_NOISE_SOURCES[plan.noise_source]["promised"].format(drawn))
+    said.append("The number of clients, the method and its parameters are taken as public.")
+    if rows_per_client is not None:
+        said.append(_nominal(plan, rows_per_client))
+    if plan.sampling_rate < 1 or plan.row_rate < 1:
+        said.append(_sampling(plan, about))
+    if plan.delta >= 1 / plan.clients:
+        said.append(large_delta(plan))
+    return said
+
+
+def facts(plan: Plan, secure_aggregation: str, real: bool = False) -> Facts:
+    """What sentences about a trust model speak of."""
+    bounded = "" if _bounds_parts(plan) else "bounded "
+    return Facts(
+        clients=plan.clients,
+        quorum=plan.quorum,
+        contribution=f"each client's {bounded}contribution",
+        secure_aggregation=secure_aggregation,
+        wholes=plan.noises(plan.clients),
+        committee=plan.committee,
+        colluding=plan.colluding,
+        real=real,
+    )
+
+
+def in_short(
+    trust: str,
+    unit: str,
+    adjacency: str,
+    secure_aggregation: str,
+    quorum: float,
+    colluding: int = 0,
+) -> str:
+    """What runs under one trust model promise for one unit, in a sentence for a table of them.
+
+    Parameters
+    ----------
+    trust, unit, adjacency
+        as in `Plan`
+    secure_aggregation
+        one of `fedcal.secure_aggregation.SECURE_AGGREGATION`
+    quorum
+        share of the clients that must answer where noise comes in shares
+    colluding
+        as in `Plan`
+    """
+    protected = UNITS[unit]
+    holds = TRUSTS[trust].holds(secure_aggregation, quorum, colluding)
+    return (
+        f"Trust {trust}, unit {unit}: epsilon bounds what {protected.neighbours[adjacency]} "
+        f"changes, {holds}{protected.in_short()}."
+    )
+
+
+def _guarantee(plan: Plan) -> str:
+    odds = math.exp(plan.epsilon) if plan.epsilon < 700 else math.inf
+    failing = ", without exception (delta is 0)"
+    if plan.delta:
+        failing = f", except with probability {plan.delta:g}"
+    return (
+        f"{plan.model.what_spends(plan.rounds)} ({plan.epsilon:g}, {plan.delta:g})-DP for each "
+        f"{plan.unit}: {plan.protected.neighbours[plan.adjacency]} changes the odds of any outcome "
+        f"by a factor of at most {odds:.4g}{failing}."
+    )
+
+
+def _bounds_parts(plan: Plan) -> bool:
+    """Whether parts of a contribution are clipped, so that it has no bound of its own."""
+    return plan.bound is not None and plan.bound.per != "client"
+
+
+def sets_noise(plan: Plan) -> bool:
+    """Whether the noise is sized by what a nominal number of rows may add.
+
+    It is not where single rows are clipped, or where a client sends one cell of several.
+    """
+    return not _bounds_parts(plan) and plan.law.answers != "onehot"
+
+
+def _nominal(plan: Plan, rows_per_client: float) -> str:
+    """What the nominal number of rows tells where the simulation took it from the data."""
+    does, tells = "sets the clip bound", "it and the noise scales tell"
+    if plan.row_rate < 1:
+        does, tells = "sets how likely a row takes part", "it and that rate tell"
+    elif not sets_noise(plan):
+        does, tells = "sets no noise here", "it tells"
+    return (
+        f"rows_per_client = {rows_per_client:g} {does}. Unless it is given, it is rows / clients "
+        f"of the simulated data: then {tells} the exact number of fit rows, which no epsilon "
+        "covers. A deployment must choose it without looking."
+    )
+
+
+def _sampling(plan: Plan, about: Facts) -> str:
+    """What the epsilon counts on where not everybody takes part."""
+    if not plan.amplified:
+        # under the protocol everybody answers, whoever's rows count
+        seen = "" if plan.protocol else plan.model.why_not_amplified
+        if plan.protocol and not plan.model.amplifies:
+            seen = f"trust {plan.trust} counts on no coin"
+        why = seen or (
+            f"for one {plan.protected.plural.removesuffix('s')} it would need that the other rows "
+            "of its client change little"
+        )
+        return (
+            f"No amplification by sampling is claimed ({why}): the epsilon holds against who knows "
+            "who took part, too."
+        )
+    if plan.row_rate < 1:
+        return (
+            f"Each row takes part in a round with probability {plan.row_rate:g}, by a coin that "
+            "its client draws and shows to nobody: the epsilon counts on that. It does not hold "
+            "against the row's own client."
+        )
+    return plan.model.counts_on_coins(about)
+
+
+def large_delta(plan: Plan) -> str:
+    """Why this delta is too large."""
+    return (
+        f"delta = {plan.delta:g} is not below 1/clients = {1 / plan.clients:g}: publishing one "
+        "random user's rows would satisfy it"
+    )
+
+
+# -- who sees what, and what nothing protects ----------------------------------------------------
+
+_THRESHOLDS = "thresholds"
+"""The noun of prediction sets: test rows tell other things of them than of the rest."""
+
+
+def about_tests(noun: str) -> str:
+    """What is told of test rows, and to whom."""
+    told = "metrics, reliability data and probabilities"
+    if noun == _THRESHOLDS:
+        told = "coverage, set sizes and examples"
+    return f"The {told} of the test rows are exact and not private: for the researcher's eyes."
+
+
+def _exact_tests(noun: str) -> str:
+    if noun == _THRESHOLDS:
+        return (
+            "Coverage and set sizes of test rows (those after each release, too) and examples of "
+            "sets are exact."
+        )
+    return (
+        "Test metrics (those after each release, too), reliability data and test probabilities are "
+        "exact."
+    )
+
+
+def held_out(noun: str) -> str:
+    """What test rows tell that were held out of the clients' rows."""
+    what, files = (
+        f"the {noun} is,",
+        "intervals, clients, clients_change (result.json), test (rounds.jsonl), reliability.json, "
+        "test_probs.npy, report.html and its figures",
+    )
+    if noun == _THRESHOLDS:
+        what = f"the {noun} are,"
+        files = "coverage_by (result.json), test (rounds.jsonl), page.json and report.html"
+    return (
+        f"The test rows were held out of the same clients' rows, and what tells how good {what} "
+        "is an exact function of them, which no epsilon bounds: before, after and "
+        f"{files}."
+    )
+
+
+def of_tests(tested: bool, sentence: str) -> list[str]:
+    """A sentence about test rows, where there are any."""
+    return [sentence] if tested else []
+
+
+def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) -> dict[str, Any]:
+    """Who sees what of a run without differential privacy, and what nothing protects."""
+    if trust == "one-source":
+        sees = [("the one client", f"Its own rows and its {noun}; nobody sends anything.")]
+    elif trust == "pooled":
+        sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
+    elif releases:
+        results = "The exact sums{} and the {}.".format(
+            " (rounds.jsonl), exact test metrics," if tested else "", noun
+        )
+        sees = [
+            ("another client", "Everything that is released: the server's next question tells it."),
+            ("the server", SecAgg.server_sees(about)),
+            *_members(about),
+            ("who reads the results", results),
+        ]
+    else:
+        sees = [("everybody", f"Nothing about any client's rows; the {noun} learned nothing.")]
+    lost = [
+        *of_tests(tested, _exact_tests(noun)),
+        "The number of clients, the method and its parameters are public.",
+    ]
+    if trust == "pooled":
+        lost.insert(0, "Every row: they were collected in one place.")
+    elif releases:
+        what = "an exact sum less those of all others is that client's contribution."
+        given = "" if about.summed else "the server got its contribution as it is, and "
+        lost.insert(0, f"Any client: {given}{what}")
+        lost += _unpromised(about)
+    table = _table(*sees, _analyst(tested))
+    return {"sees": table, "not_protected": lost, "noise": "No noise is added."}
+
+
+def _analyst(tested: bool) -> tuple[str, str]:
+    """Who runs a simulation, and what that tells."""
+    exact = "every exact number, and the test metrics" if tested else "and every exact number"
+    return SIMULATES, f"Everything: all rows, the seed, {exact}."
+
+
+def _members(about: Facts) -> list[tuple[str, str]]:
+    """What a member of the committee sees more than other clients, under the protocol."""
+    if about.committee is None:
+        return []
+    seen = "Who contributed to a round, with digests that they signed; nothing of a contribution."
+    return [("a member of the committee", seen)]
+
+
+def _unpromised(about: Facts) -> list[str]:
+    """What secure aggregation does not promise."""
+    if about.committee is None:
+        return []
+    return [
+        "That a round succeeds, or that its sum is true: any site can stop one, and nobody can "
+        "check what numbers a single site hides in it."
+    ]
+
+
+def with_real_sites(privacy: dict[str, Any]) -> None:
+    """Tell of a run with real sites what holds there: nobody has all rows, and Flower keeps some.
+
+    Parameters
+    ----------
+    privacy
+        record of the run; changed
+    """
+    own = (
+        "each site, at the end",
+        "The result, which it judges on its own rows: those numbers stay with it.",
+    )
+    keeps = (
+        "who reads the SuperLink's disk",
+        "What the server sees, as long as residues of messages lie in its database.",
+    )
+    kept = [line for line in privacy["sees"] if line["who"] != SIMULATES]
+    privacy["sees"] = [*kept, *_table(own, keeps)]
+
+
+SIMULATES = "who runs the simulation"
+
+
+def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
+    return [{"who": who, "what": what} for who, what in rows]
+
+
+def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, str]]:
+    """Who sees what of a private run."""
+    client = "The server's questions, which tell the earlier releases; no row of anybody else."
+    if about.secure_aggregation == "masks":
+        client += " The names of the clients that it shares masks with."
+    client += plan.model.client_sees()
+    values = " (values in rounds.jsonl)" if tested else ""
+    results = f"The noisy releases{values} and the {noun}: what epsilon and delta bound."
+    if tested:
+        results += (
+            " Exact test metrics (result.json, test in rounds.jsonl, ...): they bound none of "
+            "these."
+        )
+    rows = [
+        ("another client", client),
+        ("the server", plan.model.server_sees(about)),
+        *_members(about),
+        ("who reads the results", results),
+        _analyst(tested),
+    ]
+    if (own := plan.protected.own_client()) is not None:
+        rows.insert(0, own)
+    return _table(*rows)
+
+
+def not_protected(
+    plan: Plan, about: Facts, rows_per_client: float | None, tested: bool, noun: str
+) -> list[str]:
+    """What the guarantee does not cover, in whole sentences."""
+    rows = []
+    if rows_per_client is not None:
+        tell = "that tells"
+        if sets_noise(plan):
+            tell = "rows_per_client and the noise scales (noise_std) tell"
+        rows.append(
+            "The number of fit rows of the simulated data, unless rows_per_client is given: "
+            f"{tell} it exactly."
+        )
+    more = " and more delta" if plan.delta else ""
+    return [
+        *of_tests(tested, _exact_tests(noun)),
+        "The number of clients, the method and its parameters (clip bounds, rounds) are public.",
+        *rows,
+        _WHO_FAILS if plan.own_rate < 1 else _WHO_ANSWERS,
+        *_unpromised(about),
+        plan.protected.covered(more),
+        "What is true of people in general: a release may tell it whether or not they took part.",
+        "Further runs on the same clients: each adds its epsilon to this one.",
+        "Choosing: picking a method, a clip bound or a seed after looking at results is itself a "
+        "release, and not counted. A ledger counts runs, not looks.",
+        _NOISE_SOURCES[plan.noise_source]["not_protected"],
+    ]
+
+
+_WHO_ANSWERS = "Who takes part, who fails to answer and when: the server and the network see it."
+_WHO_FAILS = (
+    "Who fails to answer and when: the server and the network see it (not whose rows a secret coin "
+    "left out)."
+)
+
+
+def noise(plan: Plan, about: Facts) -> str:
+    """Where the noise comes from and what it is added to."""
+    added = plan.law.sentence() or plan.model.adds(plan.law.noise, about)
+    return f"{added}. {_NOISE_SOURCES[plan.noise_source]['noise']}"

@@ -1,0 +1,216 @@
+"""Where runs are computed: in this process, in processes of this machine, or as Ray tasks.
+
+Each pool takes runs and gives rows, in any order. Closing the generator, as an exception or
+Ctrl-C does, ends every process that it started.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
+from pathlib import Path
+from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from fedcal.core.checks import one_of, whole
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.optional import need
+from fedcal.core.parallel import usable_cores
+from fedcal.datasets import Dataset
+from fedcal.experiments.runs.engines.processes import LineProcess
+from fedcal.experiments.runs.sweep.worker import write_data
+
+ENGINES = ("inline", "ray")
+
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+"""Environment variables that say on how many threads a process computes."""
+
+_START = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "from fedcal.experiments.runs.sweep.worker import serve; serve(*sys.argv[2:])"
+)
+_WAITING = 4
+"""Ray tasks that wait for each one that can run: enough to keep a cluster busy."""
+
+Run = dict[str, Any]
+"""What is to be computed, in plain values; `data` names the data set."""
+
+Row = dict[str, Any]
+"""What came of it: `run`, `versions` (of the packages), and the results, or `error`."""
+
+Sources = Mapping[str, Dataset]
+"""Data sets by the name that runs use."""
+
+Work = Callable[[Run, Dataset], Row]
+"""Computes a run on the data that it names; a function of a module."""
+
+Pool = Callable[[Sequence[Run], Sources, Work], Generator[Row]]
+"""Runs to rows."""
+
+
+def key_of(run: Run) -> str:
+    """Equal for equal runs."""
+    return json.dumps(run, sort_keys=True, allow_nan=False)
+
+
+def pool_of(
+    jobs: int | None, engine: str | None, ray_address: str | None
+) -> AbstractContextManager[Pool]:
+    """Where runs are computed; nothing is started before it is entered.
+
+    Parameters
+    ----------
+    jobs
+        processes; None = the cores that may be used. 1 = this process
+    engine
+        "inline" = processes of this machine (None); "ray" = tasks on Ray
+    ray_address
+        of a Ray cluster, or "local"; implies "ray"
+
+    Raises
+    ------
+    InputError
+        Options that do not go together.
+    """
+    if jobs is not None:
+        whole("jobs", jobs, 1)
+    engine = one_of("engine", engine or ("ray" if ray_address else "inline"), ENGINES)
+    if engine == "ray":
+        return on_ray(jobs, ray_address)
+    if ray_address:
+        raise InputError("ray_address needs the engine ray: give --engine ray")
+    return nullcontext(partial(here, jobs=jobs or usable_cores()))
+
+
+def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Generator[Row]:
+    """On this machine: in `jobs` processes, or in this one if one is enough."""
+    jobs = min(jobs, len(runs))
+    if jobs > 1:
+        yield from in_processes(runs, sources, work, jobs)
+    else:
+        for run in runs:
+            yield work(run, sources[run["data"]])
+
+
+def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -> Generator[Row]:
+    """In `jobs` interpreters of their own, each on one thread.
+
+    They are no children that `multiprocessing` makes: those import the caller's main module
+    again, which a script without a `__main__` guard does not survive, and send pickles. Each of
+    ours reads the data once, takes a run and gives a row, a line of JSON each; it ends when
+    the line to us is cut, also if we are killed.
+
+    Raises
+    ------
+    FedcalError
+        If a worker dies.
+    """
+    with TemporaryDirectory(prefix="fedcal-") as folder:
+        for number, data in enumerate(sources.values()):
+            write_data(Path(folder, str(number)), data)
+        place = f"{work.__module__}:{work.__name__}"
+        start = [sys.executable, "-c", _START, json.dumps(sys.path)]
+        command = [*start, folder, json.dumps(list(sources)), place]
+        workers: list[LineProcess] = []
+        idle: SimpleQueue[LineProcess] = SimpleQueue()
+
+        def ask(run: Run) -> Row:
+            worker = idle.get()
+            try:
+                row: Row = worker.ask(run)
+            except EOFError:
+                code = worker.wait()
+                why = f"exit code {code}, see above"
+                if code == -9:
+                    why = "killed, perhaps for want of memory: try fewer --jobs"
+                raise FedcalError(f"a worker process died ({why})") from None
+            finally:
+                idle.put(worker)
+            return row
+
+        threads = ThreadPoolExecutor(jobs)
+        try:
+            for _ in range(jobs):
+                workers.append(LineProcess(command, os.environ | dict.fromkeys(THREADS, "1")))
+                idle.put(workers[-1])
+            for done in as_completed([threads.submit(ask, run) for run in runs]):
+                yield done.result()
+        finally:
+            for worker in workers:
+                worker.kill()
+            threads.shutdown(cancel_futures=True)
+            for worker in workers:
+                worker.close()
+
+
+@contextmanager
+def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
+    """As tasks of one core each, on a Ray cluster or one that is started here.
+
+    Parameters
+    ----------
+    jobs
+        cores of a Ray that is started here; None = all
+    address
+        of a cluster that runs already (each node needs this version of fedcal); None or
+        "local" = start one here and end it afterwards. A Ray that this process is connected to
+        already is used as it is, and stays
+
+    Raises
+    ------
+    InputError
+        Ray is missing, or there is no cluster at that address.
+    """
+    ray = need("ray", "simulation", "comparing on Ray")
+    ours = not ray.is_initialized()
+    if ours:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # its warning of a change
+        address = address or "local"
+        options: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+        if address == "local":
+            options |= {"num_cpus": jobs, "include_dashboard": False}
+            options["_node_ip_address"] = "127.0.0.1"
+        else:
+            from fedcal.experiments.runs.engines.ray import check_cluster
+
+            check_cluster(address)
+        try:
+            ray.init(address=address, **options)
+        except (ConnectionError, RuntimeError, ValueError) as e:
+            why = " ".join(str(e).split())[:300]
+            raise InputError(f"no Ray cluster at {address!r}: {why}") from None
+    try:
+        yield partial(_tasks, ray, ours)
+    finally:
+        if ours:
+            ray.shutdown()
+
+
+def _tasks(
+    ray: Any, ours: bool, runs: Sequence[Run], sources: Sources, work: Work
+) -> Generator[Row]:
+    waiting: list[Any] = []
+    try:
+        task = ray.remote(num_cpus=1, max_retries=0)(work)
+        there = {name: ray.put(data) for name, data in sources.items()}
+        room = _WAITING * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        missing = list(runs)
+        while missing or waiting:
+            if missing and len(waiting) < room:
+                run = missing.pop(0)
+                waiting.append(task.remote(run, there[run["data"]]))
+            else:
+                done, waiting = ray.wait(waiting)
+                yield ray.get(done[0])
+    except ray.exceptions.WorkerCrashedError as e:
+        raise FedcalError(f"a Ray worker died: {' '.join(str(e).split())}") from None
+    finally:
+        for left in [] if ours else waiting:  # ours end when we disconnect
+            ray.cancel(left)

@@ -1,5 +1,0 @@
-"""Commands that make shipped data sets from their sources, one module each.
-
-`python -m fedcal.experiments.shipped.NAME` writes the file, and shows what the model is worth for
-each client or group. (`mnist-shift` is made by `fedcal.experiments.shift.mnist`.)
-"""

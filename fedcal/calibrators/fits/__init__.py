@@ -1,0 +1,1 @@
+"""How calibrators are fitted: closed forms and numerical minimisation, on arrays."""

@@ -1,0 +1,102 @@
+"""Gauss-Newton curvature J' (diag p - p p') J, in closed form, summed over blocks of rows.
+
+Parameter j of the forms here moves one indicator of the class i that is drawn from p: 1{i = k}
+(its score) or 1{i <= k} (all scores down to rank k), k = j mod c. With J's entry as `factors`,
+
+    H[j, l] = sum over rows of factors_j factors_l Cov(indicator of j, indicator of l).
+
+Complements 1 - p are added up from the other classes: of a confident row the difference has no
+digits left.
+
+A block is `rows` rows of *one* client, one behind the other, and its sum is one small matrix
+product of a shape of its own. So it has the same bits alone and among other blocks and, with at
+most 64 rows, for any number of threads of the library that multiplies.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import numpy as np
+
+from fedcal.core.types import Floats, Integers
+
+
+def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
+    """Upper triangle of H for indicators 1{i = k}: p_k (1 - p_k), and -p_k p_l beside it.
+
+    Parameters
+    ----------
+    probs
+        (blocks rows, c)
+    factors
+        (blocks rows, size), size a multiple of c
+    rows
+        of each block
+
+    Returns
+    -------
+    Floats
+        (blocks, size (size + 1) / 2) row by row
+    """
+    others = np.zeros_like(probs)
+    others[:, 1:] = np.cumsum(probs[:, :-1], axis=1)
+    others[:, :-1] += _tails(probs)
+    c, size = probs.shape[1], factors.shape[1]
+    drawn = factors * np.tile(probs, size // c)
+    out = product_triangle(-drawn, drawn, rows)
+    first, second = _pairs(size)
+    same = np.flatnonzero(first % c == second % c)
+    first, second = first[same], second[same]
+    variances = factors[:, first] * (probs * others)[:, first % c] * factors[:, second]
+    out[:, same] = variances.reshape(-1, rows, len(same)).sum(axis=1)
+    return out
+
+
+def rank_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
+    """Upper triangle of H for indicators 1{i <= k}: S_k (1 - S_l) for k <= l, S the sums of p.
+
+    Parameters and return value as `class_triangle`; the last rank's indicator is always 1, and
+    has covariance 0.
+    """
+    up_to, above = np.cumsum(probs, axis=1), np.zeros_like(probs)
+    above[:, :-1] = _tails(probs)
+    c, size = probs.shape[1], factors.shape[1]
+    up_to, above = (factors * np.tile(sums, size // c) for sums in (up_to, above))
+    first, second = _pairs(size)
+    swap = first % c > second % c
+    lower, upper = np.where(swap, second, first), np.where(swap, first, second)
+    return _products(up_to, above, rows, lower, upper)
+
+
+def product_triangle(left: Floats, right: Floats, rows: int) -> Floats:
+    """Upper triangle of left' right of each block: (blocks rows, size) as `class_triangle`."""
+    return _products(left, right, rows, *_pairs(left.shape[1]))
+
+
+def rank_variances(probs: Floats) -> Floats:
+    """Var 1{i <= k} = S_k (1 - S_k), (n, c) -> (n, c)."""
+    out = np.zeros_like(probs)
+    np.multiply(np.cumsum(probs[:, :-1], axis=1), _tails(probs), out=out[:, :-1])
+    return out
+
+
+def _tails(probs: Floats) -> Floats:
+    """sum_{l > k} p_l for all k but the last, (n, c - 1)."""
+    return np.cumsum(probs[:, :0:-1], axis=1)[:, ::-1]
+
+
+@lru_cache(maxsize=8)
+def _pairs(size: int) -> tuple[Integers, Integers]:
+    """Row and column of each entry of the upper triangle."""
+    first, second = np.triu_indices(size)
+    first.flags.writeable = second.flags.writeable = False
+    return first, second
+
+
+def _products(left: Floats, right: Floats, rows: int, first: Integers, second: Integers) -> Floats:
+    """Entries (first, second) of left' right of each block, (blocks, len(first))."""
+    size = left.shape[1]
+    a, b = left.reshape(-1, rows, size), right.reshape(-1, rows, size)
+    product = np.matmul(a.swapaxes(1, 2), b).reshape(-1, size * size)
+    return np.asarray(np.take(product, first * size + second, axis=1))

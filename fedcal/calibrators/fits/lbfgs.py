@@ -1,0 +1,213 @@
+"""Many small problems of minimisation at once: L-BFGS in a box, batched."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.types import Floats, Integers
+
+MEMORY = 10
+"""Pairs of step and change of gradient that are remembered for each problem."""
+
+_DECREASE = 1e-4  # of what the slope promises, for a step to be accepted (Armijo)
+_PROMISE = 1e-14  # of the value and the scale: a step that promises less is not taken
+_FLAT = 1e-12  # least curvature, of the scale
+_CURVED = 1e-10  # least cosine between a step and the change of the gradient
+_FIRST = 0.5  # longest first step of a variable: the diagonal knows nothing of the others
+_LONG = 4096  # numbers of a row that are multiplied and added in one piece
+_CROWD = 0.75  # finished problems leave when fewer than this share is left
+
+
+class Problems(Protocol):
+    """k independent problems in `size` variables each.
+
+    What is computed for one of them must not depend on which others are beside it.
+    """
+
+    scale: Floats
+    """(k,) size of a value that matters, say, the number of rows."""
+
+    def value(self, w: Floats) -> tuple[Floats, Floats]:
+        """(k, size) -> values (k,) and gradients (k, size)."""
+
+    def diagonal(self, w: Floats) -> Floats:
+        """(k, size) -> about the diagonal of the curvature, >= 0, (k, size)."""
+
+    def take(self, ids: Integers) -> Self:
+        """The problems `ids` alone."""
+
+
+def minimize(problems: Problems, start: Floats, low: Floats, high: Floats, steps: int) -> Floats:
+    """Where each problem is least in the box, as far as `steps` evaluations lead.
+
+    L-BFGS (Nocedal & Wright 2006, Algorithm 7.4) that begins from the diagonal of the curvature
+    and leaves variables alone that press against the box; a step is projected on the box and
+    shortened until it has a share of the decrease that its slope promises. So no value ever
+    rises, also where a problem is not convex. Each pass evaluates one trial point of each
+    problem; a problem is frozen at its own convergence, when a step promises less than 1e-14 of
+    its value and scale.
+
+    Parameters
+    ----------
+    start
+        (k, size) inside the box
+    low, high
+        (size,)
+    steps
+        most evaluations
+
+    Returns
+    -------
+    Floats
+        (k, size)
+    """
+    out = start.copy()
+    ids = np.arange(len(out))
+    now = _State.at(problems, out)
+    now.turn(np.ones(len(ids), np.bool_), low, high)
+    now.t = _FIRST / np.maximum(_FIRST, np.abs(now.direction).max(axis=1))
+    for step in range(steps - 1):
+        live = -now.t * now.slope > _PROMISE * (np.abs(now.value) + problems.scale)
+        if not live.any():
+            break
+        if live.sum() < _CROWD * len(live):
+            out[ids] = now.w
+            keep = np.flatnonzero(live)
+            ids, problems, now, live = ids[keep], problems.take(keep), now.take(keep), live[keep]
+        trial = np.clip(now.w + now.t[:, None] * now.direction, low, high)
+        value, gradient = problems.value(trial)
+        moved = now.try_step(trial, value, gradient, live, step % MEMORY)
+        now.turn(moved, low, high)
+    out[ids] = now.w
+    return out
+
+
+@dataclass
+class _State:
+    """Where the k problems stand.
+
+    w, gradient, direction : (k, size); value, t (length of the next step), slope : (k,)
+    flat : (k, size) inverse of the curvature's diagonal at the start; gamma : (k,) what it is
+        multiplied by
+    steps, changes : (MEMORY, k, size) pairs; weight : (MEMORY, k) 1 / (step change), 0 where
+        there is no pair
+    newest : slot of the newest pair
+    """
+
+    w: Floats
+    value: Floats
+    gradient: Floats
+    flat: Floats
+    direction: Floats
+    t: Floats
+    slope: Floats
+    gamma: Floats
+    steps: Floats
+    changes: Floats
+    weight: Floats
+    newest: int = -1
+
+    @classmethod
+    def at(cls, problems: Problems, w: Floats) -> Self:
+        k, size = w.shape
+        value, gradient = problems.value(w)
+        flat = 1 / np.maximum(problems.diagonal(w), _FLAT * problems.scale[:, None])
+        one = np.ones(k)
+        return cls(
+            w=w.copy(),
+            value=value,
+            gradient=gradient,
+            flat=flat,
+            direction=np.zeros_like(w),
+            t=one,
+            slope=-one,
+            gamma=one,
+            steps=np.zeros((MEMORY, k, size)),
+            changes=np.zeros((MEMORY, k, size)),
+            weight=np.zeros((MEMORY, k)),
+        )
+
+    def take(self, ids: Integers) -> _State:
+        """The problems `ids` alone."""
+        return _State(
+            w=self.w[ids],
+            value=self.value[ids],
+            gradient=self.gradient[ids],
+            flat=self.flat[ids],
+            direction=self.direction[ids],
+            t=self.t[ids],
+            slope=self.slope[ids],
+            gamma=self.gamma[ids],
+            steps=self.steps[:, ids],
+            changes=self.changes[:, ids],
+            weight=self.weight[:, ids],
+            newest=self.newest,
+        )
+
+    def try_step(
+        self, trial: Floats, value: Floats, gradient: Floats, live: NDArray[Any], slot: int
+    ) -> NDArray[Any]:
+        """Go to the trial points that are low enough, (k,) bool; shorten the others' steps."""
+        step = trial - self.w
+        promised = dot_rows(self.gradient, step)
+        moved = live & (value <= self.value + _DECREASE * promised) & (promised < 0)
+        change = gradient - self.gradient
+        product, length = dot_rows(step, change), np.sqrt(dot_rows(change, change))
+        paired = moved & (product > _CURVED * np.sqrt(dot_rows(step, step)) * length)
+        self.weight[slot] = np.divide(1.0, product, out=np.zeros_like(product), where=paired)
+        self.steps[slot] = np.where(paired[:, None], step, 0.0)
+        self.changes[slot] = np.where(paired[:, None], change, 0.0)
+        bent = dot_rows(change, self.flat * change)
+        self.gamma = np.divide(product, bent, out=self.gamma.copy(), where=paired & (bent > 0))
+        self.newest = slot
+        # the parabola through both values and the slope has its least value here
+        rise = value - self.value - promised
+        part = np.divide(-promised, 2 * rise, out=np.full_like(rise, 0.5), where=rise > 0)
+        self.t = np.where(moved, 1.0, self.t * np.clip(part, 0.1, 0.5))
+        at = moved[:, None]
+        self.w, self.value = np.where(at, trial, self.w), np.where(moved, value, self.value)
+        self.gradient = np.where(at, gradient, self.gradient)
+        return moved
+
+    def turn(self, moved: NDArray[Any], low: Floats, high: Floats) -> None:
+        """New directions of the problems that moved."""
+        at_low, at_high = self.w <= low, self.w >= high
+        free = ~((at_low & (self.gradient > 0)) | (at_high & (self.gradient < 0)))
+        downhill = np.clip(-self.flat * self.gradient, low - high, high - low) * free
+        with np.errstate(over="ignore", invalid="ignore"):  # then `downhill` takes over
+            d = np.clip(-self._newton(self.gradient * free), low - high, high - low) * free
+        d[(at_low & (d < 0)) | (at_high & (d > 0))] = 0.0
+        slope = dot_rows(self.gradient, d)
+        fine = slope < 0
+        d = np.where(fine[:, None], d, downhill)
+        slope = np.where(fine, slope, dot_rows(self.gradient, downhill))
+        self.direction = np.where(moved[:, None], d, self.direction)
+        self.slope = np.where(moved, slope, self.slope)
+
+    def _newton(self, q: Floats) -> Floats:
+        """The inverse curvature that the pairs tell, times q: the two loops of L-BFGS."""
+        slots = [(self.newest - i) % MEMORY for i in range(MEMORY)] if self.newest >= 0 else []
+        alphas = []
+        for i in slots:
+            alphas.append(self.weight[i] * dot_rows(self.steps[i], q))
+            q = q - alphas[-1][:, None] * self.changes[i]
+        q = self.gamma[:, None] * self.flat * q
+        for i, alpha in zip(reversed(slots), reversed(alphas), strict=True):
+            beta = self.weight[i] * dot_rows(self.changes[i], q)
+            q += (alpha - beta)[:, None] * self.steps[i]
+        return q
+
+
+def dot_rows(x: Floats, y: Floats) -> Floats:
+    """Product of each row with its like, (k, size), (k, size) -> (k,).
+
+    In pieces: a library for vectors may split a long row over a number of threads of its own.
+    """
+    total = np.vecdot(x[:, :_LONG], y[:, :_LONG])
+    for i in range(_LONG, x.shape[1], _LONG):
+        total += np.vecdot(x[:, i : i + _LONG], y[:, i : i + _LONG])
+    return np.asarray(total)

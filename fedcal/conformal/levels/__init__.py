@@ -1,0 +1,1 @@
+"""How large a noisy count must be before its threshold covers enough."""

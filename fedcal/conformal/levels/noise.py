@@ -1,0 +1,112 @@
+"""The law of sums of a release's noise: of the noise in noisy prefix sums of counts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from scipy.special import ndtri
+
+from fedcal.conformal.levels.levels import Law, Normal, Nothing, Tabled
+from fedcal.core.types import Floats
+
+_REACH = 12.0
+"""Standard deviations to either side at which a law of sums of Laplace noise is tabled."""
+
+_POINTS, _FREQUENCIES = 1025, 1024
+_SAFETY = 1e-5
+"""What a tabled probability is lowered by: more than its numerical error."""
+
+
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """Of the numbers of a release: independent, of mean 0 and one law.
+
+    Attributes
+    ----------
+    std
+        of each number; 0 = none
+    tailed
+        whether a whole draw of it is Laplace's; else it is normal
+    draws
+        whole draws in a number: one, or those of all clients (a fraction more than one, where
+        clients added shares)
+    """
+
+    std: float
+    tailed: bool = False
+    draws: float = 1.0
+
+    def of_sums(self, weights: Floats) -> tuple[Law, Floats]:
+        """One law for several sums of the noise, and what has to be added to each for that.
+
+        All sums are brought to the largest standard deviation by further normal noise. Of normal
+        noise that is one law; of Laplace noise the least of all P(Z < x) is taken, which is
+        computed from characteristic functions.
+
+        Parameters
+        ----------
+        weights
+            (sums, numbers)
+
+        Returns
+        -------
+        tuple[Law, Floats]
+            The law; and (sums,) the standard deviations of the noise to be added.
+        """
+        size = np.linalg.norm(weights, axis=1) * self.std
+        largest = float(size.max(initial=0.0))
+        if largest == 0:
+            return Nothing(), np.zeros(len(weights))
+        more = np.sqrt(np.maximum(largest**2 - size**2, 0.0))
+        if not self.tailed:
+            return Normal(largest), more
+        parts = (self.std / math.sqrt(2.0 * self.draws), self.draws, largest)
+        return _least_of(weights.tobytes(), len(weights), more.tobytes(), *parts), more
+
+    def bound(self, weights: Floats, confidence: float) -> float:
+        """What a sum with (numbers,) weights is below with this probability."""
+        law, _ = self.of_sums(weights[None])
+        if isinstance(law, Normal):
+            return float(ndtri(confidence) * law.std)
+        if isinstance(law, Tabled):
+            place = int(np.searchsorted(law.values, confidence))
+            return float(law.points[min(place, len(law.points) - 1)])
+        return 0.0
+
+
+@lru_cache(16)
+def _least_of(
+    weights: bytes, sums: int, more: bytes, scale: float, draws: float, largest: float
+) -> Tabled:
+    """The least P(Z < x) of several sums of Laplace noise, each with normal noise added.
+
+    By Gil-Pelaez inversion: characteristic functions are real and even.
+
+    Parameters
+    ----------
+    weights, more
+        (sums, numbers), (sums,) as bytes
+    scale
+        of a whole draw's Laplace law
+    draws
+        in a number
+    largest
+        std of all sums
+    """
+    points = np.linspace(-_REACH, _REACH, _POINTS)
+    step = math.pi / (2.0 * _REACH)
+    t = (np.arange(_FREQUENCIES) + 0.5) * step
+    waves = np.sin(np.outer(points, t)) * (step / (math.pi * t))
+    logs = np.empty((sums, _FREQUENCIES))
+    for k, row in enumerate(np.abs(np.frombuffer(weights)).reshape(sums, -1)):
+        each, often = np.unique(np.round(row, 9), return_counts=True)
+        squares = np.outer((each * scale / largest) ** 2, t**2)
+        logs[k] = -draws * (often @ np.log1p(squares))
+    logs -= 0.5 * np.outer((np.frombuffer(more) / largest) ** 2, t**2)
+    least = 0.5 + (np.exp(logs) @ waves.T).min(axis=0)
+    least = np.maximum.accumulate(np.clip(least - _SAFETY, 0.0, 1.0))
+    least[0], least[-1] = 0.0, 1.0 - _SAFETY
+    return Tabled(points * largest, least)

@@ -1,0 +1,306 @@
+"""What a run yields: a calibrator, metrics, prediction sets, a model.
+
+Engines, result files and reports ask an artifact what it holds and how to show it; none of them
+knows its class.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.classes import class_names
+from fedcal.core.errors import InputError
+from fedcal.core.pages import Part, Table
+from fedcal.core.scores import Kind
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.storage.atomic import whole_file
+from fedcal.storage.npz import read_npz
+
+FORMAT = "fedcal-artifact"
+VERSION = 1
+"""Of all files that `write_arrays` makes."""
+
+_LINES = 6
+
+Header = dict[str, Any]
+Arrays = dict[str, NDArray[Any]]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, eq=False)
+class Holdout:
+    """Test rows that an artifact is judged on, for the researcher's eyes: no private release.
+
+    Attributes
+    ----------
+    logits
+        (n, c); of probabilities log(max(p, 1e-12))
+    probs
+        (n, c) of the model itself
+    labels
+        (n,)
+    seed
+        of what is drawn to judge (a bootstrap)
+    owner, names
+        (n,) the client of each row by its place among the names; None = nobody says whose they are
+    shards
+        the same rows in the same order, where the run itself is about them
+    group, group_names
+        (n,) the group of each row by its place among the names; None = nobody says
+    class_names
+        what the columns are called; None = they have numbers
+    fit_rows
+        how many rows the run was on, for what chance may do and never told; None = nobody says
+    inputs
+        (n, ...), what a model reads of each row; None = nobody says
+    kept
+        what an artifact computed of these rows and needs again, by a key of its own
+    """
+
+    logits: Floats
+    probs: Floats
+    labels: Integers
+    seed: int = 0
+    owner: Integers | None = None
+    names: tuple[str, ...] = ()
+    shards: Shards | None = None
+    group: Integers | None = None
+    group_names: tuple[str, ...] = ()
+    class_names: tuple[str, ...] | None = None
+    fit_rows: int | None = None
+    inputs: NDArray[Any] | None = None
+    kept: dict[Any, Any] = field(default_factory=dict, repr=False)
+
+
+class Artifact(ABC):
+    """What a run yields. Only `arrays` and `from_arrays` must be written.
+
+    A subclass that sets `form` is found by it in `ARTIFACTS` from then on.
+
+    Attributes
+    ----------
+    form
+        what it is, and the name of its file in a result folder (`calibrator` of all
+        calibrators, whatever their own kind)
+    noun
+        what sentences about a run call it
+    class_names
+        of the columns, in their order; None = nobody said (see `of_classes`)
+    """
+
+    form: ClassVar[str]
+    noun: ClassVar[str] = "result"
+    class_names: tuple[str, ...] | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "form" in cls.__dict__:
+            ARTIFACTS[cls.form] = cls
+
+    @abstractmethod
+    def arrays(self) -> Mapping[str, NDArray[Any]]:
+        """All of it as arrays: what Flower's records and the files hold."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """The artifact of these arrays; KeyError or InputError if they do not fit."""
+
+    # -- files ----------------------------------------------------------------------------
+
+    @classmethod
+    def files(cls) -> tuple[str, ...]:
+        """Names of all that `write` may leave in a result folder."""
+        return (f"{cls.form}.npz",)
+
+    def write(self, folder: Path, stem: str, test: Holdout | None = None) -> list[str]:
+        """Write its files into an existing folder; `read` reads them.
+
+        Parameters
+        ----------
+        stem
+            what the file is called, without its suffix
+        test
+            with it also what is worth keeping of the test rows
+
+        Returns
+        -------
+        list[str]
+            the names of the files
+        """
+        path = folder / f"{stem}.npz"
+        write_arrays(path, {"format": FORMAT, "form": self.form, **self.naming}, self.arrays())
+        return [path.name]
+
+    @classmethod
+    def read(cls, folder: Path, stem: str) -> Artifact:
+        """What `write` wrote.
+
+        Raises
+        ------
+        InputError
+            If the file cannot be read, or holds something else.
+        """
+
+        def made(header: Header, arrays: Arrays) -> Artifact:
+            if header["form"] != cls.form:
+                raise InputError(f"is no artifact of the form {cls.form!r}")
+            return cls.from_arrays(arrays)
+
+        return read_arrays(folder / f"{stem}.npz", FORMAT, ("form",), made, cls.form)
+
+    @property
+    def naming(self) -> Header:
+        """What the header of its file says of the classes' names, which `read_arrays` reads."""
+        return {} if self.class_names is None else {"class_names": list(self.class_names)}
+
+    # -- what is told of it ---------------------------------------------------------------
+
+    def learnt_on(self, input: Kind) -> None:  # noqa: B027  few need to know
+        """Hear what the clients' rows were: logits or probabilities."""
+
+    def of_data(self, name: str) -> None:  # noqa: B027  few need to know
+        """Hear what the clients' data are called; "" = rows of real sites."""
+
+    def of_classes(self, names: tuple[str, ...] | None) -> None:
+        """Hear what the classes are called; pages and files say so from then on."""
+        object.__setattr__(self, "class_names", names)
+
+    def under(self, statement: Sequence[str]) -> Artifact:
+        """The same with what was promised for it, in sentences, for who reads its file later."""
+        return self
+
+    def of_sites(self, sites: Mapping[str, Any]) -> Artifact:
+        """The same, where what it promises is about rows of those real sites that took part.
+
+        Parameters
+        ----------
+        sites
+            the key of `result.json`: `enrolled`, `answered`, names `absent`, rounds `missed`
+        """
+        return self
+
+    def record(self) -> dict[str, Any]:
+        """What a release's line of `rounds.jsonl` gains: plain values."""
+        return {}
+
+    def results(self) -> dict[str, Any]:
+        """The keys that `result.json` gains, from what was released alone: plain finite values."""
+        return {}
+
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Further such keys, which test rows tell of it, or in place of some of the others."""
+        return {}
+
+    def intervals(self, test: Holdout) -> dict[str, Any]:
+        """Further such keys that take long; asked for only where they are shown or written."""
+        return {}
+
+    def glance(self, test: Holdout) -> dict[str, float]:
+        """A few numbers on test rows: the key `test` of lines of `rounds.jsonl`; {} = none."""
+        return {}
+
+    def page(self) -> list[Part]:
+        """Its part of a report, from top to bottom."""
+        return []
+
+    def lines(self, test: Holdout | None = None) -> list[str]:
+        """It in a few lines, for a terminal or a log: the head of its first table, or its name.
+
+        With test rows those of `judged_page` come first.
+        """
+        parts = [*([] if test is None else self.judged_page(test)), *self.page()]
+        table = next((part for part in parts if isinstance(part, Table)), None)
+        return [repr(self)] if table is None else table.head(_LINES)
+
+    def judged_page(self, test: Holdout) -> list[Part]:
+        """Further parts below, which test rows tell of it."""
+        return []
+
+
+ARTIFACTS: dict[str, type[Artifact]] = {}
+"""Form -> class, which reads what it wrote."""
+
+
+def write_arrays(path: Path, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write plain arrays behind a JSON header with a `format` and a version, atomically."""
+    text = json.dumps({"format": header["format"], "version": VERSION, **header})
+    with whole_file(path) as file:
+        np.savez_compressed(file, **{"header": np.array(text), **arrays})  # type: ignore[arg-type]
+
+
+def read_arrays(
+    path: Path | IO[bytes],
+    format: str,
+    fields: tuple[str, ...],
+    make: Callable[[Header, Arrays], T],
+    noun: str,
+) -> T:
+    """What `make` makes of the header and the arrays of a file that `write_arrays` wrote.
+
+    Parameters
+    ----------
+    format
+        of the header, "fedcal-" and what the file is
+    fields
+        what else must be in the header
+    noun
+        what the file is called in messages
+
+    Raises
+    ------
+    InputError
+        If the file cannot be read, is something else, is of a later version, or holds arrays that
+        do not fit together.
+    """
+    try:
+        arrays = read_npz(path)
+        try:
+            header: Header = json.loads(str(arrays.pop("header")))
+            found = {key: header[key] for key in ("format", "version", *fields)}
+            if found["format"] != format:
+                raise KeyError(format)
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise InputError(f"is no {format.replace('-', ' ')}") from None
+        if found["version"] != VERSION:
+            raise InputError(
+                f"has version {found['version']!r}; this fedcal reads version {VERSION}"
+            )
+        try:
+            made = make(found, arrays)
+            if isinstance(made, Artifact):
+                made.of_classes(_names(header))
+            return made
+        except KeyError as e:
+            raise InputError(f"has no array {e}") from None
+        except (TypeError, ValueError) as e:
+            raise InputError(" ".join(str(e).split())) from None
+    except InputError as e:
+        where = f" {str(path)!r}" if isinstance(path, Path) else ""
+        raise InputError(f"{noun}{where}: {e}") from None
+
+
+def _names(header: Header) -> tuple[str, ...] | None:
+    names = header.get("class_names")
+    if names is None:
+        return None
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError("class_names must be a list of text")
+    return class_names(names, len(names))
+
+
+def form_of(path: Path) -> str:
+    """The form of the artifact in a file, "" if its header says none: readers refuse it then."""
+    try:
+        return str(json.loads(str(read_npz(path)["header"])).get("form", ""))
+    except (InputError, KeyError, ValueError, AttributeError):
+        return ""

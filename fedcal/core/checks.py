@@ -1,0 +1,72 @@
+"""Checks of single values, with one wording for all of them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from numbers import Integral, Real
+from typing import Any, TypeVar
+
+from fedcal.core.errors import InputError, NoEffect
+
+Name = TypeVar("Name", bound=str)
+
+
+def whole(name: str, value: Any, low: int, high: int | None = None) -> int:
+    """`value` as an int in [low, high], or InputError."""
+    allowed = f"a whole number >= {low}" if high is None else f"a whole number in [{low}, {high}]"
+    number = isinstance(value, Integral) and not isinstance(value, bool)
+    if not number or value < low or (high is not None and value > high):
+        raise InputError(f"{name} must be {allowed}, got {value!r}")
+    return int(value)
+
+
+def positive(name: str, value: Any) -> float:
+    """`value` as a finite float > 0, or InputError."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise InputError(f"{name} must be a number > 0, got {value!r}")
+    try:
+        number = float(value)
+    except OverflowError:  # its digits would fill a page
+        raise InputError(f"{name} must be a finite number > 0, got one above 1e308") from None
+    if not math.isfinite(number) or number <= 0:
+        raise InputError(f"{name} must be a finite number > 0, got {value!r}")
+    return number
+
+
+def unused(why: str, **given: Any) -> None:
+    """NoEffect for the first parameter that is given, not None, and then does nothing."""
+    for name, value in given.items():
+        if value is not None:
+            raise NoEffect(f"{name} has no effect here: {why}", name)
+
+
+_FEW, _NEAREST = 8, 3
+"""Names that a message lists, and those that it names of more."""
+
+_ALIKE, _LONGEST = 0.75, 200
+"""Likeness of what was meant, and characters that are compared."""
+
+
+def one_of(name: str, value: Any, allowed: Iterable[Name], listed: str = "") -> Name:
+    """`value` if it is among `allowed`, or InputError that lists them.
+
+    Of many that a command or page lists, `listed`, it names the nearest and that place.
+    """
+    names = list(allowed)
+    if value not in names:
+        raise InputError(f"unknown {name} {value!r}; {near(value, names, listed)}")
+    return names[names.index(value)]
+
+
+def near(value: Any, names: Sequence[str], listed: str = "") -> str:
+    """The end of a message about a name that is none of `names`; see `one_of`."""
+    text = str(value)[:_LONGEST].lower()
+    begun = [name for name in names if text and name.startswith(text)]
+    alike = get_close_matches(text, names, 1, _ALIKE) or (begun if len(begun) == 1 else [])
+    hint = f"did you mean {alike[0]!r}? " if alike else ""
+    if not listed or len(names) <= _FEW:
+        return f"{hint}allowed: {', '.join(names)}"
+    nearest = ", ".join(get_close_matches(text, names, _NEAREST, 0))
+    return f"{hint}nearest of {len(names)}: {nearest}; {listed} lists all"

@@ -1,0 +1,191 @@
+"""A part of a report as data: whoever has something to show says what, `experiments` how."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from fedcal.core.errors import InputError
+
+MOST_SERIES = 16
+"""Of one curve or chart: more looks cannot be told apart."""
+
+MOST_REFERENCES = 4
+
+Entry = str | int | float
+Point = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Lines of text and numbers.
+
+    Attributes
+    ----------
+    title
+        of the section
+    columns
+        headings, with units ("rows", "AUC, %")
+    rows
+        of as many entries each; numbers finite
+    note
+        a sentence below; "" = none
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Entry, ...], ...]
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if any(len(row) != len(self.columns) for row in self.rows):
+            raise InputError(f"table {self.title!r}: a row has not {len(self.columns)} entries")
+        _finite(self.title, [n for row in self.rows for n in row if not isinstance(n, str)])
+
+    def head(self, rows: int, columns: int = 3) -> list[str]:
+        """The first rows and columns in plain lines, "name: heading entry, ..."."""
+        found = []
+        for name, *entries in self.rows[:rows]:
+            told = zip(self.columns[1:columns], entries, strict=False)
+            cells = (f"{heading} {number(entry)}" for heading, entry in told if entry != "")
+            found.append(f"{number(name)}: {', '.join(cells)}")
+        left = len(self.rows) - rows
+        return found + ([f"and {left} more"] if left > 0 else [])
+
+
+def number(value: Entry) -> str:
+    """A plain number as people read it: 12,345 or 0.123457."""
+    if isinstance(value, str):
+        return value
+    return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Lines through points, on one pair of axes.
+
+    Attributes
+    ----------
+    title
+        of the section
+    x, y
+        labels of the axes, with units
+    series
+        name -> points in the order in which they are joined, at most 16 series
+    bands
+        name of a series -> (low, high) at each of its points: an interval
+    references
+        name -> points of a dashed line that the series are compared with (a diagonal), at most 4
+    note
+        a sentence below; "" = none
+    """
+
+    title: str
+    x: str
+    y: str
+    series: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    bands: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    references: Mapping[str, tuple[Point, ...]] = field(default_factory=dict)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.series) <= MOST_SERIES or not all(self.series.values()):
+            raise InputError(f"curve {self.title!r} needs 1 to {MOST_SERIES} series with points")
+        if len(self.references) > MOST_REFERENCES or not all(self.references.values()):
+            raise InputError(
+                f"curve {self.title!r} takes at most {MOST_REFERENCES} references, with points"
+            )
+        for lines in (self.series, self.bands, self.references):
+            _finite(self.title, [n for line in lines.values() for point in line for n in point])
+        for name, band in self.bands.items():
+            if len(band) != len(self.series.get(name, ())):
+                raise InputError(f"curve {self.title!r}: the band {name!r} fits no series")
+            _ordered(self.title, band)
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Values with intervals, one line for each label: a forest plot.
+
+    Attributes
+    ----------
+    title
+        of the section
+    x
+        label of the axis, with its unit
+    series
+        name -> (label, value, low, high) of each line, at most 16 series; a label that several
+        series have is one line of the chart
+    references
+        name -> where a dashed line stands across the chart (the overall value), at most 4
+    note
+        a sentence below; "" = none
+    """
+
+    title: str
+    x: str
+    series: Mapping[str, tuple[tuple[str, float, float, float], ...]]
+    references: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.series) <= MOST_SERIES or not all(self.series.values()):
+            raise InputError(f"intervals {self.title!r} need 1 to {MOST_SERIES} series with lines")
+        if len(self.references) > MOST_REFERENCES:
+            raise InputError(f"intervals {self.title!r} take at most {MOST_REFERENCES} references")
+        ends = [line[1:] for lines in self.series.values() for line in lines]
+        _finite(self.title, [*(n for end in ends for n in end), *self.references.values()])
+        _ordered(self.title, [(low, high) for _, low, high in ends])
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of all lines, from top to bottom."""
+        found = (label for lines in self.series.values() for label, *_ in lines)
+        return tuple(dict.fromkeys(found))
+
+
+Part = Table | Curve | Intervals
+
+
+def _finite(title: str, numbers: Sequence[float]) -> None:
+    if not all(map(math.isfinite, numbers)):
+        raise InputError(f"{title!r}: a number to show is not finite")
+
+
+def _ordered(title: str, intervals: Sequence[tuple[float, float]]) -> None:
+    if any(low > high for low, high in intervals):
+        raise InputError(f"{title!r}: an interval ends before it begins")
+
+
+def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
+    """Plain values, as strict JSON can hold them; `from_json` reads them."""
+    return [{"part": type(part).__name__.lower(), **asdict(part)} for part in parts]
+
+
+def from_json(plain: Any) -> list[Part]:
+    """What `to_json` wrote.
+
+    Raises
+    ------
+    InputError
+        If it is anything else.
+    """
+    try:
+        return [_PARTS[part.pop("part")](**part) for part in _tuples(plain)]
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as e:
+        what = " ".join(f"{type(e).__name__}: {e}".split())
+        raise InputError(f"holds no parts of a page ({what})") from None
+
+
+def _tuples(plain: Any) -> Any:
+    """Lists of JSON as the tuples that they were."""
+    if isinstance(plain, Mapping):
+        return {name: _tuples(part) for name, part in plain.items()}
+    return tuple(map(_tuples, plain)) if isinstance(plain, list) else plain
+
+
+_PARTS: dict[str, type[Part]] = {"table": Table, "curve": Curve, "intervals": Intervals}

@@ -1,0 +1,233 @@
+"""What a classifier says of rows, logits or probabilities, and what either must satisfy.
+
+Which of the two is declared by whoever gives them, and never guessed. But a declaration that the
+numbers contradict is refused, at every door by which scores come in: files, arrays, shards,
+`fit` and `predict_proba`. All of them ask here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from decimal import Decimal
+from numbers import Real
+from typing import Any, Literal, TypeAlias, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import LARGEST_LOGIT, logits_from_probs
+from fedcal.core.types import Floats
+
+Kind: TypeAlias = Literal["logits", "probs"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+RANGE_TOLERANCE = 1e-3
+"""How far outside [0, 1] a probability may lie (float16 and clipped files overshoot a little)."""
+
+SUM_TOLERANCE = 1e-2
+"""How far a row of probabilities may sum from 1: three printed decimals in 10 classes give 5e-3,
+float16 with 1000 classes about 1e-3."""
+
+SURE = 5
+"""From so many rows on, logits that could be probabilities are. Even logits spread evenly over
+[0, 1]^2 sum to 1 within `_ROUNDED` in one row of 5 only: five rows do by chance in one case of
+4,000, twenty in one of 1e11. Real ones are seldom all within [0, 1]."""
+
+_ROUNDED = 0.1  # of a sum: one printed decimal in ten classes, most of them 0
+_MOST = 0.9  # of the rows
+_FEW_TOLERANCE = 1e-3  # of a sum, for fewer rows: half precision's
+
+_DOUBT = (
+    "{}: rows lie in [0, 1] and sum to 1, as probabilities do; declare them as probs (the "
+    "key or argument probs, columns prob_0.., or input='probs')"
+)
+_PERCENT = (
+    "{}: rows lie in [0, 100] and sum to 100, as percentages do; divide them by 100 and declare "
+    "them as probs"
+)
+
+
+def logits_of(kind: Kind, scores: Floats) -> Floats:
+    """The scores themselves, or log(max(p, 1e-12)), shape kept."""
+    return scores if kind == "logits" else logits_from_probs(scores)
+
+
+def check_scores(name: str, kind: Kind, value: Any, *, least: int = 1) -> Floats:
+    """Scores as (n, c) float64, C-contiguous, finite, and of the declared kind.
+
+    Parameters
+    ----------
+    name
+        what they are called in messages
+    kind
+        what they were declared to be. Probabilities lie in [0, 1] up to 1e-3 and each row sums
+        to 1 up to 1e-2; they are kept as given, but for negative rounding, which becomes 0.
+        Logits lie within +-1e100, and are neither percentages nor probabilities, rounded ones
+        neither: of fewer than 5 rows, which may be so by chance, that is only warned of
+    value
+        (n, c), c >= 2, of any numeric type; or (n,) or (n, 1) probabilities of class 1 of two
+    least
+        rows that are needed
+
+    Raises
+    ------
+    InputError
+        One line that names the scores and the first offending row; rows and columns from 0.
+    """
+    x = finite(name, of_both(name, value) if kind == "probs" else value, least=least)
+    if not x.size:
+        return x
+    if kind == "logits":
+        refuse_probs(name, x)
+        if len(x) < SURE and _could_be_probs(x, _FEW_TOLERANCE, 1.0):
+            warnings.warn(_DOUBT.format(name), stacklevel=3)
+        return moderate(name, x)
+    low, high = float(x.min()), float(x.max())
+    if low < -RANGE_TOLERANCE or high > 1 + RANGE_TOLERANCE:
+        bad = (x < -RANGE_TOLERANCE) | (x > 1 + RANGE_TOLERANCE)
+        raise InputError(
+            f"{name}: {_first(x, bad)}; probabilities must lie in [0, 1]{percent_hint(low, high)}"
+        )
+    totals = x.sum(axis=1)
+    off = np.abs(totals - 1) > SUM_TOLERANCE + 1e-9  # 0.99 is within 0.01
+    if off.any():
+        row = int(np.argmax(off))
+        raise InputError(
+            f"{name}: row {row} sums to {totals[row]:.6g}; must be 1 within {SUM_TOLERANCE:g}"
+        )
+    return np.maximum(x, 0.0) if low < 0 else x
+
+
+def of_both(name: str, value: Any) -> NDArray[Any]:
+    """Probabilities as they are, (n, c); those of class 1 of two, (n,) or (n, 1), as (n, 2)."""
+    array = numbers(name, value)
+    if array.ndim != 1 and array.shape[1:] != (1,):
+        return array
+    if array.shape == (2,) and abs(float(array.sum()) - 1) <= SUM_TOLERANCE:
+        raise InputError(
+            f"{name}: two numbers that sum to 1 may be a row or two; give one of both classes the "
+            "shape (1, 2), two the shape (2, 1)"
+        )
+    positive = array.ravel().astype(np.float64)
+    bad = ~((positive >= -RANGE_TOLERANCE) & (positive <= 1 + RANGE_TOLERANCE))  # nan, too
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{name}: {positive[row]:g} at row {row}; the probability of class 1 must lie in [0, 1]"
+        )
+    return np.stack([1 - positive, positive], axis=1)
+
+
+def refuse_probs(name: str, logits: Floats) -> None:
+    """Refuse five or more rows of "logits", (n, c), that could be (rounded) probabilities, or
+    percentages."""
+    if len(logits) >= SURE and _could_be_probs(logits, _ROUNDED, _MOST):
+        raise InputError(_DOUBT.format(name))
+    if len(logits) >= SURE and logits.min() >= 0 and _could_be_probs(logits / 100, _ROUNDED, _MOST):
+        raise InputError(_PERCENT.format(name))
+
+
+def percent_hint(low: float, high: float) -> str:
+    """What to do where numbers of that range, said to be probabilities, are percentages; or ""."""
+    return " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
+
+
+def finite(name: str, value: Any, *, least: int = 0) -> Floats:
+    """Rows of at least two finite numbers, (n, c) float64, C-contiguous, or InputError."""
+    array = numbers(name, value)
+    if array.ndim != 2:
+        raise InputError(f"{name}: must have shape (rows, classes), got {array.shape}")
+    if array.shape[0] < least:
+        raise InputError(f"{name}: no rows; at least {least} is needed")
+    if array.shape[1] < 2:
+        raise InputError(f"{name}: {array.shape[1]} column(s); at least 2 classes are needed")
+    with np.errstate(over="ignore"):  # from wider floats: inf, refused below
+        x = np.ascontiguousarray(array, np.float64)
+    if x.size and not (np.isfinite(x.min()) and np.isfinite(x.max())):  # they pass a nan on
+        raise InputError(f"{name}: {_first(x, ~np.isfinite(x))}; all must be finite")
+    return x
+
+
+def moderate(name: str, logits: Floats) -> Floats:
+    """`logits`, finite ones, if none is beyond +-1e100, or InputError."""
+    if logits.size and max(-logits.min(), logits.max()) > LARGEST_LOGIT:
+        bad = np.abs(logits) > LARGEST_LOGIT
+        raise InputError(f"{name}: {_first(logits, bad)}; allowed up to +-{LARGEST_LOGIT:g}")
+    return logits
+
+
+def numbers(name: str, value: Any) -> NDArray[Any]:
+    """`as_array` of a numeric type, or InputError."""
+    array = as_array(name, value)
+    if array.dtype.kind not in "fiub":
+        odd = [x for x in array.flat if not isinstance(x, Real)][:1]
+        example = f", such as {str(odd[0])[:40]!r}" if odd else ""
+        raise InputError(f"{name}: must hold numbers, got type {array.dtype}{example}")
+    return array
+
+
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    """Anything array-like as a NumPy array; neither torch nor pandas is imported.
+
+    Parameters
+    ----------
+    name
+        what it is called in messages
+    value
+        an array, a pandas frame or series, a torch tensor on any device (detached from its
+        graph; bfloat16 becomes float32), or lists and tuples of numbers, strings or tensors
+
+    Returns
+    -------
+    NDArray[Any]
+        `value` itself if it is an array of numbers or strings. An array of objects becomes one of
+        float64 or of strings where all entries are numbers or all are strings.
+
+    Raises
+    ------
+    InputError
+        One line: ragged lists, missing values (None, NA), sparse matrices.
+    """
+    if hasattr(value, "toarray"):
+        raise InputError(f"{name}: is a sparse matrix; give its toarray()")
+    try:
+        array = np.asarray(without_gradient(value))
+    except (ValueError, TypeError, RuntimeError, OverflowError):  # ragged lists, lazy tensors
+        raise InputError(f"{name}: cannot be read as an array (ragged?)") from None
+    if array.dtype.kind != "O" or not array.size:
+        return array
+    for row, entry in enumerate(array.reshape(len(array), -1) if array.ndim else ()):
+        if any(map(_missing, entry)):
+            raise InputError(f"{name}: a missing value at row {row}; fill it or drop the row")
+    if all(isinstance(entry, (Real, Decimal)) for entry in array.flat):
+        return array.astype(np.float64)
+    return array.astype(np.str_) if all(isinstance(x, str) for x in array.flat) else array
+
+
+def _missing(entry: Any) -> bool:
+    """None, nan, or what pandas writes for a missing value."""
+    nan = isinstance(entry, float) and entry != entry
+    return nan or entry is None or type(entry).__name__ in ("NAType", "NaTType")
+
+
+def without_gradient(value: Any) -> Any:
+    """A torch tensor as one that NumPy can read, also inside of a list or tuple."""
+    if isinstance(value, (list, tuple)) and len(value) and hasattr(value[0], "detach"):
+        return [np.asarray(without_gradient(entry)) for entry in value]
+    if not hasattr(value, "detach"):
+        return value
+    tensor = value.detach().cpu()
+    return tensor.float() if str(tensor.dtype) == "torch.bfloat16" else tensor
+
+
+def _could_be_probs(x: Floats, tolerance: float, share: float) -> bool:
+    """Whether that share of rows sums to 1, and all lie in [0, 1]: mostly enough of a look."""
+    if not x.size or x.min() < -RANGE_TOLERANCE or x.max() > 1 + RANGE_TOLERANCE:
+        return False
+    return bool((np.abs(x.sum(axis=1) - 1) <= tolerance + 1e-9).mean() >= share)
+
+
+def _first(x: Floats, bad: NDArray[np.bool_]) -> str:
+    row, column = (int(k) for k in np.unravel_index(int(np.argmax(bad)), bad.shape))
+    return f"{x[row, column]:g} at row {row}, column {column}"

@@ -1,0 +1,267 @@
+"""Rows of many clients in one array: what a client statistic is a function of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.errors import InputError
+from fedcal.core.scores import Kind, refuse_probs
+from fedcal.core.types import Floats, Integers
+
+_WEIGHT_GRID = 2.0**-30
+
+NO_SUBJECTS = "unit 'subject' needs a column subject, which says whom each row is about"
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The labelled rows of `clients` clients, sorted by client.
+
+    One client or ten thousand: a statistic is one vectorised function of a `Shards` and returns
+    one row per client. Empty clients are legal and contribute zero.
+
+    Attributes
+    ----------
+    logits
+        (n, c) float64, C-contiguous
+    labels
+        (n,) int64 in [0, c)
+    offsets
+        (clients + 1,) int64; client k owns rows offsets[k]:offsets[k + 1]
+    input
+        what the logits were made of, and so what a calibrator that is fitted on them takes
+    subjects
+        (n,) whom each row is about, or None. Rows of one client with one number are of one
+        subject; the same number at another client is another subject
+    groups
+        (n,) int64, the group of each row as its place in `group_names`, or None
+    group_names
+        of all groups, the same at all clients of one `Shards`
+    other
+        (n, c) float64, logits of a second model of the same rows, or None
+    inputs
+        (n, ...), what a model reads of each row: features, an image, a text; or None
+    """
+
+    logits: Floats
+    labels: Integers
+    offsets: Integers
+    input: Kind = "logits"
+    subjects: Integers | None = None
+    groups: Integers | None = None
+    group_names: tuple[str, ...] = ()
+    other: Floats | None = None
+    inputs: NDArray[Any] | None = None
+    _derived: dict[Any, NDArray[Any]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )  # not for `__init__`: what `dataclasses.replace` makes has other rows and begins anew
+
+    @classmethod
+    def from_owner(
+        cls,
+        logits: Floats,
+        labels: Integers,
+        owner: Integers,
+        clients: int,
+        input: Kind = "logits",
+        subjects: Integers | None = None,
+        *,
+        groups: Integers | None = None,
+        group_names: tuple[str, ...] = (),
+        other: Floats | None = None,
+        inputs: NDArray[Any] | None = None,
+    ) -> Shards:
+        """Sort rows by `owner` (n,), keeping the order of each client's own rows.
+
+        Raises
+        ------
+        InputError
+            If lengths differ, an owner or a group is out of range, or the "logits" of either
+            model are probabilities.
+        """
+        if not len(logits) == len(labels) == len(owner):
+            raise InputError(
+                f"logits, labels and owner must have one row each per example, got "
+                f"{len(logits)}, {len(labels)} and {len(owner)}"
+            )
+        if subjects is not None and len(subjects) != len(owner):
+            raise InputError(f"{len(subjects)} subjects for {len(owner)} rows")
+        if groups is not None:
+            _check_groups(groups, len(owner), len(group_names))
+        if inputs is not None and len(inputs) != len(owner):
+            raise InputError(f"{len(inputs)} inputs for {len(owner)} rows")
+        if other is not None and other.shape != logits.shape:
+            raise InputError(f"logits of shape {logits.shape}, of the other model {other.shape}")
+        if len(owner) and not (owner.min() >= 0 and owner.max() < clients):
+            raise InputError(f"owner must lie in [0, {clients}), got {owner.min()}..{owner.max()}")
+        order = np.argsort(owner, kind="stable")
+        offsets = np.concatenate([[0], np.cumsum(np.bincount(owner, minlength=clients))])
+        if other is not None:
+            other = np.ascontiguousarray(other[order], np.float64)
+            refuse_probs("other_logits", other)
+        rows = np.ascontiguousarray(logits[order], np.float64)
+        refuse_probs("logits", rows)
+        return cls(
+            rows,
+            labels[order].astype(np.int64),
+            offsets.astype(np.int64),
+            input,
+            None if subjects is None else subjects[order].astype(np.int64),
+            None if groups is None else groups[order].astype(np.int64),
+            group_names,
+            other,
+            None if inputs is None else inputs[order],
+        )
+
+    @property
+    def clients(self) -> int:
+        """Number of clients, empty ones included."""
+        return len(self.offsets) - 1
+
+    @property
+    def classes(self) -> int:
+        """Number of classes c."""
+        return int(self.logits.shape[1])
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """Of what a network that is trained reads of a row: its input, or else its logits."""
+        return (self.logits if self.inputs is None else self.inputs).shape[1:]
+
+    @property
+    def rows(self) -> Integers:
+        """Rows of each client, shape (clients,)."""
+        return np.diff(self.offsets)
+
+    @property
+    def owner(self) -> Integers:
+        """Client of each row, shape (n,)."""
+        return self.derived(
+            "owner", lambda s: np.repeat(np.arange(s.clients), np.diff(s.offsets)), carry=False
+        )
+
+    def derived(
+        self, key: Any, compute: Callable[[Shards], NDArray[Any]], *, carry: bool = True
+    ) -> NDArray[Any]:
+        """A per-row array computed once, and carried along by `take` and `block`.
+
+        Rounds ask the same rows again and again; what does not depend on the round (softmax,
+        histogram cells) is computed once a run. `compute` must treat each row by itself.
+        """
+        slot = (key, carry)
+        if slot not in self._derived:
+            self._derived[slot] = compute(self)
+        return self._derived[slot]
+
+    def _picked(self, rows: slice | Integers, offsets: Integers) -> Shards:
+        """These rows with all that belongs to them, dealt anew."""
+        part = Shards(
+            self.logits[rows],
+            self.labels[rows],
+            offsets,
+            self.input,
+            None if self.subjects is None else self.subjects[rows],
+            None if self.groups is None else self.groups[rows],
+            self.group_names,
+            None if self.other is None else self.other[rows],
+            None if self.inputs is None else self.inputs[rows],
+        )
+        part._derived.update({slot: v[rows] for slot, v in self._derived.items() if slot[1]})
+        return part
+
+    def block(self, start: int, stop: int) -> Shards:
+        """Clients start..stop-1, without a copy."""
+        a, b = self.offsets[start], self.offsets[stop]
+        return self._picked(slice(int(a), int(b)), self.offsets[start : stop + 1] - a)
+
+    def each_row(self) -> Shards:
+        """Every row a client of its own, without a copy."""
+        return self._picked(slice(None), np.arange(len(self.labels) + 1))
+
+    def each_subject(self) -> tuple[Shards, Integers]:
+        """Every subject of every client a client of its own.
+
+        Returns
+        -------
+        tuple[Shards, Integers]
+            The subjects' rows, those of one client together and of each subject in the order that
+            they have; and (subjects,) the client of each, sorted.
+
+        Raises
+        ------
+        InputError
+            If nobody has said whom the rows are about.
+        """
+        if (subjects := self.subjects) is None:
+            raise InputError(NO_SUBJECTS)
+        order = self.derived("by subject", lambda s: np.lexsort((subjects, s.owner)), carry=False)
+        about, owner = subjects[order], self.owner  # sorted by client, before and after
+        new = np.ones(len(order), np.bool_)
+        new[1:] = (np.diff(owner) != 0) | (np.diff(about) != 0)
+        firsts = np.flatnonzero(new)
+        in_order = bool((np.diff(order) == 1).all())  # then nothing is copied
+        rows = slice(None) if in_order else order
+        return self._picked(rows, np.append(firsts, len(order))), owner[firsts]
+
+    def weights(self, subject_rows: int) -> Floats:
+        """What each row counts where a subject's rows count as so many at most, (n,).
+
+        Each of m rows of one subject at one client counts min(1, subject_rows / m), so that with
+        `subject_rows` = 1 each subject counts once. 0 = each row counts once.
+
+        Raises
+        ------
+        InputError
+            If nobody has said whom the rows are about.
+        """
+        if not subject_rows:
+            return np.ones(len(self.labels))
+        if self.subjects is None:
+            raise InputError(NO_SUBJECTS)
+        _, place, rows = np.unique(
+            np.stack([self.owner, self.subjects]), axis=1, return_inverse=True, return_counts=True
+        )
+        # on a grid, rounded down: sums are exact, whatever their order, and never above the bound
+        each = np.floor(np.minimum(1.0, subject_rows / rows) / _WEIGHT_GRID) * _WEIGHT_GRID
+        return np.asarray(each)[place.reshape(-1)]
+
+    def take(self, ids: Integers) -> Shards:
+        """The clients `ids`, in that order (a copy)."""
+        n = self.rows[ids]
+        offsets = np.concatenate([[0], np.cumsum(n)])
+        rows = np.arange(offsets[-1]) + np.repeat(self.offsets[ids] - offsets[:-1], n)
+        return self._picked(rows, offsets)
+
+    def keep(self, rows: Integers) -> Shards:
+        """Some rows, by their places in ascending order; every client stays (a copy)."""
+        return self._picked(rows, np.searchsorted(rows, self.offsets))
+
+    def blocks(self, ids: Integers, size: int) -> Iterator[tuple[Integers, Shards]]:
+        """`ids` in pieces of at most `size` clients: bounds the memory of an answer."""
+        everybody = len(ids) == self.clients and bool((ids == np.arange(self.clients)).all())
+        for start in range(0, len(ids), size):
+            piece = ids[start : start + size]
+            yield piece, (self.block(start, start + len(piece)) if everybody else self.take(piece))
+
+    def sum_rows(self, values: Floats) -> Floats:
+        """Sum of a per-row value over each client, shape (n,) -> (clients,).
+
+        By `bincount`, which adds in row order: `add.reduceat` is wrong for empty clients and
+        adds in an order that depends on the block.
+        """
+        return np.asarray(np.bincount(self.owner, values, self.clients), np.float64)
+
+
+def _check_groups(groups: Integers, rows: int, names: int) -> None:
+    if len(groups) != rows:
+        raise InputError(f"{len(groups)} groups for {rows} rows")
+    if rows and not (groups.min() >= 0 and groups.max() < names):
+        raise InputError(
+            f"groups must lie in [0, {names}), the number of group names, got "
+            f"{groups.min()}..{groups.max()}"
+        )

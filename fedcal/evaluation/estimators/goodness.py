@@ -1,0 +1,176 @@
+"""Tests of the hypothesis that scores are calibrated, which noise and buckets do not fool.
+
+P-values come from draws of what calibrated scores would show: rows (each outcome 1 with the
+probability that is its score), the noise of the release, and the test's own arithmetic; that of
+`groups_test` and `cox` from a chi-squared distribution. That a score is read at the middle of its
+bucket could look like a gap; gaps are made smaller by as much as it can explain. So a p-value is
+right or too large.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedcal.core.checks import whole
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.calibration import Ks, equal_mass, residuals, rows_of
+from fedcal.evaluation.estimators.recalibration import logit
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals.intervals import Estimate
+from fedcal.metrics.holm import holm
+
+DRAWS = 999
+
+FAR_TAIL = 1e-4
+"""Nothing smaller is told of a distribution that holds to first order."""
+
+
+@dataclass(frozen=True)
+class CalibrationTest:
+    """A statistic, and how often calibrated scores would give one as large.
+
+    `floor` is the smallest p-value that the test can tell: of one in 1,000 draws, say.
+    """
+
+    statistic: float
+    p_value: float
+    floor: float = 1 / (1 + DRAWS)
+
+
+def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> CalibrationTest:
+    """Sum over groups of gap**2 / variance, by groups of as many rows (Hosmer & Lemeshow 1980).
+
+    The variance of a group's summed outcome - score is that of calibrated rows, sum s (1 - s),
+    and of the noise.
+
+    Parameters
+    ----------
+    h
+        rows by score and outcome
+    groups
+        in [2, 100]
+    seed
+        of the draws
+    """
+    whole("groups", groups, 2, 100)
+    of = equal_mass(h, groups)
+    members = np.asarray(np.arange(groups)[:, None] == of, np.float64)
+    rows, noise = _null(h, seed)
+    spread = members @ (rows_of(h) * h.middles * (1 - h.middles))
+    spread += np.square(np.einsum("gb,byv->gyv", members, _noise_root(h))).sum(axis=(1, 2))
+    used = spread > 0
+    gap = np.abs(members @ residuals(h)) - members @ (rows_of(h) * np.diff(h.edges) / 2)
+    observed = float((np.maximum(gap, 0.0)[used] ** 2 / spread[used]).sum())
+    drawn = np.square((rows + noise) @ members.T)[:, used] / spread[used]
+    return _test(observed, drawn.sum(axis=1))
+
+
+def ks_test(h: Histogram, *, seed: int = 0) -> CalibrationTest:
+    """The largest cumulative gap of `ks`, as a test; parameters as of `hosmer_lemeshow`."""
+    total = float(h.counts.sum())
+    if total <= 0:
+        return CalibrationTest(math.nan, 1.0)
+    metric = Ks()
+    rows, noise = _null(h, seed)
+    observed = max(metric.value(h) - metric.binning(h), 0.0)
+    return _test(observed, np.abs(np.cumsum(rows + noise, axis=1)).max(axis=1) / total)
+
+
+def cox(h: Histogram) -> CalibrationTest:
+    """Score test of slope 1 and intercept 0 in the regression on the score's logit (Cox 1958).
+
+    Two weighted sums of the residuals, by 1 and by the logit less what goes with the 1, each
+    squared over its variance of calibrated rows and of noise: chi-squared of 2 degrees. It sees
+    scores that are too extreme (slope below 1) where their mean is right, at one group as well.
+    """
+    from scipy.special import chdtrc
+
+    rows, noise = rows_of(h), _noise_root(h)
+    spread = rows * h.middles * (1 - h.middles)
+
+    def product(a: Floats, b: Floats) -> float:
+        """Covariance of two weighted sums of residuals."""
+        through = [np.tensordot(w, noise, 1) for w in (a, b)]
+        return float((a * b * spread).sum() + (through[0] * through[1]).sum())
+
+    one, x = np.ones(h.buckets), logit(h.middles)
+    if product(one, one) <= 0 or h.counts.sum() <= 0:
+        return CalibrationTest(math.nan, 1.0)
+    steep = x - one * product(x, one) / product(one, one)
+    statistic = 0.0
+    for weights in (one, steep):
+        size = abs(float(weights @ residuals(h)))
+        slack = float(np.abs(weights) @ (rows * np.diff(h.edges))) / 2
+        statistic += max(size - slack, 0.0) ** 2 / max(product(weights, weights), 1e-300)
+    return CalibrationTest(statistic, float(chdtrc(2, statistic)))
+
+
+def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
+    """Sum over groups of gap**2 / variance: chi-squared if each group is calibrated in the large.
+
+    Groups whose gaps cancel in the whole are found together where no single one stands out.
+
+    Parameters
+    ----------
+    gaps
+        mean score minus outcome of each group; groups of different rows, so independent
+    """
+    from scipy.special import chdtrc
+
+    sizes = [_size(e) for e in gaps if math.isfinite(e.value)]
+    statistic = math.fsum(size**2 for size in sizes)
+    p_value = float(chdtrc(len(sizes), statistic)) if sizes else 1.0
+    return CalibrationTest(statistic, max(p_value, FAR_TAIL), FAR_TAIL)
+
+
+def single_groups(gaps: Mapping[str, Estimate]) -> dict[str, float]:
+    """P-value of each group that it is calibrated in the large, corrected for their number.
+
+    Parameters
+    ----------
+    gaps
+        group -> mean score minus outcome; groups without a value are left out
+    """
+    known = {group: e for group, e in gaps.items() if math.isfinite(e.value)}
+    return holm({group: math.erfc(_size(e) / math.sqrt(2)) for group, e in known.items()})
+
+
+def _size(gap: Estimate) -> float:
+    """How many standard deviations a gap is from what buckets alone may make of 0."""
+    excess, std = max(abs(gap.value) - gap.binning, 0.0), math.hypot(gap.sampling, gap.noise)
+    return excess / std if std else (math.inf if excess else 0.0)
+
+
+def together(tests: Iterable[CalibrationTest]) -> CalibrationTest:
+    """All groups' `cox` at once: the sum of independent chi-squared statistics of 2 degrees."""
+    from scipy.special import chdtrc
+
+    known = [test.statistic for test in tests if math.isfinite(test.statistic)]
+    statistic = math.fsum(known)
+    p_value = float(chdtrc(2 * len(known), statistic)) if known else 1.0
+    return CalibrationTest(statistic, p_value)
+
+
+def _test(observed: float, drawn: Floats) -> CalibrationTest:
+    # Davison & Hinkley 1997, eq. 4.11: the observed one counts among the draws.
+    return CalibrationTest(observed, float((1 + (drawn >= observed).sum()) / (1 + len(drawn))))
+
+
+def _noise_root(h: Histogram) -> Floats:
+    """Residuals' noise by the variates of the two rows of counts, (buckets, 2, variates)."""
+    weights = np.stack([-h.middles, 1 - h.middles], axis=1)
+    return np.asarray(weights[:, :, None] * h.root[:, None, :])
+
+
+def _null(h: Histogram, seed: int) -> tuple[Floats, Floats]:
+    """Residuals of calibrated rows, and of noise, (draws, buckets) each."""
+    rng = stream(seed, Purpose.BOOTSTRAP, what="calibrated scores")
+    std = np.sqrt(rows_of(h) * h.middles * (1 - h.middles))
+    rows = std * rng.standard_normal((DRAWS, h.buckets))
+    negative, positive = h.draws(rng, DRAWS).transpose(1, 0, 2)
+    return rows, positive * (1 - h.middles) - negative * h.middles

@@ -1,0 +1,189 @@
+"""Calibration slope and intercept: the logistic regression of the outcome on the score's logit.
+
+1 and 0 are perfect; a slope below 1 says that scores are too extreme (Cox 1958; Steyerberg 2009).
+Scores are read at the middles of buckets, so a score of exactly 0 or 1 has a finite logit.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import ClassVar
+
+import numpy as np
+from scipy.special import expit
+
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.metrics import LEAST, Metric
+from fedcal.evaluation.estimators.monotone import monotone_counts
+from fedcal.evaluation.estimators.ranking import MISPLACED, RocAuc, outcomes
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals.intervals import Span, normal_quantile
+
+_STEPS = 50
+_STEEPEST = 20.0  # beyond: rows are separated, or noise is all there is
+
+
+class Recalibration(Metric):
+    """One coefficient of the regression, of `intercept + slope * logit(score)`."""
+
+    bounds = (-math.inf, math.inf)
+    which: ClassVar[int]
+    """0: the intercept, 1: the slope"""
+
+    def value(self, h: Histogram) -> float:
+        """The coefficient; NaN where there is no finite maximum."""
+        fit = regression(h)
+        return math.nan if fit is None else float(fit[self.which])
+
+    def gradient(self, h: Histogram) -> Floats:
+        """Implicit differentiation of the score equations, sum of (y - p) (1, x) = 0."""
+        fit = regression(h)
+        if fit is None:
+            return np.full(h.counts.shape, math.nan)
+        x = logit(h.middles)
+        p = expit(fit[0] + fit[1] * x)
+        row = np.linalg.inv(_information(h, x, p))[self.which]
+        lever = row[0] + row[1] * x
+        return np.stack([-p * lever, (1 - p) * lever])
+
+    def binning(self, h: Histogram) -> float:
+        """To first order: each row's logit moved to the end of its bucket that moves it most."""
+        fit = regression(h)
+        if fit is None:
+            return math.nan
+        x = logit(h.middles)
+        p = expit(fit[0] + fit[1] * x)
+        row = np.linalg.inv(_information(h, x, p))[self.which]
+        slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * (row[0] + row[1] * x)
+        reach = np.maximum(logit(h.edges[1:]) - x, x - logit(h.edges[:-1]))
+        return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
+
+    def warning(self, h: Histogram) -> str:
+        """Of scores that tell nearly all rows apart: few rows say how steep they should be."""
+        least = float(h.counts.sum(axis=1).min())
+        separated = (1 - RocAuc().value(h)) * least < MISPLACED
+        return "few rows are misplaced" if separated else ""
+
+    def denominators(self, h: Histogram) -> Floats:
+        """Rows of each outcome."""
+        return outcomes(h)
+
+
+class CalibrationSlope(Recalibration):
+    """Slope of the outcome on the logit of the score; below 1 = scores are too extreme."""
+
+    name = "calibration_slope"
+    scale = 2.0
+    which = 1
+
+
+class CalibrationIntercept(Recalibration):
+    """Intercept beside the slope; 0 if calibrated."""
+
+    name = "calibration_intercept"
+    scale = 4.0
+    which = 0
+
+
+def logit(scores: Floats) -> Floats:
+    """Log odds of scores, which are cut to [LEAST, 1 - LEAST] first."""
+    cut = np.clip(scores, LEAST, 1 - LEAST)
+    return np.asarray(np.log(cut / (1 - cut)))
+
+
+def _information(h: Histogram, x: Floats, p: Floats) -> Floats:
+    weight = h.counts.sum(axis=0) * p * (1 - p)
+    cross = weight @ x
+    return np.array([[weight.sum(), cross], [cross, weight @ x**2]])
+
+
+def regression(h: Histogram) -> Floats | None:
+    """Intercept and slope, by Newton's method on the counts as they are, (2,); None = no maximum.
+
+    Noisy counts may make the likelihood lose its maximum: who asks is then told so.
+    """
+    x, rows = logit(h.middles), h.counts.sum(axis=0)
+    scale = float(rows.sum())
+    if scale <= 0:
+        return None
+    at = np.array([0.0, 1.0])
+
+    def loss(at: Floats) -> float:
+        z = at[0] + at[1] * x
+        return float(rows @ np.logaddexp(0.0, z) - h.counts[1] @ z) / scale
+
+    here = loss(at)
+    for _ in range(_STEPS):
+        p = expit(at[0] + at[1] * x)
+        slack = h.counts[1] - rows * p
+        score = np.array([slack.sum(), slack @ x])
+        information = _information(h, x, p)
+        if not (information[0, 0] > 0 and np.linalg.det(information) > 0):
+            return None
+        step = np.linalg.solve(information, score)
+        if np.abs(step).max() < 1e-10:
+            return at
+        share = 1.0
+        while not (there := loss(at + share * step)) <= here and share > 1e-6:
+            share /= 2
+        at, here = at + share * step, there
+        if np.abs(at).max() > _STEEPEST:
+            return None
+    return at if np.abs(step).max() < 1e-6 else None
+
+
+def score_test_span(metric: Recalibration, h: Histogram, level: float, rows: str) -> Span:
+    """Interval of a coefficient by inverting its efficient score test.
+
+    At each value t the other coefficient is fitted to monotone counts, and the score of t, a sum
+    of the released counts with weights orthogonal to that fit, is compared with its standard
+    deviation: sums of noisy counts are unbiased. (The delta method divides by a noisy information:
+    at 20,000 rows it covered 83 to 98 % as the noise grew, this 93 to 98 %.)
+    """
+    from scipy.optimize import brentq
+
+    value = metric.value(h)
+    z, x, counts = normal_quantile(level), logit(h.middles), monotone_counts(h)
+    total, one = counts.sum(axis=0), np.ones(h.buckets)
+    own, other = (x, one) if metric.which else (one, x)
+    fit = regression(h)
+    # from 0 and 1 Newton's steps do not end where scores are far too extreme
+    start = 0.0 if fit is None else float(fit[1 - metric.which])
+
+    def score(t: float) -> tuple[float, float, float, float]:
+        """The score, its variances by rows and by noise, and the information about t."""
+        at = start
+        for _ in range(_STEPS):
+            p = expit(t * own + at * other)
+            weight = total * p * (1 - p)
+            step = float((counts[1] - total * p) @ other) / max(float(weight @ other**2), 1e-12)
+            at += min(max(step, -2.0), 2.0)
+            if abs(step) < 1e-8:
+                break
+        lever = own - other * float(weight @ (own * other)) / max(float(weight @ other**2), 1e-12)
+        weights = np.stack([-p * lever, (1 - p) * lever])
+        by_rows = float((counts * weights**2).sum()) if rows == "new" else 0.0
+        found = float((h.counts * weights).sum())
+        return found, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
+
+    def accepted(t: float) -> float:
+        """Below 0 where t is inside."""
+        found, by_rows, by_noise, _ = score(t)
+        return abs(found) - z * math.sqrt(by_rows + by_noise)
+
+    _, by_rows, by_noise, information = score(value)
+    if information <= 0:
+        return Span(value, *metric.bounds, math.nan, math.nan, False)
+    ends = []
+    for side in (-1.0, 1.0):
+        inside, reach = value, z * math.sqrt(by_rows + by_noise) / information
+        while accepted(value + side * reach) <= 0 and reach < _STEEPEST:
+            inside, reach = value + side * reach, 2 * reach + 1e-9
+        if reach >= _STEEPEST:
+            ends.append(side * math.inf)
+        elif accepted(inside) >= 0:  # neither rows nor noise
+            ends.append(inside)
+        else:
+            ends.append(float(brentq(accepted, inside, value + side * reach, rtol=1e-4)))
+    by_rows, by_noise = (math.sqrt(part) / information for part in (by_rows, by_noise))
+    return Span(value, ends[0], ends[1], by_rows, by_noise)

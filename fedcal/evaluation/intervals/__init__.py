@@ -1,0 +1,1 @@
+"""Intervals of metrics: sampling, noise of the release, and the variance among clients."""

@@ -1,0 +1,300 @@
+"""Intervals of metrics read from noisy counts: sampling, noise of the release, and buckets.
+
+Two sources are random and enter as variances: which rows there are (sampling), and the noise that
+privacy added. The third, that a bucket does not tell where in it a score lies, is no accident but
+a bound, and is added to both ends.
+
+A ratio top / bottom of estimates is not covered by its delta method when the bottom is uncertain.
+Its interval inverts a test instead (Fieller 1954): all t for which top - t * bottom, which has
+mean 0 if t is the truth, lies within z of its standard deviations. For a share of rows the
+sampling variance is taken at t too, bottom * t (1 - t), which without noise is Wilson's interval.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import NormalDist
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
+
+CLIPPED = "clipping may shift it far"
+"""Warning of an interval that does not contain the bias of clipping whole clients."""
+
+UNMEASURED = "how much clients differ in it was not measured"
+"""Warning of an interval for new clients that is widened as those of other metrics."""
+
+HIDES = "noise hides it"
+"""In place of a value that noise drowns."""
+
+
+def beyond(excluded: Sequence[str]) -> str:
+    """Return the sentence on what intervals do not contain, after a space; "" = they contain all"""
+    return f" No interval contains {' or '.join(excluded)}." if excluded else ""
+
+
+Rows = Literal["new", "these"]
+"""What an interval is for: new rows like these, or only the rows that were counted."""
+
+FIRM = 3.0
+"""Noise standard deviations that a denominator must lie above 0."""
+
+FEW = 30.0
+"""Rows or events below which an interval is widened by what sampling of small counts needs."""
+
+DROWNED = 0.25
+"""A metric is drowned if noise alone gives a half-width above this share of its `scale`."""
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """One metric of a release, and how sure it is.
+
+    Attributes
+    ----------
+    value
+        what the pooled rows show, as far as the noise lets it be seen; NaN where it has no value
+    low, high
+        interval of the estimand, binning included; it holds the value
+    sampling, noise
+        standard deviations that the choice of rows and the release's noise give the value
+    binning
+        how far the value of the rows themselves, in finer buckets, may lie from this one
+    drowned
+        the noise leaves nearly nothing to be said: the value is not for print
+    warning
+        why the interval may be short, for the same line of every output; "" = it is not
+    """
+
+    value: float
+    low: float
+    high: float
+    sampling: float
+    noise: float
+    binning: float
+    drowned: bool
+    warning: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain numbers; no value (None) where it is drowned, and None for what is not finite."""
+        found: dict[str, Any] = {
+            name: number if math.isfinite(number) else None
+            for name, number in vars(self).items()
+            if name not in ("drowned", "warning")
+        }
+        if self.drowned:
+            found["value"] = None
+        found["drowned"] = self.drowned
+        return {**found, "warning": self.warning} if self.warning else found
+
+
+def from_json(told: Mapping[str, Any]) -> Estimate:
+    """What `to_json` gave; NaN for None."""
+    numbers: dict[str, Any] = {name: math.nan if x is None else x for name, x in told.items()}
+    return Estimate(**numbers)
+
+
+@dataclass(frozen=True)
+class Span:
+    """An interval without binning, and its parts.
+
+    `firm` = no denominator may be 0; `hidden` = noise alone may have made the value.
+    """
+
+    value: float
+    low: float
+    high: float
+    sampling: float
+    noise: float
+    firm: bool = True
+    hidden: bool = False
+
+
+def estimate(
+    span: Span, binning: float, bounds: tuple[float, float], scale: float, level: float
+) -> Estimate:
+    """The span with its binning added, cut to the metric's range.
+
+    Parameters
+    ----------
+    span
+        interval from sampling and noise
+    binning
+        bound on what finer buckets could change
+    bounds
+        smallest and largest value of the metric; infinite where it has none
+    scale
+        difference of two values of the metric that is large
+    level
+        of the interval
+    """
+    if not math.isfinite(span.value):
+        return Estimate(math.nan, *bounds, math.nan, math.nan, math.nan, True)
+    low, high = (float(np.clip(end, *bounds)) for end in (span.low - binning, span.high + binning))
+    value = float(np.clip(span.value, *bounds))
+    drowned = not span.firm or normal_quantile(level) * span.noise > DROWNED * scale
+    return Estimate(
+        value,
+        min(low, value),
+        max(high, value),
+        span.sampling,
+        span.noise,
+        binning,
+        bool(drowned),
+    )
+
+
+def fieller(
+    top: ArrayLike,
+    bottom: ArrayLike,
+    variance: Floats,
+    z: float,
+    bounds: tuple[float, float] = (0.0, 1.0),
+) -> tuple[Floats, Floats]:
+    """All t with (top - t bottom)**2 <= z**2 Var(top - t bottom): the hull, within the bounds.
+
+    Parameters
+    ----------
+    top, bottom
+        (...) estimates whose ratio is wanted
+    variance
+        (3, ...): v0, v1, v2 of Var(top - t bottom) = v0 - 2 t v1 + t**2 v2
+    z
+        standard normal quantile
+    bounds
+        smallest and largest ratio: the result where the bottom may be 0
+
+    Returns
+    -------
+    tuple[Floats, Floats]
+        low and high, (...)
+    """
+    x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
+    a, b, c = y * y - z**2 * variance[2], x * y - z**2 * variance[1], x * x - z**2 * variance[0]
+    sure = (a > 0) & (y > 0)
+    divisor = np.where(sure, a, 1.0)
+    half = np.sqrt(np.maximum(b * b - a * c, 0.0))
+    low = np.where(sure, (b - half) / divisor, bounds[0])
+    high = np.where(sure, (b + half) / divisor, bounds[1])
+    return np.clip(low, *bounds), np.clip(high, *bounds)
+
+
+def quadratic(variance: Floats, t: float) -> float:
+    """Var(top - t bottom) from its three coefficients, not below 0."""
+    return float(max(variance[0] - 2 * t * variance[1] + t * t * variance[2], 0.0))
+
+
+def of_share(
+    top: ArrayLike,
+    bottom: ArrayLike,
+    noise: Floats,
+    z: float,
+    rows: str,
+    trials: ArrayLike | None = None,
+    unit: float = 1.0,
+) -> tuple[Floats, Floats]:
+    """`fieller` for shares of rows: the choice of rows has the variance trials t (1 - t).
+
+    Where few rows are counted, or few are not, their number is whole: half a row (Yates 1934).
+
+    Parameters
+    ----------
+    top, bottom, z
+        as `fieller` takes them
+    noise
+        (3, ...) coefficients of the noise's variance
+    rows
+        `new` or `these`
+    trials
+        None = the bottom
+    unit
+        what a row adds to the top
+    """
+    check_rows(rows)
+    x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
+    if rows != "new":
+        return fieller(x, y, noise, z)
+    of = np.asarray(y if trials is None else trials, np.float64)
+    variance = noise + np.stack([np.zeros_like(of), -of / 2, -of])
+    half = np.where(np.minimum(x, y - x) < FEW, unit / 2, 0.0)
+    (low, _), (_, high) = (fieller(x + side, y, variance, z) for side in (-half, half))
+    return low, high
+
+
+def warned(
+    found: Mapping[str, Estimate],
+    excluded: Sequence[str],
+    measured: Collection[str] | None = None,
+) -> dict[str, Estimate]:
+    """The estimates, each with the warning that follows from what intervals do not contain.
+
+    Parameters
+    ----------
+    found
+        by name
+    excluded
+        sources of error, in words
+    measured
+        metrics whose variance over new clients was measured; None = intervals are not for them
+    """
+    clipped = any("clipping" in source for source in excluded)
+
+    def warning(name: str, own: str) -> str:
+        guessed = UNMEASURED if measured is not None and name not in measured else ""
+        return "; ".join(filter(None, (CLIPPED if clipped else "", guessed, own)))
+
+    return {name: replace(e, warning=warning(name, e.warning)) for name, e in found.items()}
+
+
+def check_rows(rows: str) -> None:
+    """InputError for anything but `new` and `these`."""
+    one_of("rows", rows, get_args(Rows))
+
+
+def normal_quantile(level: float) -> float:
+    """Z of a two-sided interval: 1.96 for a level of .95.
+
+    Raises
+    ------
+    InputError
+        If the level is not in (0, 1).
+    """
+    if not 0 < level < 1:
+        raise InputError(f"level must be in (0, 1), got {level!r}")
+    return NormalDist().inv_cdf(0.5 + level / 2)
+
+
+def mover(one: Span, other: Span, value: float, weights: tuple[float, float]) -> Span:
+    """Weighted sum of two independent metrics from the intervals of both.
+
+    Zou & Donner 2008 (method of variance estimates recovery): keeps how lopsided they are.
+
+    Parameters
+    ----------
+    one, other
+        the two metrics
+    value
+        of the sum
+    weights
+        of both; -1 and 1 give the difference of the other from the one
+    """
+    ends = [
+        sorted((w * (s.low - s.value), w * (s.high - s.value)))
+        for s, w in zip((one, other), weights, strict=True)
+    ]
+    (low, high), (other_low, other_high) = ends
+    return Span(
+        value,
+        value - math.hypot(low, other_low),
+        value + math.hypot(high, other_high),
+        math.hypot(weights[0] * one.sampling, weights[1] * other.sampling),
+        math.hypot(weights[0] * one.noise, weights[1] * other.noise),
+        one.firm and other.firm,
+    )

@@ -1,0 +1,1 @@
+"""An evaluation as tables and figures of a report."""

@@ -1,0 +1,169 @@
+"""ROC, precision-recall, reliability and decision curves of a release, as parts of a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.classes import called
+from fedcal.core.pages import Curve, Part, Point
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.curves import (
+    decision_curve,
+    precision_recall_curve,
+    reliability,
+    roc_curve,
+)
+from fedcal.evaluation.findings import Findings, Key
+from fedcal.evaluation.histogram import Histogram
+
+
+def names_of(views: Iterable[str]) -> dict[str, str]:
+    """View -> what figures and tables call it."""
+    if "calibrated" in (found := list(views)):
+        return {"model": "before", "calibrated": "after"}
+    return {view: {"other": "other model"}.get(view, view) for view in found}
+
+
+MOST_CLASSES = 10
+"""Classes in a figure: the first ones."""
+
+LEAST_BENEFIT = -0.1
+"""Net benefits below it are not drawn: towards a threshold of 1 they have no lower end."""
+
+WIDEST = 0.5
+"""A bin of a reliability diagram whose interval is wider says nothing, and is left out."""
+
+Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
+"""Points, and the ends of the interval at each."""
+
+
+def curve_parts(
+    found: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
+) -> list[Part]:
+    """The curves that a score has, of all rows; of several classes each is a series."""
+    whole = {key: h for key, h in histograms.items() if key[1] == ""}
+    if found.score == "classes":
+        first = next(iter(whole))[0]
+        shown = {
+            called(names, int(part)): h for (view, _, part), h in whole.items() if view == first
+        }
+        series = dict(list(shown.items())[:MOST_CLASSES])
+    else:
+        views = names_of(found.metrics)
+        series = {views[view]: h for (view, _, _), h in whole.items()}
+    level = found.level
+    parts: list[Part | None] = []
+    if found.score != "confidence":
+        parts += [
+            _part(
+                "ROC",
+                ("false positive rate", "true positive rate"),
+                {name: _roc(h, level) for name, h in series.items()},
+                {"chance": ((0.0, 0.0), (1.0, 1.0))},
+            ),
+            _part(
+                "Precision and recall",
+                ("recall", "precision"),
+                {name: _precision_recall(h, level) for name, h in series.items()},
+                {},
+            ),
+        ]
+    parts.append(reliability_part("Reliability", series, found.score, level))
+    if found.score == "positive":
+        parts.append(_decisions(series, level))
+    return [part for part in parts if part is not None]
+
+
+def reliability_part(
+    title: str, series: Mapping[str, Histogram], score: str, level: float
+) -> Curve | None:
+    """Reliability diagrams, with intervals; None where every bin is too uncertain."""
+    outcome = "share correct" if score == "confidence" else "share of the outcome"
+    named = "confidence" if score == "confidence" else "score"
+    return _part(
+        title,
+        (f"mean {named}", outcome),
+        {name: _reliability(h, level) for name, h in series.items()},
+        {"perfect": ((0.0, 0.0), (1.0, 1.0))},
+        f"Bins of the {named}, each with its {100 * level:g} % interval. A bin whose interval "
+        f"is wider than {WIDEST:g} is left out.",
+    )
+
+
+def _part(
+    title: str,
+    axes: tuple[str, str],
+    lines: Mapping[str, Lines],
+    references: Mapping[str, tuple[Point, ...]],
+    note: str = "",
+) -> Curve | None:
+    """A curve of the series that have points; None without any."""
+    there = {name: line for name, line in lines.items() if line[0]}
+    if not there:
+        return None
+    series = {name: points for name, (points, _) in there.items()}
+    bands = {name: ends for name, (_, ends) in there.items()}
+    return Curve(title, *axes, series, bands, references, note)
+
+
+def _lines(
+    x: Floats, y: Floats, low: Floats, high: Floats, keep: NDArray[np.bool_] | None = None
+) -> Lines:
+    """Finite points, each once; intervals that hold them."""
+    there = np.isfinite(x) & np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
+    if keep is not None:
+        there &= keep
+    low, high = np.minimum(low, y), np.maximum(high, y)
+    each = list(zip(*(np.round(v[there], 6).tolist() for v in (x, y, low, high)), strict=True))
+    each = [row for k, row in enumerate(each) if k == 0 or row != each[k - 1]]
+    return tuple((x, y) for x, y, _, _ in each), tuple((a, b) for _, _, a, b in each)
+
+
+def _roc(h: Histogram, level: float) -> Lines:
+    c = roc_curve(h, level=level)
+    return _lines(c.x, c.y, c.low, c.high)
+
+
+def _precision_recall(h: Histogram, level: float) -> Lines:
+    c = precision_recall_curve(h, level=level)
+    return _lines(c.x, c.y, c.low, c.high)
+
+
+def _reliability(h: Histogram, level: float) -> Lines:
+    r = reliability(h, level=level)
+    return _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
+
+
+def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
+    """Net benefit of each model, against treating everybody and nobody."""
+    curves = {name: decision_curve(h, level=level) for name, h in series.items()}
+    lines = {
+        name: _lines(
+            c.thresholds,
+            c.net_benefit,
+            np.maximum(c.low, LEAST_BENEFIT),
+            c.high,
+            c.net_benefit >= LEAST_BENEFIT,
+        )
+        for name, c in curves.items()
+    }
+    first = next(iter(curves.values()))
+    everybody, _ = _lines(
+        first.thresholds,
+        first.treat_all,
+        first.treat_all,
+        first.treat_all,
+        first.treat_all >= LEAST_BENEFIT,
+    )
+    references = {"treat all": everybody, "treat none": ((0.0, 0.0), (1.0, 0.0))}
+    return _part(
+        "Decision curve",
+        ("threshold", "net benefit"),
+        lines,
+        {name: points for name, points in references.items() if points},
+        "True positives less false ones at the odds of the threshold, per row: whoever treats at a "
+        "risk above the threshold gains this much against treating nobody.",
+    )

@@ -1,0 +1,387 @@
+"""What a release says, as tables and figures: the report that a validator asks for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from statistics import NormalDist
+
+import numpy as np
+
+from fedcal.core.classes import called, class_names
+from fedcal.core.pages import Entry, Intervals, Part, Table
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.calibration import GAPS
+from fedcal.evaluation.estimators.goodness import FAR_TAIL
+from fedcal.evaluation.findings import Findings, Key, Metrics, counted
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals.clusters import MEASURED
+from fedcal.evaluation.intervals.intervals import HIDES, Estimate, beyond
+from fedcal.evaluation.pages.figures import curve_parts, names_of
+
+HEADINGS = {
+    "accuracy": "accuracy, %",
+    "balanced_accuracy": "balanced accuracy, %",
+    "precision": "precision, %",
+    "recall": "recall (sensitivity), %",
+    "specificity": "specificity, %",
+    "f1": "F1",
+    "mcc": "Matthews correlation",
+    "prevalence": "prevalence, %",
+    "net_benefit": "net benefit",
+    "roc_auc": "ROC AUC",
+    "confidence_auc": "ROC AUC of confidence",
+    "average_precision": "average precision",
+    "confidence": "mean confidence, %",
+    "gap": "mean predicted minus observed rate, %",
+    "ece": "ECE, %",
+    "ece_debiased": "ECE, debiased, %",
+    "ece_equal_mass": "ECE, bins of equal mass, %",
+    "smooth_ece": "smooth ECE, %",
+    "classwise_ece": "classwise ECE, %",
+    "ks": "KS calibration error, %",
+    "mce": "MCE, %",
+    "macro_precision": "precision, macro, %",
+    "macro_f1": "F1, macro",
+    "macro_roc_auc": "ROC AUC, macro",
+    "weighted_roc_auc": "ROC AUC, weighted",
+    "macro_average_precision": "average precision, macro",
+    "weighted_average_precision": "average precision, weighted",
+    "brier": "Brier score",
+    "brier_reliability": "Brier: reliability",
+    "brier_resolution": "Brier: resolution",
+    "brier_uncertainty": "Brier: uncertainty",
+    "log_loss": "log loss",
+    "calibration_slope": "calibration slope",
+    "calibration_intercept": "calibration intercept",
+}
+"""Metric -> heading with its unit; others are called by their names."""
+
+OF_SCORE = {
+    "positive": {
+        "gap": "predicted minus observed rate of the positive class, %",
+        "ece": "ECE of the positive class, %",
+    },
+    "confidence": {"gap": "confidence minus accuracy, %", "ece": "top-label ECE, %"},
+    "classes": {"gap": "confidence minus accuracy, %"},
+}
+"""Score -> metric -> heading, where a metric of the positive class and of the top label differ.
+
+The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
+"""
+
+MOST_GROUPS = 60
+"""Groups in a figure; of more, those whose score and outcome differ most."""
+
+
+def p_shown(p_value: float, floor: float) -> str:
+    """A p-value, "" for nan; at the smallest that draws can tell, "< 0.001" instead of it."""
+    if math.isnan(p_value):
+        return ""
+    digits = max(3, round(-math.log10(floor)))
+    return f"< {floor:.{digits}f}" if p_value <= floor else f"{p_value:.{digits}f}"
+
+
+def heading(metric: str, score: str = "") -> str:
+    """Heading of a metric with its unit; the score ("positive", "confidence") is what it is of."""
+    named = OF_SCORE.get(score, {})
+    return named.get(metric) or HEADINGS.get(metric, metric.replace("_", " "))
+
+
+def decimals(metric: str, low: float, high: float) -> int:
+    """Digits behind the point that a number with this interval deserves.
+
+    Half of the interval is two units of the last digit at least.
+    """
+    percent = heading(metric).endswith("%")
+    half, most = (100 if percent else 1) * (high - low) / 2, 2 if percent else 4
+    if not 0 < half < math.inf:
+        return most
+    return min(max(math.ceil(-math.log10(half / 2)), 0), most)
+
+
+def shown(metric: str, value: float, sign: bool = False, digits: int | None = None) -> str:
+    """A value of a metric as people read it; with an interval to `decimals` digits."""
+    mark = "+z" if sign else "z"  # z: no minus before a zero
+    if heading(metric).endswith("%"):
+        return f"{100 * value:{mark}.{2 if digits is None else digits}f}"
+    return f"{value:{mark}.{4 if digits is None else digits}f}"
+
+
+def parts(
+    found: Findings,
+    histograms: Mapping[Key, Histogram],
+    confusion: Mapping[str, Floats] | None = None,
+    names: Sequence[str] | None = None,
+) -> list[Part]:
+    """All that a report shows of a release, from top to bottom.
+
+    Parameters
+    ----------
+    found
+        its metrics
+    histograms
+        what they were read from
+    confusion
+        view -> rows by predicted class and label, (c, c)
+    names
+        of the classes; None = their numbers
+    """
+    views = list(found.metrics)
+    shown_parts: list[Part] = []
+    if len(views) == 2:
+        shown_parts.append(_both(found, views))
+    shown_parts += [_summary(found, view, views, names) for view in views]
+    if found.tests:
+        shown_parts.append(_tests(found, views))
+    shown_parts += curve_parts(found, histograms, names)
+    if found.groups:
+        rows = {group: counted(histograms, views[0], group)[0] for group in found.groups}
+        shown_parts += _groups(found, views, rows)
+    for view, cells in (confusion or {}).items():
+        shown_parts.append(_confusion(cells, _of(view, list(confusion or {})), names))
+    return shown_parts
+
+
+def _of(view: str, views: Sequence[str]) -> str:
+    return f", {names_of(views)[view]}" if len(views) > 1 else ""
+
+
+def _unknown(estimate: Estimate) -> bool:
+    """Return whether nothing is known of a metric: the interval has no end, or is all there is."""
+    low, high = estimate.low, estimate.high
+    return not math.isfinite(high - low) or (estimate.drowned and low <= 0 and high >= 1)
+
+
+def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str]:
+    """Return value and interval, to the digits that the interval deserves, with its warning."""
+    digits = decimals(metric, estimate.low, estimate.high)
+    value, low, high = (
+        shown(metric, number, sign, digits)
+        for number in (estimate.value, estimate.low, estimate.high)
+    )
+    interval = f"{low} to {high}"
+    if estimate.drowned and metric in GAPS and estimate.low == 0:
+        interval = f"at most {high}"
+    warning = f"; {estimate.warning}" if estimate.warning else ""
+    return HIDES if estimate.drowned else value, interval + warning
+
+
+def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
+    """Value and interval; where noise hides the value, what it is at most, or "unknown"."""
+    if _unknown(estimate):
+        return "unknown"
+    value, interval = texts(metric, estimate, sign)
+    return f"{value}: {interval}" if estimate.drowned else f"{value} ({interval})"
+
+
+def _about(score: str, names: Sequence[str] | None) -> str:
+    """Return the sentence on what a score's metrics are of; "" for the score `classes`."""
+    told = {
+        "positive": f"The positive class is {called(names, 1)}: all metrics are of its probability",
+        "confidence": "All metrics are of the top label: its probability, and whether it is right",
+    }
+    return f"{told[score]}. " if score in told else ""
+
+
+def _summary(
+    found: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
+) -> Table:
+    """Each metric with its interval, and where its width comes from."""
+    z = NormalDist().inv_cdf(0.5 + found.level / 2)
+    rows, unknown = [], []
+    for metric, estimate in found.metrics[view].items():
+        name = heading(metric, found.score)
+        if _unknown(estimate):
+            unknown.append(name.removesuffix(", %"))
+            continue
+        digits = decimals(metric, estimate.low, estimate.high)
+        halves = (z * estimate.sampling, z * estimate.noise, estimate.binning)
+        told = (shown(metric, half, digits=digits) if half == half else "" for half in halves)
+        rows.append((name, *texts(metric, estimate), *told))
+    of_rows, noise = found.rows
+    counted = found.weighting
+    about = f"{_about(found.score, names)}{counted.words.capitalize()}. "
+    about += f"Intervals are for {counted.intervals(found.estimand)}. "
+    if math.isnan(of_rows):
+        about += "Nobody was asked in a round, so nothing is known"
+    else:
+        about += f"{of_rows:,.0f} {counted.noun}" + (
+            f" (noise of std {noise:,.1f})" if noise else ""
+        )
+    note = (
+        f"{about}. Half-widths of an interval by cause: which {counted.noun} there were, the noise "
+        "of the release, and buckets of the score; the first two add up as squares, the last in "
+        "full." + _beyond(found)
+    )
+    if unknown:
+        note = f"Noise leaves nothing to say of: {'; '.join(unknown)}. {note}"
+    return Table(
+        f"Metrics{_of(view, views)}: {counted.head}",
+        (
+            "metric",
+            "value",
+            f"{100 * found.level:g} % interval",
+            "sampling ±",
+            "noise ±",
+            "buckets ±",
+        ),
+        tuple(rows),
+        note,
+    )
+
+
+def _beyond(found: Findings) -> str:
+    """What intervals do not contain, and what those for new clients rest on."""
+    told = ""
+    if found.estimand == "clients":
+        measured = ", ".join(name.replace("_", " ") for name in MEASURED[found.score])
+        told = (
+            f" How much clients differ was measured for {measured}; intervals of other metrics are "
+            "widened by the largest ratio found among these, which is an assumption. Bands of "
+            "curves are for new rows."
+        )
+    return told + beyond(found.excluded)
+
+
+def _both(found: Findings, views: Sequence[str]) -> Table:
+    """Two views of the same rows beside each other, and their difference."""
+    names = names_of(views)
+    rows = []
+    for metric, change in found.difference.items():
+        pair = [found.metrics[view][metric] for view in views]
+        values = [whole(metric, e) for e in pair]
+        says = "" if change.low <= 0 <= change.high else "beyond chance"
+        rows.append((heading(metric, found.score), *values, whole(metric, change, True), says))
+    return Table(
+        " and ".join(names.values()).capitalize(),
+        ("metric", *names.values(), "difference", ""),
+        tuple(rows),
+        f"With {100 * found.level:g} % intervals. Both are of the same rows: the interval of the "
+        "difference in accuracy is paired, the others are as wide as if the two erred "
+        "independently.",
+    )
+
+
+def _tests(found: Findings, views: Sequence[str]) -> Table:
+    """Whether scores could be calibrated."""
+    rows = [
+        (
+            _TESTS[name] + _of(view, views),
+            f"{test.statistic:.4g}",
+            p_shown(test.p_value, test.floor),
+        )
+        for view in views
+        for name, test in found.tests[view].items()
+    ]
+    return Table(
+        "Tests of calibration",
+        ("test", "statistic", "p-value"),
+        tuple(rows),
+        "A p-value says how often calibrated scores would look as bad by the choice of rows and by "
+        "the noise of the release together; below 0.05 is a sign that they are not calibrated.",
+    )
+
+
+_TESTS = {
+    "hosmer_lemeshow": "Hosmer-Lemeshow",
+    "ks": "Kolmogorov-Smirnov",
+    "groups": "all groups at once",
+    "groups_cox": "all groups at once, slope too",
+}
+
+
+_OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
+"""Columns of the table of groups."""
+
+_RATES = ("prevalence", "recall", "specificity", "precision")
+"""Of a second one: how a model errs at the threshold."""
+
+
+def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
+    """Accuracy and calibration in the large of every group, and a table of both."""
+    told = {group: metrics for group, metrics in found.groups.items() if metrics}
+    there = set.intersection(*(set(own[views[0]]) for own in told.values())) if told else set()
+    named = [m for m in _OF_GROUPS if m in there]
+    missing = [group for group in found.groups if group not in told]
+    note = ""
+    if missing:
+        note = f"Too few rows to say anything of: {', '.join(missing)}."
+    charts: list[Part] = []
+    for metric, title in (
+        ("accuracy", "Accuracy by group"),
+        ("gap", "Calibration in the large by group"),
+    ):
+        if metric in named and told:
+            charts.append(_forest(found, told, views, metric, title, note))
+
+    def table(title: str, metrics: Sequence[str], p_values: Sequence[str], about: str) -> Table:
+        pairs = [(metric, view) for metric in metrics for view in views]
+        lines = []
+        for group, own in found.groups.items():
+            told = [whole(m, own[view][m]) if own else "" for m, view in pairs]
+            sure = [found.single[view].get(group, math.nan) for view in p_values]
+            size = f"{rows[group]:,.0f}" if own else "too few"
+            lines.append(
+                (group, size, *told, *("" if p is None else p_shown(p, FAR_TAIL) for p in sure))
+            )
+        columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
+        columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
+        noun = found.weighting.noun
+        return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
+
+    tests = (
+        "Each group's p-value is corrected for their number (Holm 1979)." if found.single else ""
+    )
+    tables = [table("Groups", named, list(found.single), f"{note} {tests}")]
+    if set(_RATES) <= there:
+        title = f"Groups: errors at threshold {found.threshold:g}"
+        tables.append(table(title, _RATES, (), note))
+    return [*charts, *tables]
+
+
+def _forest(
+    found: Findings,
+    told: Mapping[str, Mapping[str, Metrics]],
+    views: Sequence[str],
+    metric: str,
+    title: str,
+    note: str,
+) -> Intervals:
+    first = views[0]
+    groups = list(told)
+    if len(groups) > MOST_GROUPS:
+        worst = np.argsort([-abs(told[g][first]["gap"].value) for g in groups], kind="stable")
+        groups = [groups[k] for k in sorted(worst[:MOST_GROUPS])]
+        note = f"The {MOST_GROUPS} of {len(told)} groups whose mean score is farthest off. {note}"
+    scale = 100 if heading(metric).endswith("%") else 1
+
+    def line(group: str, e: Estimate) -> tuple[str, float, float, float]:
+        middle = (e.low + e.high) / 2 if e.drowned else e.value
+        return group, scale * middle, scale * e.low, scale * e.high
+
+    names = names_of(views)
+    series = {names[v]: tuple(line(g, told[g][v][metric]) for g in groups) for v in views}
+    overall = found.metrics[first][metric]
+    references = {} if overall.drowned else {"all rows": scale * overall.value}
+    if metric == "gap":
+        references["perfect"] = 0.0
+    axis, of, _ = heading(metric, found.score).partition(" rate of the positive class")
+    if of:  # all of it is too long for a telephone
+        of = of.removeprefix(" rate")
+        axis, note = f"{axis}, %", f"Predicted and observed rates are those{of}. {note}"
+    return Intervals(title, axis, series, references, note.strip())
+
+
+def _confusion(cells: Floats, of: str, names: Sequence[str] | None) -> Table:
+    """Rows by predicted class and label; noisy counts as they are."""
+    names = class_names(names, len(cells))
+    rows: list[tuple[Entry, ...]] = [
+        (name, *(round(float(n), 1) for n in row)) for name, row in zip(names, cells, strict=True)
+    ]
+    return Table(
+        f"Confusion matrix{of}",
+        ("predicted", *(f"label {name}" for name in names)),
+        tuple(rows),
+        "Counts of rows, with the noise of the release: they may be negative.",
+    )

@@ -1,0 +1,123 @@
+"""Which number of a row is its score, and what counts as its outcome.
+
+==============  ===============================  =======================  ========
+name            score                            outcome                  parts
+==============  ===============================  =======================  ========
+``positive``    p_1 (two classes)                whether the label is 1   1
+``confidence``  the largest probability          whether that class is    1
+                                                 the label
+``classes``     p_j, of every class j            whether the label is j   c
+==============  ===============================  =======================  ========
+"""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+import numpy as np
+
+from fedcal.core.checks import one_of
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import softmax
+from fedcal.core.types import Floats, Integers
+from fedcal.metrics.binning import bin_index
+
+Score = Literal["positive", "confidence", "classes"]
+
+DIGITS = 12
+"""Decimals of a probability that are looked at: those of a file come back from their logarithms
+as they were, and fall on the same side of an edge."""
+
+
+def check_score(score: str, classes: int) -> Score:
+    """A score that a model with so many classes has; "" = its default."""
+    if score == "":
+        return "positive" if classes == 2 else "confidence"
+    one_of("score", score, get_args(Score))
+    if score == "positive" and classes != 2:
+        raise InputError(
+            f"score 'positive' is for models of two classes, this one has {classes}; allowed: "
+            "confidence, classes"
+        )
+    return score  # type: ignore[return-value]
+
+
+def parts_of(score: Score, classes: int) -> int:
+    """Histograms of a score."""
+    return classes if score == "classes" else 1
+
+
+def scored(logits: Floats, labels: Integers, score: Score) -> tuple[Floats, Integers]:
+    """Scores and outcomes of rows.
+
+    Parameters
+    ----------
+    logits
+        (n, c); log(max(p, 1e-12)) of probabilities
+    labels
+        (n,)
+
+    Returns
+    -------
+    tuple[Floats, Integers]
+        (n, parts) in [0, 1], (n, parts) 0 or 1
+    """
+    probs = np.round(softmax(logits), DIGITS)
+    if score == "positive":
+        return probs[:, 1:], labels[:, None]
+    if score == "classes":
+        return probs, (labels[:, None] == np.arange(probs.shape[1])).astype(np.int64)
+    hit = logits.argmax(axis=1) == labels
+    return probs.max(axis=1, keepdims=True), hit[:, None].astype(np.int64)
+
+
+def bucket_of(scores: Floats, edges: Floats) -> Integers:
+    """Bucket of each score; on an edge it is in the bucket above, the last bucket has both.
+
+    Edges k / B are those of `fedcal.metrics.binning`, to the last bit.
+    """
+    buckets = len(edges) - 1
+    if np.array_equal(edges, equal_width(buckets)):
+        return bin_index(scores, buckets)
+    return np.clip(np.searchsorted(edges, scores, side="right") - 1, 0, buckets - 1)
+
+
+def equal_width(buckets: int) -> Floats:
+    """Edges of buckets of equal width, (buckets + 1,)."""
+    return np.arange(buckets + 1) / buckets
+
+
+def arcsine(scores: Floats) -> Floats:
+    """2 / pi arcsin sqrt(score), in [0, 1]: scores near 0 and 1 are pulled apart.
+
+    The variance-stabilising transform of shares: buckets of equal width in it suit scores that
+    crowd at both ends, and those in the middle, too.
+    """
+    return np.asarray(np.arcsin(np.sqrt(np.clip(scores, 0.0, 1.0))) * (2.0 / np.pi))
+
+
+def arcsine_edges(buckets: int) -> Floats:
+    """Edges equally far apart in `arcsine`, (buckets + 1,); 1/2 is one of an even number."""
+    edges = np.sin(np.arange(buckets + 1) * (np.pi / (2 * buckets))) ** 2
+    edges[-1] = 1.0
+    if buckets % 2 == 0:
+        edges[buckets // 2] = 0.5
+    return np.asarray(edges)
+
+
+def fine_tails(buckets: int) -> Floats:
+    """Edges of equal width, the first and the last bucket halved again and again towards its end.
+
+    Scores of good models crowd there: the ranking, and what is read from log-odds, would be lost.
+
+    Returns
+    -------
+    Floats
+        (buckets + 2 * HALVINGS + 1,)
+    """
+    tail = 0.5 ** np.arange(HALVINGS, 0, -1) / buckets
+    return np.concatenate([[0.0], tail, equal_width(buckets)[1:-1], 1.0 - tail[::-1], [1.0]])
+
+
+HALVINGS = 8
+"""Of an outer bucket: 240 of equal width make 256."""

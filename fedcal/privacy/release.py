@@ -1,0 +1,331 @@
+"""The spine: ask -> bounded contributions -> secure sum -> mechanism -> ledger -> release.
+
+**Formal guarantee.**
+Unit, adjacency and trust are the plan's; the number of enrolled clients, the method and its
+parameters are public. All releases of one `Curator` together are (plan.epsilon, plan.delta)-DP,
+against
+
+* `central`: everyone but the server, which sees exact sums and is trusted to forget them;
+* `distributed`: everyone, the server too, if at least `plan.shares` of those that answer are
+  honest (add their share and keep it to themselves) and the secure aggregation shows the server
+  nothing but the sum; under the protocol (`fedcal.clients.site.party`) that is so if no more than
+  `plan.colluding` sites work with the server or leave out their noise;
+* `local`: everyone, whatever the others do. Of one row (unit "example") its own site knows all.
+
+Clients of a simulation add the noise that a question names, and answer as often as they are asked.
+Real sites believe no question: `fedcal.clients.site.guard` and `fedcal.clients.site.own_terms`.
+
+(`secagg`: no noise, no differential privacy: the server sees exact sums.) Because
+
+* each request carries the plan's own bound, to which every client clips (`bounding`);
+* the noise takes its scale from that same bound, never from a message;
+* each round is released at most once, in order, and at most `plan.rounds` of them;
+* the ledger is charged before anybody can see the sum: before contributions are added up and
+  unmasked. A refusal stops the round, and what was charged stays spent, whatever fails later;
+* a distributed round with fewer answers than the quorum is not added up at all;
+* a round is opened once: no client answers twice. Where a process goes on with another's run, the
+  round that was open is asked again: of its first answers nobody saw a release, and real sites
+  answer with the same words.
+
+A round in which nobody was sampled still releases its noise (who took part is secret); a round
+in which clients were asked and nobody answered releases nothing, and neither does one whose noisy
+sum honest clients cannot have made (`fedcal.privacy.plausible`).
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, replace
+from functools import partial
+
+import numpy as np
+
+from fedcal.core.errors import InputError, PrivacyError, RoundFailed
+from fedcal.core.streams import Purpose, key_of, stream
+from fedcal.core.types import Floats, Integers, Words
+from fedcal.mechanisms import Source
+from fedcal.privacy.ledger import Ledger
+from fedcal.privacy.plan import Plan
+from fedcal.privacy.plausible import check_plausible
+from fedcal.queries.base import Query, fits
+from fedcal.queries.request import Context, Request
+from fedcal.units.bounding import Bound
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A round that is under way: the request and the clients that get it."""
+
+    request: Request
+    clients: Integers
+
+    @property
+    def round(self) -> int:
+        """Number of the round, from 1."""
+        return self.request.round
+
+
+@dataclass(frozen=True)
+class Release:
+    """What the outside world learns of a round.
+
+    Attributes
+    ----------
+    values
+        (length,) noisy sums, exact ones without privacy, or (1,) the drawn index
+    std
+        (length,) noise std of each value; zeros without privacy; empty for a drawn index
+    """
+
+    round: int
+    kind: str
+    values: Floats
+    std: Floats
+
+
+class Curator:
+    """Opens and closes the rounds of one run under one plan.
+
+    Parameters
+    ----------
+    plan
+        frozen before anything is asked
+    ledger
+        where a private run's budget is kept; None = a ledger of its own, capped at the
+        plan's epsilon
+    masked
+        whether the server sees nothing but sums of contributions
+    """
+
+    def __init__(self, plan: Plan, ledger: Ledger | None = None, *, masked: bool = True) -> None:
+        self.plan = plan
+        self.releases = 0
+        self._asked = 0  # the last round that was opened
+        self._run = secrets.token_hex(8)
+        self._ledger = ledger
+        self._masked = masked
+        self._reserved = False
+        self._open: Asked | None = None
+        self._charged: tuple[Asked, int] | None = None
+        self._paid: frozenset[int] = frozenset()  # rounds that were charged before a restart
+
+    @property
+    def run(self) -> str:
+        """What names the run to sites and ledger."""
+        return self._run
+
+    def open(self, round_number: int, query: Query, norms: tuple[float, ...] = ()) -> Asked:
+        """Stamp the plan's bound on the question and sample the round's clients.
+
+        Parameters
+        ----------
+        norms
+            what each block is clipped to where there is no privacy; () = nothing is. With
+            privacy the plan says it
+        """
+        if round_number != self.releases + 1 or round_number > self.plan.rounds:
+            raise PrivacyError(
+                f"round {round_number} cannot be opened after {self.releases} of the "
+                f"{self.plan.rounds} releases that the plan was made for"
+            )
+        if round_number <= self._asked:
+            # Whatever became of it: two answers with fresh noise each are two releases.
+            raise PrivacyError(f"round {round_number} was asked already: no client answers twice")
+        if not self.plan.private:
+            bound = Bound(query.lengths(), norms, "per_block" if norms else "joint")
+        elif self.plan.bound is None or query.everyone or not fits(self.plan.bound, query):
+            raise PrivacyError(
+                f"the query '{query.kind}' is not the one that the plan was made for"
+            )
+        else:
+            bound = self.plan.bound
+            self._reserve()
+        request = self._request(query, bound, round_number)
+        everyone = np.arange(self.plan.clients)
+        clients = everyone if query.everyone else self.plan.sample(round_number)
+        self._open = Asked(request, clients)
+        self._asked = round_number
+        return self._open
+
+    def _request(self, query: Query, bound: Bound, round_number: int) -> Request:
+        """The question; under trust `distributed` and `local` with the noise that clients add."""
+        plan = self.plan
+        context = Context(
+            run=self._run,
+            plan=plan.key,
+            round=round_number,
+            rounds=plan.rounds,
+            unit=plan.unit,
+            trust=plan.trust,
+            mechanism=plan.mechanism,
+            epsilon=plan.epsilon,
+            delta=plan.delta,
+        )
+        seed = plan.client_seed if plan.noise_source == "seeded" else None
+        request = Request(query, bound, plan.ring, round_number, context=context)
+        if plan.row_rate < 1:
+            request = replace(request, row_rate=plan.row_rate, seed=seed)
+        if plan.own_rate < 1 and not query.everyone:
+            request = replace(request, rate=plan.own_rate, seed=seed)
+        if plan.model.noise_by != "client":
+            return request
+        return replace(request, noise=plan.noise, seed=seed)
+
+    def resume(self, run: str, releases: int, *, ahead: bool = False) -> None:
+        """Go on with a run that another process began; `replay` then what was released.
+
+        Parameters
+        ----------
+        run
+            its name
+        releases
+            how many were made: all that anybody has seen
+        ahead
+            rounds after them may be charged already: seeded noise makes the same releases of them,
+            so that asking them again tells nothing. Never with noise of the operating system's
+
+        Raises
+        ------
+        InputError
+            If the ledger does not know the run as one of this plan, or has charged more rounds
+            than those and the one that was open when it stopped.
+        """
+        self._run = run
+        if self._ledger is None or not self.plan.private:
+            return
+        entry = next((one for one in self._ledger.entries() if one.run == run), None)
+        if entry is None:
+            if releases:
+                raise InputError(f"the ledger has no reservation for run {run}: is it another one?")
+            return  # given back when the run stopped: it is reserved anew
+        plan = self.plan
+        own = (plan.epsilon, plan.delta, plan.rounds, plan.unit)
+        if (entry.epsilon, entry.delta, entry.releases, entry.unit) != own:
+            raise InputError(f"the ledger has a reservation for run {run} under another plan")
+        last = plan.rounds if ahead and plan.noise_source == "seeded" else releases + 1
+        if not set(range(1, releases + 1)) <= set(entry.charged) <= set(range(1, last + 1)):
+            raise InputError(
+                f"the ledger has charged rounds {list(entry.charged)} of run {run}, and "
+                f"{releases} releases are known: this is not its last checkpoint"
+            )
+        self._reserved, self._paid = True, frozenset(entry.charged)
+
+    def skip(self, releases: int) -> None:
+        """Count releases of an earlier process that the method has learnt from already."""
+        if self._asked:
+            raise PrivacyError("releases are counted before anything is asked")
+        self.releases = self._asked = releases
+
+    def replay(self, asked: Asked, release: Release) -> None:
+        """Close an open round by what an earlier process released of it; nothing is charged."""
+        length = len(release.values)
+        fits = length == (asked.request.bound.length if self.plan.law.answers != "index" else 1)
+        if asked is not self._open or release.kind != asked.request.query.kind or not fits:
+            raise InputError(f"what is kept of round {asked.round} does not belong to this run")
+        self._open = None
+        self.releases += 1
+
+    def charge(self, asked: Asked, repliers: int) -> None:
+        """Charge the ledger for a round whose answers are there and not added up yet.
+
+        Parameters
+        ----------
+        repliers
+            how many clients answered
+
+        Raises
+        ------
+        RoundFailed
+            If nobody who was asked answered, or so few that their noise would be less than
+            promised. The round is over, and nothing is spent that was not before.
+        BudgetExceeded, InputError
+            If the ledger refuses or fails; nothing may be added up then.
+        """
+        if asked is not self._open:
+            raise PrivacyError(f"round {asked.round} is not open: each round is released once")
+        self._open = None
+        if len(asked.clients) and not repliers:
+            self.abandon()  # how many were asked stays secret: it is not in the message
+            raise RoundFailed(
+                f"round {asked.round}: clients were sampled and none answered; nothing was released"
+            )
+        if len(asked.clients) and repliers < self.plan.quorum:
+            self.abandon()
+            needs = "the noise was planned for" if self.plan.model.shared else "a secure sum needs"
+            raise RoundFailed(
+                f"round {asked.round}: {repliers} of {self.plan.clients} clients answered, {needs} "
+                f"at least {self.plan.quorum}; nothing was released"
+            )
+        if self.plan.private and self._ledger is not None and asked.round not in self._paid:
+            self._ledger.charge(self._run, asked.round)
+        self._charged = (asked, repliers)
+
+    def close(self, asked: Asked, total: Words) -> Release:
+        """Release the sum of a charged round through the plan's mechanism.
+
+        Parameters
+        ----------
+        total
+            (length,) sum of the encoded contributions of those that `charge` counted, mod 2**64
+
+        Raises
+        ------
+        RoundFailed
+            If honest clients cannot have made it (`fedcal.privacy.plausible`). The round stays
+            charged.
+        """
+        if self._charged is None or asked is not self._charged[0]:
+            raise PrivacyError(f"round {asked.round} was not charged: each round is released once")
+        repliers = self._charged[1]
+        self._charged = None
+        self.releases += 1
+        return self._release(asked, total, repliers)
+
+    def abandon(self) -> None:
+        """Give a reservation back if nothing was charged under it; otherwise it stays spent.
+
+        Under trust `local`, and where the server sees each client's share of noise, the first
+        question spends it: what a client answers is out.
+        """
+        self._open = self._charged = None
+        if self.plan.model.spent_when_asked(self._masked):
+            return
+        if self._reserved and self._ledger is not None:
+            self._ledger.cancel(self._run)  # refuses once a round is charged
+            self._reserved = False
+
+    def _release(self, asked: Asked, total: Words, repliers: int) -> Release:
+        request, plan = asked.request, self.plan
+        source = partial(self._source, asked)
+        if plan.model.noise_by == "server" and plan.noise is not None:
+            total = request.ring.add(total, plan.noise.draw(source()))
+        of = plan.sum_of(request.bound, repliers, request.query.costs)
+        values, std = plan.law.release(request.ring.decode(total), of, source)
+        check_plausible(total, plan, request)
+        return Release(asked.round, request.query.kind, values, std)
+
+    def _source(self, asked: Asked) -> Source:
+        """The server's own randomness in a round."""
+        if self.plan.noise_source == "system":
+            return None
+        # The plan and the question are part of the key: the same noise on two answers, or at two
+        # scales, would give both away.
+        what = key_of(self.plan.key, asked.request.question)
+        return stream(self.plan.seed, Purpose.NOISE, asked.round, what)
+
+    def _reserve(self) -> None:
+        if self._reserved:
+            return
+        if self._ledger is None:
+            self._ledger = Ledger(None, self.plan.epsilon, self.plan.delta or None)
+        self._ledger.reserve(
+            self._run,
+            epsilon=self.plan.epsilon,
+            delta=self.plan.delta,
+            releases=self.plan.rounds,
+            mechanism=self.plan.mechanism,
+            unit=self.plan.unit,
+            adjacency=self.plan.adjacency,
+            event=self.plan.event,
+        )
+        self._reserved = True

@@ -1,0 +1,151 @@
+"""Reading `.npz` from strangers: no pickles, no surprises, headers checked before allocating."""
+
+from __future__ import annotations
+
+import math
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core.errors import InputError
+
+MAX_BYTES = 2**32
+"""All arrays of a file together, as float64: 4 GiB, or 500 million scores."""
+
+MAX_MEMBERS = 64
+_HEADERS: dict[tuple[int, int], Any] = {
+    (1, 0): np.lib.format.read_array_header_1_0,
+    (2, 0): np.lib.format.read_array_header_2_0,
+}
+_HEADER_BYTES = 2**16  # NumPy reads a whole header before it says that it is too long
+_BOMB_BYTES = 2**28  # scores that unpack to more than this ...
+_BOMB_RATIO = 100  # ... and this many times their packed size are no scores
+_NOT_READABLE: tuple[type[Exception], ...] = (
+    zipfile.BadZipFile,  # not a zip, truncated, bad checksum
+    zlib.error,
+    EOFError,
+    ValueError,  # no npy header, an unsafe one, a pickle
+    SyntaxError,  # a header that is no literal
+    TypeError,
+    KeyError,
+    RuntimeError,  # encrypted
+    NotImplementedError,  # an unknown compression
+    RecursionError,
+    OverflowError,
+    OSError,
+)
+
+
+@contextmanager
+def intact(damage: Mapping[tuple[type[Exception], ...], str]) -> Iterator[None]:
+    """Turn what goes wrong while a file is read into one InputError.
+
+    Parameters
+    ----------
+    damage
+        what errors of these types mean; an error of the system says what it is itself
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except MemoryError:
+        raise InputError("does not fit into memory") from None
+    except Exception as error:
+        problem = next((text for kinds, text in damage.items() if isinstance(error, kinds)), None)
+        if isinstance(error, OSError) and (error.strerror or problem is None):
+            problem = f"cannot be read: {error.strerror or 'damaged'}"
+        if problem is None:
+            raise
+        raise InputError(problem) from None
+
+
+def read_npz(path: Path | IO[bytes], most: int = MAX_BYTES) -> dict[str, NDArray[Any]]:
+    """All arrays of an `.npz` file, numbers and strings only.
+
+    Parameters
+    ----------
+    path
+        of the file, or the file itself
+    most
+        bytes that all arrays together may take as float64. What the zip directory and the headers
+        declare is added up before any array is unpacked
+
+    Raises
+    ------
+    InputError
+        One line (it names the member, not the file) where the file cannot be opened, is no
+        intact zip of `.npy` members, holds pickles, objects or records, a member twice, or more
+        than `most` bytes of numbers.
+    """
+    damage = {_NOT_READABLE: "is not an intact .npz file (truncated, damaged or no zip)"}
+    with intact(damage), warnings.catch_warnings(), zipfile.ZipFile(path) as archive:
+        warnings.simplefilter("ignore")  # numpy warns of headers that Python 2 wrote
+        return _members(archive, most)
+
+
+def _members(archive: zipfile.ZipFile, most: int) -> dict[str, NDArray[Any]]:
+    infos = archive.infolist()
+    if len(infos) > MAX_MEMBERS:
+        raise InputError(f"has {len(infos)} members; at most {MAX_MEMBERS} are read")
+    members: dict[str, zipfile.ZipInfo] = {}
+    total = 0
+    for info in infos:
+        key = info.filename.removesuffix(".npy")
+        if key == info.filename or not key.isidentifier():
+            raise InputError(f"member {info.filename[:80]!r} is not an array (<key>.npy)")
+        if key in members:
+            raise InputError(f"member {key!r} is there twice")
+        members[key] = info
+        total += _size(archive, info, key, total, most)
+    arrays: dict[str, NDArray[Any]] = {}
+    for key, info in members.items():
+        with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+            arrays[key] = np.lib.format.read_array(member, allow_pickle=False)
+    return arrays
+
+
+def _in_words(size: int) -> str:
+    return f"{size >> 30} GiB" if size >= 1 << 30 else f"{size >> 10} KiB"
+
+
+def _size(archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str, before: int, most: int) -> int:
+    """Bytes that the member's numbers take as float64, from its header alone.
+
+    With those of the members before it they are at most `most`.
+    """
+    too_much = f"declares more than {_in_words(most)} of numbers (at {key!r})"
+    if info.file_size > most - before + _HEADER_BYTES:
+        raise InputError(too_much)
+    with intact({_NOT_READABLE: _damaged(key)}), archive.open(info) as member:
+        version = np.lib.format.read_magic(member)
+        if version not in _HEADERS:  # 3.0 only serves records with names beyond Latin-1
+            raise InputError(f"member {key!r} has .npy version {version}; 1.0 or 2.0 is read")
+        shape, _, dtype = _HEADERS[version](member)
+        header = member.tell()
+    if dtype.kind not in "fiubUS":
+        kind = "objects (pickles)" if dtype.hasobject else f"type {str(dtype)[:40]}"
+        hint = f"; save {key}.astype(str), or of a type of numbers" if dtype.hasobject else ""
+        raise InputError(f"member {key!r} holds {kind}; only numbers and strings are read{hint}")
+    if any(length < 0 for length in shape):
+        raise InputError(f"member {key!r} declares a negative shape")
+    entries = math.prod(shape)
+    size = entries * dtype.itemsize
+    if max(entries * 8, size) > most - before:
+        raise InputError(too_much)
+    if info.file_size != header + size:
+        raise InputError(_damaged(key))
+    if size > _BOMB_BYTES and size > _BOMB_RATIO * max(info.compress_size, 1):
+        raise InputError(f"member {key!r} unpacks more than {_BOMB_RATIO}-fold; not read")
+    return int(max(entries * 8, size))
+
+
+def _damaged(key: str) -> str:
+    return f"member {key!r} is truncated, damaged or no .npy array"

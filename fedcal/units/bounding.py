@@ -1,0 +1,221 @@
+"""How much one protected unit may add to a sum, and the one function that sees to it.
+
+**Formal guarantee.**
+`bounded` maps any array to one whose rows lie in the set that `Bound` describes. What a row
+of that array is, `Bound.per` says: a client's whole contribution ("client"), or, for statistics
+that are sums over rows, what all rows of one of its subjects ("subject") or one of its labelled
+rows ("row") add to it; the client's contribution is then the sum of these clipped parts and has no
+bound of its own but the ring's. So a sum over clients changes by at most one member of the set when
+one client (subject, row) is added or removed; a client's shard replaced by the empty one (zero-out,
+the number of clients stays public) is the same. When it is *replaced* by another, or when one row
+changes a per-client statistic that is no sum over rows, the change is a difference of two members:
+`Plan.diameter` is 2 there.
+
+In units where block b is divided by its norm, one member has at most
+
+=============  =========================================  ===============  ======================
+rule           what is limited to 1                       L2 sensitivity   L1 sensitivity
+=============  =========================================  ===============  ======================
+``joint``      the norm of all blocks together            1                1, or sqrt(numbers)
+``per_block``  the norm of each block                     sqrt(blocks)     blocks, or the sum of
+                                                                           sqrt(block lengths)
+``per_value``  the absolute value of each number          sqrt(numbers)    numbers
+=============  =========================================  ===============  ======================
+
+where the norm is L1 (`order` 1: Laplace noise) or L2 (`order` 2: Gaussian noise), and the second
+figure of the last column is that of an L2 norm.
+
+Edge cases: a zero vector stays zero; a vector inside the bound keeps every bit; NaN counts as 0
+and an infinity as a number beyond every bound, because a refusal would tell the row that made it
+(without a bound they are refused: `ContributionRefused`); a non-positive norm is an `InputError`.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from fedcal.core.checks import one_of
+from fedcal.core.errors import ContributionRefused, InputError
+from fedcal.core.types import Floats, Integers, Words
+from fedcal.secure_aggregation import Ring
+
+Rule = Literal["joint", "per_block", "per_value"]
+Per = Literal["client", "subject", "row"]
+
+SLACK = 2.0**-34
+"""Vectors are clipped to norm (1 - SLACK), so that no rounding of the clip itself, nor of the
+sum of up to 2**18 squares (or absolute values) that checks it, can hide a true norm above 1."""
+
+_SMALLEST = 1e-100  # a norm whose square is no normal float could not be checked
+_LARGEST = 1e50  # of a number, in norms: a square of it, and a sum of these, is a normal float
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The shape of a contribution, and what one client, or one row, may add.
+
+    Attributes
+    ----------
+    lengths
+        numbers in each block
+    norms
+        bound of each block in the statistic's own units; empty = not bounded (no privacy)
+    rule
+        how the blocks' norms combine, see the module's table
+    order
+        1 or 2, the norm that is bounded
+    per
+        "client", or "subject" or "row" where the addend of each is clipped before a client adds
+        them up
+    """
+
+    lengths: tuple[int, ...]
+    norms: tuple[float, ...] = ()
+    rule: Rule = "joint"
+    order: Literal[1, 2] = field(default=2, repr=False)
+    per: Per = field(default="client", repr=False)
+
+    def __post_init__(self) -> None:
+        if not self.lengths or any(n < 1 for n in self.lengths):
+            raise InputError(f"a contribution needs blocks of length >= 1, got {self.lengths}")
+        one_of("rule", self.rule, get_args(Rule))
+        if self.order not in (1, 2):
+            raise InputError(f"a bound's order must be 1 or 2, got {self.order!r}")
+        one_of("per", self.per, get_args(Per))
+        if self.norms and len(self.norms) != len(self.lengths):
+            raise InputError(f"{len(self.lengths)} blocks, but {len(self.norms)} norms")
+        if not all(_SMALLEST <= c <= 1 / _SMALLEST for c in self.norms):
+            raise InputError(
+                f"clip norms must be finite and > 0 ({_SMALLEST:g} to {1 / _SMALLEST:g}), "
+                f"got {self.norms}"
+            )
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells this bound from others, for `streams.key_of`."""
+        return (self.lengths, self.norms, self.rule, self.order, self.per)
+
+    @property
+    def length(self) -> int:
+        """Numbers in a contribution."""
+        return sum(self.lengths)
+
+    @property
+    def firsts(self) -> Integers:
+        """Place of each block's first number, shape (blocks,)."""
+        return np.cumsum((0, *self.lengths[:-1]))
+
+    @property
+    def finite(self) -> bool:
+        """Whether a client's influence is bounded at all."""
+        return bool(self.norms)
+
+    @property
+    def sensitivity(self) -> float:
+        """L2 norm of one member, each block in units of its norm."""
+        return {
+            "joint": 1.0,
+            "per_block": math.sqrt(len(self.lengths)),
+            "per_value": math.sqrt(self.length),
+        }[self.rule]
+
+    @property
+    def l1_sensitivity(self) -> float:
+        """L1 norm of one member, each block in units of its norm."""
+        if self.rule == "per_value":
+            return float(self.length)
+        if self.order == 1:
+            return 1.0 if self.rule == "joint" else float(len(self.lengths))
+        if self.rule == "joint":
+            return math.sqrt(self.length)
+        return sum(math.sqrt(n) for n in self.lengths)
+
+    @cached_property
+    def scale(self) -> Floats:
+        """The norm of the block that each coordinate belongs to, shape (length,)."""
+        norms = self.norms or (1.0,) * len(self.lengths)
+        return np.repeat(np.array(norms, np.float64), self.lengths)
+
+    def norms_of(self, x: Floats) -> Floats:
+        """What the rule limits to 1, shape (clients, length) -> (clients, groups)."""
+        if self.rule == "per_value":
+            return np.asarray(np.abs(x) / self.scale)
+        sizes = self._blocks_sum(x) / np.array(self.norms) ** self.order
+        if self.rule == "joint":
+            sizes = sizes.sum(axis=1, keepdims=True)
+        return np.asarray(sizes if self.order == 1 else np.sqrt(sizes))
+
+    def _blocks_sum(self, x: Floats) -> Floats:
+        """Sum of squares (order 2) or of absolute values of each block, (clients, blocks)."""
+        y = np.abs(x) if self.order == 1 else x
+        ones = np.ones_like(y) if self.order == 1 else y
+        if len(set(self.lengths)) == 1:
+            shape = (len(x), len(self.lengths), self.lengths[0])
+            return np.asarray(np.einsum("kbi,kbi->kb", y.reshape(shape), ones.reshape(shape)))
+        edges = np.cumsum(self.lengths)[:-1]
+        pairs = zip(np.split(y, edges, axis=1), np.split(ones, edges, axis=1), strict=True)
+        return np.stack([np.einsum("ki,ki->k", a, b) for a, b in pairs], axis=1)
+
+    def scaled(self, x: Floats, factors: Floats) -> Floats:
+        """Each group of numbers times its factor, (clients, length), (clients, groups)."""
+        each = factors if self.rule != "per_block" else np.repeat(factors, self.lengths, axis=1)
+        return x * each
+
+
+def bounded(x: Floats, bound: Bound) -> Floats:
+    """Clip each contribution to exactly the query's bound; the only clipping there is.
+
+    Parameters
+    ----------
+    x
+        (clients, length) contributions in the statistic's own units; (rows, length) if the bound
+        is per row
+    bound
+        from the query, never from the client
+
+    Raises
+    ------
+    ContributionRefused
+        If the shape is not the query's.
+    """
+    if x.ndim != 2 or x.shape[1] != bound.length:
+        raise ContributionRefused(
+            f"a contribution has shape {x.shape}, the query asks for (clients, {bound.length})"
+        )
+    if not bound.finite:
+        return x
+    with np.errstate(over="ignore", invalid="ignore"):
+        norms = bound.norms_of(x)
+    if not np.isfinite(norms).all():
+        x = np.clip(np.where(np.isnan(x), 0.0, x), -_LARGEST * bound.scale, _LARGEST * bound.scale)
+        norms = bound.norms_of(x)
+    over = norms > 1.0 - SLACK
+    if not over.any():
+        return x
+    factors = np.where(over, (1.0 - SLACK) / np.where(over, norms, 1.0), 1.0)
+    return bound.scaled(x, factors)
+
+
+def encode_bounded(x: Floats, bound: Bound, ring: Ring) -> Words:
+    """Clip, put on the ring's grid (truncating toward zero) and check the norm once more.
+
+    The last check is on the integers that leave the client, so it covers every rounding on the
+    way. It cannot fail for a vector that `bounded` clipped; it is there because a release
+    without a bound is the one thing that must never happen.
+
+    Returns
+    -------
+    Words
+        (clients, length) uint64, integers mod 2**64
+    """
+    words = ring.encode(bounded(x, bound))
+    if bound.finite:
+        sent: Floats = words.view(np.int64) * np.float64(ring.grid)
+        if not (bound.norms_of(sent) <= 1.0 - SLACK / 2).all():
+            raise ContributionRefused("an encoded contribution exceeds the query's bound")
+    return words

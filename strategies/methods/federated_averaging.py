@@ -1,0 +1,160 @@
+"""Training of a network for whole users: averages of bounded local updates (DP-FedAvg)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.errors import InputError, RoundFailed
+from fedcal.core.types import Floats
+from fedcal.mechanisms import Gaussian
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.plan import make_plan
+from fedcal.privacy.release import Release
+from fedcal.queries import LocalUpdate
+from fedcal.queries.declared import SEED, Question, Range
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.method import Family
+from fedcal.training.model import TrainedModel
+from fedcal.training.network import shape_of
+from fedcal.training.networks import NETWORKS
+from fedcal.training.optimisers import SGD
+
+CLIP_LR = 0.2
+"""Step of the clip's logarithm, per share of updates that is too many (Andrew et al. 2021)."""
+
+
+class DPFedAvg(CalibrationStrategy):
+    """Federated averaging with bounded updates (McMahan et al. 2018), the clip adapted to them.
+
+    In each round sampled clients run SGD on their own rows and send w_k - w, bounded to norm C; the
+    sum is released, and the server steps by its share of the expected clients, q K. With
+    `unclipped` each client tells, too, whether its update was within C: 1/2 or -1/2, in the same
+    noisy sum, and C follows the wanted share (Andrew et al. 2021). This takes half a percent of the
+    update's noise. Updates are sent in units of C, so that the plan does not depend on it. Without
+    privacy they are bounded all the same.
+
+    Privacy: as the plan says. A client's answer is bounded as a whole; one row may move it from one
+    end to the other, so unit "example" costs twice as much noise as unit "user". Public: all
+    parameters; the clip of each round follows from what was released.
+
+    Parameters
+    ----------
+    federation
+        public facts and budget; default 20 rounds
+    network, shape
+        what is trained (`NETWORKS`), on inputs of which shape ("512", "28x28"; the logits of a
+        model that is there already)
+    epochs, batch, lr
+        of a client's SGD
+    server_lr, momentum
+        step of the server, and its momentum
+    clip
+        C: of all rounds, or of the first one
+    unclipped
+        share of updates that should be within the clip; None = C stays what it is
+    """
+
+    name = "dp-fedavg"
+    family: ClassVar[Family] = "train"
+    keeps_releases = False
+    fits_locally = True
+    planned = 0
+    examples = (
+        {"batch": 8, "clip": 0.3},
+        {"batch": 8, "momentum": 0.5, "unclipped": 0.8},
+    )
+
+    def __init__(
+        self,
+        federation: Federation,
+        *,
+        shape: str | None = None,
+        network: str = "linear",
+        epochs: int = 1,
+        batch: int = 32,
+        lr: float = 0.1,
+        server_lr: float = 1.0,
+        momentum: float = 0.0,
+        clip: float = 1.0,
+        unclipped: float | None = 0.5,
+        **base: Any,
+    ) -> None:
+        self.network, self.classes = one_of("network", network, NETWORKS), federation.classes
+        self.shape = str(self.classes if shape is None else shape)  # --set may give a number
+        self.epochs, self.batch = whole("epochs", epochs, 1), whole("batch", batch, 1)
+        self.lr, self.server_lr = positive("lr", lr), positive("server_lr", server_lr)
+        self.clip, self.unclipped = positive("clip", clip), unclipped
+        self._first_clip = self.clip
+        if unclipped is not None and not 0 < unclipped < 1:
+            raise InputError(f"unclipped must be in (0, 1), got {unclipped!r}")
+        self.w = NETWORKS[network].initial(shape_of(self.shape), self.classes, federation.seed)
+        self.optimiser = SGD(self.w.size, momentum)
+        self.done = 0
+        bound = self.query(1).bound("client")
+        plan = make_plan(
+            federation, rounds=federation.rounds or 20, bound=bound, prefers=(Gaussian,)
+        )
+        super().__init__(plan, **base)
+
+    def query(self, round_number: int) -> LocalUpdate:
+        """The local update at w, with a seed of each round's own for the order of rows."""
+        return LocalUpdate(
+            *(self.network, self.shape, self.w, self.epochs, self.batch, self.lr, self.clip),
+            count=self.unclipped is not None,
+            seed=round_number,
+            classes=self.classes,
+        )
+
+    def questions(self) -> tuple[Question, ...]:
+        """From any w, with a clip that so many rounds can lead to, and any order of rows."""
+        moving = {"w": Range(), "seed": SEED}
+        if self.unclipped is not None:
+            factor = math.exp(CLIP_LR * self.plan.rounds)
+            moving["clip"] = Range(self._first_clip / factor, self._first_clip * factor)
+        return (Question.like(self.query(1), self._all_rounds, **moving),)
+
+    def update(self, release: Release) -> None:
+        """One step by the mean update, and one of the clip; the divisor q K is public.
+
+        Raises
+        ------
+        RoundFailed
+            If the weights leave what floats hold.
+        """
+        self.done += 1
+        means = release.values / (self.plan.sampling_rate * self.plan.clients)
+        mean = self.clip * means[: self.w.size]
+        self.w = self.w + self.optimiser.step(-mean, self.server_lr)
+        if not np.isfinite(self.w).all():
+            raise RoundFailed(
+                f"round {release.round}: the training diverged; lower server_lr ({self.server_lr})"
+            )
+        if self.unclipped is not None:
+            share = min(max(0.5 + float(means[-1]), 0.0), 1.0)
+            self.clip *= math.exp(-CLIP_LR * (share - self.unclipped))
+
+    def state(self) -> dict[str, Floats]:
+        """All that later rounds depend on, by name; noisy with privacy, as the releases are."""
+        numbers = np.array([float(self.done), self.clip])
+        return {"w": self.w, "numbers": numbers, **self.optimiser.state()}
+
+    def restore(self, run: str, state: Mapping[str, Floats]) -> None:
+        """Go on with a run that another process began, after the releases that `state` has seen."""
+        self.w = np.array(state["w"], np.float64)
+        self.done, self.clip = int(state["numbers"][0]), float(state["numbers"][1])
+        self.optimiser.restore(state)
+        self.resume_after(run, self.done)
+
+    @property
+    def reads(self) -> tuple[int, ...]:
+        """As `shape` says."""
+        return shape_of(self.shape)
+
+    def result(self) -> TrainedModel:
+        """The network with the weights so far."""
+        return TrainedModel(self.network, shape_of(self.shape), self.classes, self.w)

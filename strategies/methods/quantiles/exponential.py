@@ -1,0 +1,117 @@
+"""A threshold by a draw, as Angelopoulos, Bates, Zrnic & Jordan (2024) have it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedcal.conformal.levels.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
+from fedcal.conformal.pages.promises import of_whom
+from fedcal.conformal.release import ANY_ROW
+from fedcal.conformal.sets import ALL_LABELS
+from fedcal.core.types import Floats
+from fedcal.mechanisms import Exponential
+from fedcal.privacy.federation import Federation
+from fedcal.privacy.plan import Plan
+from fedcal.privacy.release import Release
+from fedcal.queries.conformal import SetRanks
+from fedcal.queries.encodings import MOST_BUCKETS
+from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
+from fedcal.trust import TRUSTS
+from fedcal.units import UNITS
+
+
+class ExponentialQuantile(QuantileRule):
+    """The paper's rule (`fedcal.conformal.levels.angelopoulos`), with all labels where q~ >= 1.
+
+    Privacy: epsilon-DP, delta = 0; trust `central`. Unit "example": a row added or removed; as a
+    row raises every cost by 0 to 1, the draw spends only epsilon/2 of what is charged, and the
+    whole where a row is replaced. Unit "user": one row of each counts, drawn by a hash, and n is
+    the number of clients. Public: n, and so the level q~; of subjects it is private.
+    """
+
+    name = "exponential"
+    takes_known = True
+
+    def __init__(self, federation: Federation, wanted: Wanted) -> None:
+        super().__init__(federation, wanted)
+        self._n = max(round(federation.clients if self.whole_client else self.expected), 1)
+        alpha = wanted.goal.alpha
+        bins = wanted.bins or min(best_bins(self._n, federation.epsilon, alpha), MOST_BUCKETS)
+        self.opening = self._query = SetRanks(
+            federation.classes,
+            thresholds(bins),
+            **wanted.score,
+            once=self.whole_client,
+        )
+        part = self._query.part(federation.unit)
+        self.bound = self._query.bound(part, (1.0,) if self.whole_client else ())
+        self.prefers = (Exponential,)
+
+    @classmethod
+    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
+        """Where the paper's rule does not apply, or the server does not have the sums."""
+        if not federation.private:
+            return "nothing is private here: the exact rule serves"
+        if wanted.apart:
+            return "it draws one threshold, and by asks for several"
+        if not TRUSTS[str(federation.trust)].takes(Exponential):
+            return f"under trust '{federation.trust}' the server does not have the exact sums"
+        if wanted.goal.promise != "marginal":
+            return "it covers in the mean, and guarantee 'pac' asks for more"
+        if wanted.average:
+            return "it counts rows, and weigh = 'clients' counts clients"
+        if federation.sampling_rate < 1:
+            return "its number of rows must be public, and sampling hides it"
+        unit = UNITS[federation.unit]
+        if unit.column is not None:
+            return f"its n must be public, and how many {unit.plural} there are is not"
+        if not unit.whole_client and not wanted.known:
+            return "its number of rows must be public: --set rows_known=true, rows_per_client=..."
+        return ""
+
+    def planned(self, plan: Plan) -> None:
+        """gamma* and q~, by the epsilon of the draw."""
+        m, epsilon, alpha = len(self._query.thresholds), plan.epsilon_per_release, self._alpha
+        gamma = best_gamma(self._n, m, epsilon, alpha)
+        self.level = inflated_level(self._n, m, epsilon, alpha, gamma)
+        if self.level < 1:
+            self._query = replace(self._query, quantile=float(self.level))
+
+    @property
+    def _alpha(self) -> float:
+        return self.wanted.goal.alpha
+
+    def query(self, number: int) -> SetRanks:
+        """Rows up to each threshold."""
+        return self._query
+
+    def learn(self, release: Release) -> Floats:
+        """The drawn threshold; all labels where q~ >= 1, which public numbers say."""
+        drawn = float(self._query.thresholds[int(release.values[0])])
+        return np.array([drawn if self.level < 1 else ALL_LABELS])
+
+    def reaches(self, rows: float | None) -> bool:
+        """By q~, whatever the rows."""
+        return self.level < 1
+
+    @property
+    def guarantee(self) -> tuple[str, ...]:
+        """Theorem 2 of the paper."""
+        found = []
+        if self.level >= 1:
+            found.append(
+                f"Sets hold all labels: with {self._n:,} rows this budget is too small for a share "
+                f"of {1 - self._alpha:.4g}."
+            )
+        whose = ANY_ROW
+        if self._query.once:
+            whose = "for one row, drawn at random, of a unit that is exchangeable with these."
+        found.append(of_whom(self.wanted.goal, "none", whose))
+        whom = "clients, all of which have a row" if self.whole_client else "rows"
+        found.append(
+            f"The number of {whom}, {self._n:,}, was taken for public and exact: with another one "
+            "this does not hold."
+        )
+        return tuple(found)

@@ -1,0 +1,145 @@
+"""Thresholds from the clients' centred counts with noise: whole clients, and no draw."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fedcal.conformal.grids import after_last
+from fedcal.conformal.levels.crossing import client_clip
+from fedcal.conformal.levels.levels import Law, centred_level, centred_pac_level
+from fedcal.conformal.levels.noise import Noise
+from fedcal.conformal.levels.weighted import weighted_level
+from fedcal.conformal.pages.promises import SOURCE, of_whom
+from fedcal.conformal.release import ANY_ROW, FAILS
+from fedcal.core.types import Floats
+from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
+from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.plan import Plan
+from fedcal.privacy.release import Release
+from fedcal.queries.conformal import SetGaps
+from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
+from fedcal.units import UNITS
+
+BINS = 24
+"""Thresholds: each is noisy by itself, and all share the budget."""
+
+
+class NoisyGaps(QuantileRule):
+    """Centred counts at a few thresholds, each clipped and noisy by itself (ours).
+
+    Privacy: the plan's; unit "user" (zero-out; replace under `local`): each of a client's centred
+    counts is clipped to +-C. How many rows there are is taken from the public nominal number; of
+    several parts from a noisy bound.
+    """
+
+    name = "gaps"
+    needs_rows = True
+    takes_aim = True
+
+    def __init__(self, federation: Federation, wanted: Wanted) -> None:
+        super().__init__(federation, wanted)
+        self._alpha = alpha = wanted.goal.alpha
+        if (wanted.apart or wanted.aim) and wanted.goal.promise == "marginal":
+            self._alpha -= FAILS * alpha  # the bound of a part's number of rows may fail
+        hit, need = np.ones(1), np.array([1.0 - self._alpha])
+        if wanted.aim is not None:
+            hit, need = wanted.aim.terms(self._alpha)
+        self._query = self.opening = SetGaps(
+            federation.classes,
+            self.thresholds(wanted.bins or BINS),
+            **wanted.score,
+            need=need,
+            hit=hit,
+        )
+        rows = (wanted.rows or 1.0) / self._query.parts
+        self._clip = client_clip(rows, alpha) * float(hit.max())
+        self.bound = self._query.bound("client", (self._clip,))
+        self._rows = super().counted()
+        self.prefers = (Gaussian, Laplace)
+
+    @classmethod
+    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
+        """Without privacy, and where rows are protected: these need no clip."""
+        if not federation.private:
+            return "nothing is private here: the exact rule serves"
+        if not UNITS[federation.unit].whole_client:
+            return "it protects whole clients; of rows and subjects counts are better"
+        if federation.mechanism != AUTO and MECHANISMS[federation.mechanism].answers != "sum":
+            return f"it releases sums, which '{federation.mechanism}' does not make noisy"
+        if wanted.average:
+            return "it counts rows, and weigh = 'clients' counts clients"
+        if wanted.aim is not None and wanted.aim.counted:
+            return "it releases no counts of labels: give source, their public shares"
+        return ""
+
+    def planned(self, plan: Plan) -> None:
+        """Hear how many draws are in the noise of a sum."""
+        self._plan = plan
+
+    def query(self, number: int) -> SetGaps:
+        """The centred counts."""
+        return self._query
+
+    def learn(self, release: Release) -> Floats:
+        """The threshold after the last noisy count below the level, of each part."""
+        asked, goal = self._query, self.wanted.goal
+        if self._plan.unanswered(release.std):
+            return all_labels(asked)
+        std = float(release.std.max(initial=0.0))
+        noise, law = self._noise(std)
+        found = []
+        if asked.parts > 1:  # at 1 each row counts alpha, unless it is clipped
+            last = release.values.reshape(asked.parts, -1)[:, -1]
+            self._rows = tuple((last / self._alpha).tolist()), std / self._alpha
+        for sums in release.values.reshape(asked.parts, -1):
+            off = noise.bound(np.ones(1), 1.0 - FAILS * goal.alpha)
+            if self.wanted.aim is not None:
+                level = weighted_level(float(asked.need.max()), float(sums[-1]) - off, law)
+            elif asked.parts > 1:  # at 1 all rows are in: alpha of each, unless it is clipped
+                level = self._level((float(sums[-1]) - off) / self._alpha, law)
+            else:
+                level = self._level(self.expected, law)
+            found.append(after_last(asked.thresholds, sums[:-1] < level))
+        return np.array(found)
+
+    def _noise(self, std: float) -> tuple[Noise, Law]:
+        """Of each number, and its law."""
+        noise = Noise(std, self._plan.law.tailed, draws_of(self._plan, std))
+        return noise, noise.of_sums(np.eye(1))[0]
+
+    def _level(self, fewest: float, law: Law) -> float:
+        goal = self.wanted.goal
+        if goal.promise == "marginal":
+            return centred_level(fewest, self._alpha, law)
+        return centred_pac_level(1.0, self.expected, goal.alpha, law, goal.confidence)
+
+    def counted(self) -> tuple[tuple[float, ...], float]:
+        """The public number; of several parts as released."""
+        return self._rows
+
+    def reaches(self, rows: float | None) -> bool:
+        """Whether the level is at most what all rows of a part come to."""
+        each = (rows or 0.0) / self._query.parts
+        level = self._level(each, self._noise(max(self._plan.noise_std or (0.0,)))[1])
+        return level <= self._alpha * each
+
+    @property
+    def guarantee(self) -> tuple[str, ...]:
+        """By an assumption about clipping."""
+        by = str(self.wanted.score.get("by", "none"))
+        whose = ANY_ROW
+        goal = self.wanted.goal
+        aim = self.wanted.aim
+        clipped = (
+            f"An assumption: what clipping to {self._clip:.4g} rows cuts off clients that have far "
+            "more misses than others, near the threshold, is a small part of all rows; coverage "
+            "may be lower by that part. No release tells it."
+        )
+        promise = self.if_not_clipped(of_whom(goal, by, whose, aim), self._clip)
+        if aim is not None:
+            more = (SOURCE,) if aim.source else ()
+            return (promise, *more, clipped)
+        counts_on = f"at most {self.expected:,.6g} rows in all"
+        if goal.promise == "marginal":
+            counts_on = f"about {self.expected:,.6g} rows in all, or more"
+        return (promise, f"This counts on {counts_on}.", clipped)

@@ -1,0 +1,1 @@
+"""One metric for the whole budget."""

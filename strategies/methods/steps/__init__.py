@@ -1,0 +1,1 @@
+"""The next step from noisy answers, as functions of arrays."""

@@ -1,0 +1,212 @@
+"""What a deployed run goes on from when its server stopped: what was released, and under which run.
+
+A checkpoint is written after the noise: it holds noisy releases (exact sums where there is no
+privacy, as the outcome does), never what a client sent. It is written before anybody hears of the
+release. So a round that the ledger has charged and the checkpoint does not know was seen by
+nobody but the server: it is asked again, and not charged again. Sites answer the same question
+with the same words (`fedcal.clients.site.guard`), which under trust `local` is what keeps a second
+answer from being a second release.
+
+Never put an older checkpoint in the place of a newer one: its last round would be released twice.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
+from fedcal.privacy.release import Release
+from fedcal.storage.atomic import whole_file
+from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.server.participation import Participation
+
+CHECKPOINT = "checkpoint.json"
+"""The file's name in the folder of a run."""
+
+VERSION = 1
+
+WAITING = ("timeout", "grace")
+"""Keys of a job that may change when it goes on."""
+
+
+@dataclass
+class Checkpoint:
+    """Where a run stands.
+
+    Attributes
+    ----------
+    run
+        names the run to sites and ledger
+    job
+        the fields of its job: another job cannot go on from here
+    releases
+        so far, in order
+    seconds
+        that the rounds took so far
+    roster
+        Flower's number of a node -> the client's number
+    state
+        of a method whose releases are not kept, after the last of them
+    sent
+        payload bytes so far, up and down, of such a method
+    took_part
+        which sites did, so far
+    """
+
+    run: str
+    job: Mapping[str, Any]
+    releases: list[Release] = field(default_factory=list)
+    seconds: float = 0.0
+    roster: dict[int, int] = field(default_factory=dict)
+    state: Mapping[str, Floats] | None = None
+    sent: tuple[float, float] = (0.0, 0.0)
+    took_part: Participation = field(default_factory=Participation)
+
+    def save(self, folder: Path) -> None:
+        """Write it, whole and on the disk; FedcalError or InputError if that fails: the run must
+        stop then.
+
+        On the disk, as the ledger is: a power failure must not take back what sites have heard of,
+        or the round would be released again under the charge that is there.
+        """
+        plain = {
+            "version": VERSION,
+            "run": self.run,
+            "job": dict(self.job),
+            "releases": [
+                {
+                    "round": release.round,
+                    "kind": release.kind,
+                    "values": release.values.tolist(),
+                    "std": release.std.tolist(),
+                }
+                for release in self.releases
+            ],
+            "seconds": self.seconds,
+            "roster": {str(node): site for node, site in self.roster.items()},
+            "took_part": self.took_part.to_json(),
+        }
+        if self.state is not None:
+            plain["state"] = {name: value.tolist() for name, value in self.state.items()}
+            plain["sent"] = list(self.sent)
+        with whole_file(folder / CHECKPOINT, durable=True) as file:
+            file.write(json.dumps(plain).encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote; InputError if it is not there or not whole."""
+        path = folder / CHECKPOINT
+        try:
+            plain = json.loads(path.read_text("utf-8"))
+        except OSError as e:
+            raise InputError(f"there is no run to go on with: {path}: {e.strerror}") from None
+        except ValueError:
+            raise InputError(f"{path} is damaged") from None
+        try:
+            if plain["version"] != VERSION:
+                raise InputError(f"{path} has version {plain['version']}, not {VERSION}")
+            return cls(
+                run=str(plain["run"]),
+                job=dict(plain["job"]),
+                releases=[_release(one) for one in plain["releases"]],
+                seconds=float(plain["seconds"]),
+                roster={int(node): int(site) for node, site in plain["roster"].items()},
+                state=_state(plain.get("state")),
+                sent=_pair(plain.get("sent", (0.0, 0.0))),
+                took_part=Participation.from_json(plain.get("took_part", _NOBODY)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as e:
+            if isinstance(e, InputError):
+                raise
+            raise InputError(f"{path} is damaged") from None
+
+    @classmethod
+    def follow(
+        cls,
+        strategy: CalibrationStrategy,
+        job: Mapping[str, Any],
+        folder: Path,
+        *,
+        resume: bool,
+        every: int = 1,
+    ) -> Self:
+        """Keep a fresh strategy's checkpoint from now on.
+
+        Parameters
+        ----------
+        resume
+            bring the strategy first to where the checkpoint in `folder` stands
+        every
+            releases between two writings
+
+        Raises
+        ------
+        InputError
+            If there is none, or it is not one of this job.
+        """
+        kept = cls.load(folder) if resume else cls(strategy.run, job)
+        if resume:
+            kept.check(job)
+            strategy.roster.update(kept.roster)
+            strategy.took_part = kept.took_part
+            if strategy.keeps_releases:
+                strategy.resume(kept.run, kept.releases)
+            elif kept.state is None:
+                strategy.resume_after(kept.run, 0)
+            else:
+                strategy.restore(kept.run, kept.state)
+                strategy.bytes_up, strategy.bytes_down = kept.sent
+        before, start, told = kept.seconds, time.perf_counter(), strategy.on_release
+
+        def write(release: Release) -> None:
+            kept.releases = list(strategy.releases)
+            kept.state = strategy.state()
+            kept.sent = (strategy.bytes_up, strategy.bytes_down)
+            kept.roster, kept.took_part = dict(strategy.roster), strategy.took_part
+            if not strategy.plan.secret_sample:  # how long a round takes tells how many were asked
+                kept.seconds = before + time.perf_counter() - start
+            if release.round % every == 0:
+                kept.save(folder)
+            if told is not None:
+                told(release)
+
+        strategy.on_release = write
+        kept.save(folder)
+        return kept
+
+    def check(self, job: Mapping[str, Any]) -> None:
+        """Refuse to go on with another job; how long to wait may change."""
+        for key in sorted({*self.job, *job} - set(WAITING)):
+            if self.job.get(key) != job.get(key):
+                raise InputError(
+                    f"the run was started with {key} = {self.job.get(key)!r:.80}, not "
+                    f"{job.get(key)!r:.80}: a run goes on as it began"
+                )
+
+
+_NOBODY = Participation().to_json()
+"""Of a checkpoint of an earlier version."""
+
+
+def _state(plain: Mapping[str, Any] | None) -> dict[str, Floats] | None:
+    if plain is None:
+        return None
+    return {name: np.array(value, np.float64) for name, value in plain.items()}
+
+
+def _pair(plain: Any) -> tuple[float, float]:
+    up, down = map(float, plain)
+    return up, down
+
+
+def _release(plain: Mapping[str, Any]) -> Release:
+    values, std = (np.array(plain[key], np.float64) for key in ("values", "std"))
+    return Release(int(plain["round"]), str(plain["kind"]), values, std)

@@ -1,0 +1,97 @@
+"""Messages out, replies in: what a server does on Flower's grid, once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+
+from fedcal.core.errors import RoundFailed
+
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
+"""Seconds between looks for replies; Flower's own grid looks every three seconds."""
+
+
+def message(
+    content: dict[str, ConfigRecord], node: int, kind: str, group: int, ttl: float
+) -> Message:
+    """A message that nobody keeps longer than the server waits for its reply (seconds)."""
+    records: dict[str, Any] = dict(content)
+    return Message(
+        RecordDict(records), dst_node_id=node, message_type=kind, group_id=str(group), ttl=ttl
+    )
+
+
+class PromptGrid:
+    """A Flower grid that takes replies as they come.
+
+    Attributes
+    ----------
+    bytes_up, bytes_down
+        of the messages so far as Flower packs them: without TLS, and without its polls
+    """
+
+    def __init__(self, grid: Grid) -> None:
+        self._grid = grid
+        self.bytes_up = self.bytes_down = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._grid, name)
+
+    def send_and_receive(
+        self, messages: Iterable[Message], *, timeout: float | None = None
+    ) -> list[Message]:
+        """Send messages and wait for one reply to each.
+
+        A second reply to a message, or one that nobody waits for, is dropped.
+
+        Parameters
+        ----------
+        messages
+            to nodes
+        timeout
+            in seconds: what has not come by then is missing; None = an hour
+
+        Returns
+        -------
+        list of Message
+            Those that came, errors included.
+
+        Raises
+        ------
+        RoundFailed
+            If Flower takes no message at all.
+        """
+        sent = list(messages)
+        if not sent:
+            return []
+        waiting = {one for one in self._grid.push_messages(sent) if one}
+        if not waiting:
+            raise RoundFailed(
+                "Flower took none of the messages: are they larger than it lets through?"
+            )
+        replies = list[Message]()
+        end, wait = time.monotonic() + (timeout or 3600.0), _FIRST_WAIT
+        while True:
+            for reply in self._grid.pull_messages(sorted(waiting)):
+                if reply.metadata.reply_to_message_id in waiting:
+                    waiting.remove(reply.metadata.reply_to_message_id)
+                    replies.append(reply)
+            left = end - time.monotonic()
+            if not waiting or left <= 0:
+                break
+            time.sleep(min(wait, left))
+            wait = min(2 * wait, _LONGEST_WAIT)
+        self.bytes_down += sum(map(_size, sent))
+        self.bytes_up += sum(map(_size, replies))
+        return replies
+
+
+def _size(message: Message) -> int:
+    if message.has_error():
+        return 0
+    return sum(len(part.deflate()) for part in get_all_nested_objects(message).values())

@@ -1,0 +1,474 @@
+"""A method over Flower's messages: who is asked, what is sent, masks and dropouts."""
+
+from __future__ import annotations
+
+import logging
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+
+import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
+
+from fedcal.core.errors import FedcalError, InputError, RoundFailed
+from fedcal.core.printable import listed
+from fedcal.core.types import Words
+from fedcal.privacy.plan import Plan
+from fedcal.privacy.release import Asked
+from fedcal.secure_aggregation import owed, unmask
+from fedcal.secure_aggregation.messages import SAID
+from fedcal.strategies.method import Method
+from fedcal.strategies.server.exchange import message
+from fedcal.strategies.server.participation import Participation
+from fedcal.strategies.server.readiness import ask_ready
+from fedcal.strategies.server.secure_rounds import Content, SecureRounds
+from fedcal.strategies.server.who import ABSENT, UNREADABLE, Who, ask_who, reason
+from fedcal.training.network import text_of
+
+ANSWER, REVEAL, RESULT = "query.answer", "query.reveal", "query.result"
+"""Flower message types: a contribution; seeds shared with dropouts; what the run has learned, for a
+site to keep."""
+
+log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
+
+
+class _Ending(logging.Filter):
+    """Drops Flower's own final results, which have no place for a release."""
+
+    ended = False
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether the line comes before them."""
+        self.ended = self.ended or record.getMessage() == "Final results:"
+        return not self.ended
+
+
+def _spent(plan: Plan) -> str:
+    """The budget of a run in a line."""
+    if not plan.private:
+        return f"no privacy: exact sums, trust {plan.trust}"
+    budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}"
+    return f"spent: {budget} for each {plan.unit}, trust {plan.trust}"
+
+
+class FlowerTransport(Strategy):
+    """A Flower strategy that carries the questions and answers of a `Method`.
+
+    Attributes
+    ----------
+    tolerant
+        real sites: one that fails, or does not answer in time, is a dropout. Otherwise it stops
+        the run; only a node that is gone is a dropout
+    without_unready
+        a real site that says that it cannot take part is a dropout. Otherwise it stops a run that
+        has released nothing, tolerant or not
+    class_digest
+        of the names of the classes; "" = what the first site says. A site with other classes
+        stops the run before anything is asked
+    roster
+        Flower's number of each node that was met -> the client's number. Sites that do not know
+        theirs are numbered as they come
+    secure
+        the protocol of secure aggregation, where the run is under it
+    took_part
+        which sites did, so far
+    """
+
+    def __init__(self) -> None:
+        self.tolerant = self.without_unready = False
+        self.class_digest = ""
+        self.roster: dict[int, int] = {}
+        self._sites: dict[int, int] = {}
+        self._passed: set[int] = set()  # nodes that cannot take part
+        self._unsure: set[int] = set()  # nodes of real sites that may be unable to
+        self.secure: SecureRounds | None = None
+        self.took_part = Participation()
+        self._asked: Asked | None = None
+        self._grid: Grid | None = None
+        self._timeout = 3600.0
+
+    @property
+    @abstractmethod
+    def method(self) -> Method:
+        """What is carried."""
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord | None = None,
+        num_rounds: int | None = None,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
+    ) -> Result:
+        """Flower's loop over the plan's rounds, or those that are left of a run that goes on.
+
+        Raises
+        ------
+        InputError
+            If `num_rounds` is given and is not the plan's.
+        RoundFailed
+            If a client raised an error that is no dropout, or too few of those asked answered.
+        """
+        planned = self.method.plan.rounds
+        if num_rounds not in (None, planned):
+            raise InputError(
+                f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
+            )
+        self._timeout = timeout
+        ending = _Ending()
+        log.addFilter(ending)
+        try:
+            result = super().start(
+                grid,
+                initial_arrays or ArrayRecord(),
+                planned - self.method.resumed,
+                timeout,
+                train_config,
+                evaluate_config,
+                evaluate_fn,
+            )
+        except BaseException:
+            self.method.abandon()
+            raise
+        finally:
+            log.removeFilter(ending)
+        log.info("Final results:")
+        for line in (*self.method.result().lines(), _spent(self.method.plan)):
+            log.info("\t%s", line)
+        return result
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """One message with the query to each sampled client."""
+        self._grid = grid
+        self._asked = asked = self.method.open_round(self.method.resumed + server_round)
+        if asked is None:
+            return []
+        self._meet(grid)
+        content = {
+            "query": ConfigRecord(asked.request.to_fields(noise=self.secure is None)),
+            "context": ConfigRecord(asked.request.context_fields()),
+        }
+        self._check_ready(grid, content, asked.round)
+        self.took_part.there |= set(self._sites)
+        if self.secure is not None:
+            self.secure.enrol(self._sites, self._ask)
+            content |= _records(self.secure.content)
+        if self.method.secure_aggregation == "masks":
+            content["masking"] = ConfigRecord(
+                {"seed": self.method.plan.mask_seed, "cohort": asked.clients.tolist()}
+            )
+        unavailable = self.method.unavailable
+        gone = set() if unavailable is None else set(unavailable(asked.round).tolist())
+        return [
+            message(content, self._sites[k], ANSWER, asked.round, self._timeout)
+            for k in asked.clients.tolist()
+            if k in self._sites and k not in gone
+        ]
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Sum the contributions, unmask dropouts, release."""
+        asked = self._asked
+        if asked is None:
+            return None, None
+        total = self._total(asked, replies)
+        self.method.close_round(asked, total)
+        arrays = {k: Array(v) for k, v in self.method.result().arrays().items()}
+        return ArrayRecord(arrays), None
+
+    def _total(self, asked: Asked, replies: Iterable[Message]) -> Words:
+        """The sum of the contributions; the round is charged before they are added up."""
+        if self.secure is not None:
+            return self._secure_total(self.secure, asked, replies)
+        with self._discreet(asked.round):
+            sent = self._contributions(asked, replies)
+        self.method.charge_round(asked, len(sent))
+        total = np.zeros(asked.request.bound.length, np.uint64)
+        for words in sent.values():
+            total += words
+        if self.method.secure_aggregation == "masks" and sent:
+            with self._discreet(asked.round):
+                total = self._unmasked(asked, total, set(sent))
+        return total
+
+    def _secure_total(
+        self, secure: SecureRounds, asked: Asked, replies: Iterable[Message]
+    ) -> Words:
+        collector = secure.collector(asked.request)
+        for site, said in self._said(replies).items():
+            if not collector.add(site, said) and not self.tolerant:
+                raise RoundFailed(
+                    f"round {asked.round}: {self._called(site)} sent what cannot be used"
+                )
+        with self._discreet(asked.round):
+            there = secure.settle(collector, asked.round)
+        self._tell_answered(asked, collector.contributions)
+        self.method.charge_round(asked, there)
+        return secure.total(collector, asked.round, self._sites, self._ask)
+
+    def _ask(self, kind: str, content: Mapping[int, Content], number: int) -> dict[int, bytes]:
+        """Ask some sites something in the protocol, and wait: what they said."""
+        if self._grid is None:
+            raise RoundFailed("sites cannot be asked without the grid")
+        asking = [
+            message(_records(asked), self._sites[site], kind, number, self._timeout)
+            for site, asked in content.items()
+        ]
+        replies = self._grid.send_and_receive(asking, timeout=self._timeout)
+        return self._said(replies)
+
+    def _said(self, replies: Iterable[Message]) -> dict[int, bytes]:
+        """The bytes that sites replied in the protocol; what cannot be read is as if not said."""
+        said = {}
+        for site, reply in self._answers(replies):
+            with suppress(UNREADABLE):
+                text = reply.content.config_records[SAID][SAID]
+                if isinstance(text, bytes) and site >= 0:
+                    said[site] = text
+        return said
+
+    @contextmanager
+    def _discreet(self, number: int) -> Iterator[None]:
+        """With privacy: who was sampled, and what a client writes of its rows, reach no log."""
+        try:
+            yield
+        except FedcalError:
+            if not self.method.plan.private:
+                raise
+            raise RoundFailed(
+                f"round {number}: a sampled client failed or sent what cannot be used; "
+                "nothing was released (its own log says why)"
+            ) from None
+
+    def _contributions(self, asked: Asked, replies: Iterable[Message]) -> dict[int, Words]:
+        """What each client that answered sent, masked or not: site -> words."""
+        sent: dict[int, Words] = {}
+        for site, reply in self._answers(replies):
+            if site in sent or site not in asked.clients:
+                raise RoundFailed(f"round {asked.round}: {self._called(site)} answered out of turn")
+            try:
+                sent[site] = _contribution(reply, site, asked.request.bound.length)
+            except RoundFailed:
+                if not self.tolerant:
+                    raise
+        self._tell_answered(asked, sent)
+        return sent
+
+    def _tell_answered(self, asked: Asked, answered: Collection[int]) -> None:
+        """Keep and say who answered, where that is no secret."""
+        if self.method.plan.secret_sample:
+            return
+        self.took_part.note(asked.round, asked.clients.tolist(), answered)
+        if missing := [k for k in asked.clients.tolist() if k not in answered]:
+            log.warning(
+                "fedcal: round %d: %d of %d clients answered%s",
+                *(asked.round, len(answered), len(asked.clients)),
+                f", not {listed([*map(self._called, missing)])}" if self.tolerant else "",
+            )
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Nothing: metrics over clients are releases of their own."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """Nothing."""
+        return None
+
+    def summary(self) -> None:
+        """Nothing beyond Flower's own lines: the plan is in the result."""
+
+    def _meet(self, grid: Grid) -> None:
+        """Learn which site each new node is; node ids are random and mean nothing.
+
+        A site whose node is gone may come back as another one.
+        """
+        nodes = set(grid.get_node_ids())
+        self._sites = {site: node for site, node in self._sites.items() if node in nodes}
+        new = sorted(nodes - set(self._sites.values()) - self._passed)
+        if new:
+            self.meet(ask_who(grid, new, self._timeout, self.tolerant))
+
+    def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
+        """Ask real sites that are new whether they can take part.
+
+        One that cannot is passed over, if it may be: a policy or a column that does not fit is no
+        dropout. One that does not answer misses the round, and is asked again before the next.
+        """
+        new = {node: site for site, node in self._sites.items() if node in self._unsure}
+        if not new:
+            return
+        names = {node: self._name(site) for node, site in new.items()}
+        late = self.tolerant and self.method.released > 0
+        stop = not (late or self.without_unready)
+        told = ask_ready(grid, names, content, number, self._timeout, stop=stop)
+        self._unsure -= told.keys()
+        for node, site in new.items():
+            if not told.get(node, False):
+                del self._sites[site]
+        self._passed |= {node for node, can in told.items() if not can}
+
+    def _name(self, site: int) -> str:
+        """Return what the operator calls a site: its name in the federation, or Flower's node."""
+        called = self._called(site)
+        return called if self.secure is not None else f"{called} (node {self._sites[site]})"
+
+    def _called(self, site: int) -> str:
+        """Return a site's name in the federation, or its number."""
+        known = self.secure is not None and 0 <= site < len(self.secure.roster.sites)
+        return self.secure.roster.sites[site].name if self.secure and known else f"site {site}"
+
+    def meet(self, nodes: Iterable[Who]) -> None:
+        """Number the sites that these nodes are, and refuse those that have other classes.
+
+        Once there are releases, one that cannot take part stops nothing: it is passed over.
+
+        Raises
+        ------
+        InputError
+            If a site has other classes than the job, or than a site before it.
+        RoundFailed
+            If a node says it is a site that cannot be, or there are too many.
+        """
+        # those that know their number first: the others get what is free
+        for who in sorted(nodes, key=lambda who: who.site is None):
+            try:
+                site = self._number_of(who)
+                self._check(who, site)
+            except (InputError, RoundFailed) as e:
+                if not self.tolerant or not self.method.released:
+                    raise
+                log.warning("fedcal: a site that came late is passed over: %s", e)
+                self._passed.add(who.node)
+                continue
+            self._sites[site] = who.node
+            if who.digest is not None and who.site is None:  # a real one, not one simulated
+                self._unsure.add(who.node)
+            self.roster[who.node] = site
+
+    def _number_of(self, who: Who) -> int:
+        """The number of a client: its own, the one that it had, or the first free one."""
+        enrolled = self.method.plan.clients
+        own = who.site if self.secure is None else who.place
+        if own is not None:
+            if not 0 <= own < enrolled or own in self._sites:
+                same = "" if self.secure is None else ": has it another federation file?"
+                raise RoundFailed(f"a node says it is site {own}, which cannot be{same}")
+            return own
+        if self.secure is not None:
+            raise RoundFailed(
+                "a site does not say which one of the federation it is: it was started without "
+                "--federation"
+            )
+        if not self.tolerant:
+            raise RoundFailed("a node does not say which site it is")
+        if who.node in self.roster:
+            return self.roster[who.node]
+        free = sorted(set(range(enrolled)) - set(self.roster.values()))
+        if not free:
+            raise RoundFailed(
+                f"there are more sites than the {enrolled} clients that the plan was made for"
+            )
+        return free[0]
+
+    def _check(self, who: Who, site: int) -> None:
+        """Refuse a site that deals other data, or has other classes."""
+        if who.clients not in (None, self.method.plan.clients):
+            raise RoundFailed(
+                f"{self._called(site)} deals the data to {who.clients} clients, not "
+                f"{self.method.plan.clients}"
+            )
+        if who.digest is None:
+            return
+        self.class_digest = self.class_digest or who.digest
+        if who.digest != self.class_digest:
+            raise InputError(
+                f"{self._called(site)} has other classes, or in another order, than the job or the "
+                "sites before it: all must be given the same --class-names"
+            )
+        self._check_inputs(who, site)
+
+    def _check_inputs(self, who: Who, site: int) -> None:
+        reads, own = self.method.reads, who.inputs
+        if reads is None and own is not None:
+            raise InputError(
+                f"{self._called(site)} has rows to train on and no scores: {self.method.name} "
+                "needs scores"
+            )
+        if reads not in (None, own or (who.classes,)):
+            has = "scores" if own is None else f"inputs of shape {text_of(own)}"
+            raise InputError(
+                f"{self._called(site)} has {has}, and the network reads inputs of shape "
+                f"{text_of(reads or ())}: give --set shape, the same as at all sites"
+            )
+
+    def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
+        """Replies by site. A missing node is a dropout; a client's error stops the run, or is one
+        too."""
+        site_of = {node: site for site, node in self._sites.items()}
+        for reply in replies:
+            site = site_of.get(reply.metadata.src_node_id, -1)
+            if not reply.has_error():
+                yield site, reply
+            elif reply.error.code not in ABSENT and not self.tolerant:
+                raise RoundFailed(f"{self._called(site)} answered with an error: {reason(reply)}")
+
+    def _unmasked(self, asked: Asked, total: Words, alive: set[int]) -> Words:
+        """Ask survivors for the round seeds that they share with dropouts, and take them off."""
+        cohort = asked.clients.tolist()
+        debts = owed(set(cohort) - alive, cohort, self.method.plan.mask_seed, asked.round)
+        if not debts:
+            return total
+        if self._grid is None:
+            raise RoundFailed("dropouts cannot be unmasked without the grid")
+        masking = {"seed": self.method.plan.mask_seed, "cohort": cohort, "round": asked.round}
+        asking = [
+            message(
+                {"masking": ConfigRecord({**masking, "dropped": list(gone)})},
+                self._sites[site],
+                REVEAL,
+                asked.round,
+                self._timeout,
+            )
+            for site, gone in debts.items()
+        ]
+        answers = self._grid.send_and_receive(asking, timeout=self._timeout)
+        revealed = {site: _seeds(reply, site) for site, reply in self._answers(answers)}
+        return unmask(total, revealed, len(total), debts)
+
+
+def _records(content: Content) -> dict[str, ConfigRecord]:
+    """Plain values as Flower carries them."""
+    return {name: ConfigRecord({**values}) for name, values in content.items()}
+
+
+def _seeds(reply: Message, site: int) -> dict[int, bytes]:
+    """The seeds that a survivor tells; `unmask` checks that they are those asked for."""
+    try:
+        record = reply.content.config_records["seeds"]
+        return {int(k): v for k, v in record.items() if isinstance(v, bytes)}
+    except UNREADABLE:
+        raise RoundFailed(f"site {site} sent seeds that cannot be read") from None
+
+
+def _contribution(reply: Message, site: int, length: int) -> Words:
+    """The words of an answer; nothing else in the message is looked at."""
+    try:
+        words = reply.content.array_records["answer"]["words"].numpy()
+    except UNREADABLE:
+        raise RoundFailed(f"site {site} sent no words that can be read") from None
+    if words.dtype != np.uint64 or words.shape != (length,):
+        raise RoundFailed(
+            f"site {site} sent {words.dtype} of shape {words.shape}, not uint64 of ({length},)"
+        )
+    return words

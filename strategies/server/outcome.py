@@ -1,0 +1,147 @@
+"""What came of a run: the artifact, each release, what was sent; kept and written."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self, TypeAlias
+
+from fedcal.calibrators import Calibrator, calibrator_of
+from fedcal.core.artifact import ARTIFACTS, Artifact
+from fedcal.core.errors import InputError
+from fedcal.privacy.release import Release
+from fedcal.storage.atomic import whole_file
+from fedcal.strategies.method import Method
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""(rounds done, rounds planned)."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a federated run leaves behind.
+
+    Attributes
+    ----------
+    artifact
+        after the last round
+    history
+        the artifact after each release
+    records
+        one for each release: round, query, released values, noise_std, and what the artifact
+        tells of itself (`temperature`)
+    bytes_up, bytes_down
+        payload that one client is expected to send and get over the run
+    seconds
+        of the rounds; None where who is sampled is secret, because it tells how many
+    round_seconds
+        of each of them; empty there
+    run
+        what names the run to sites and ledger
+    message_bytes
+        of Flower's messages with real sites, up and down, of all together; None = not counted,
+        or secret because it tells how many were asked
+    job
+        what was run, by Flower's dashed names: budget, unit, trust, ledger, ...; {} of a method
+        that nobody was asked for
+    sites
+        which real sites took part (`Participation.told`); None of a simulation
+    """
+
+    artifact: Artifact
+    history: list[Artifact]
+    records: list[dict[str, Any]]
+    bytes_up: int
+    bytes_down: int
+    seconds: float | None
+    round_seconds: list[float]
+    run: str = ""
+    message_bytes: tuple[int, int] | None = None
+    job: dict[str, Any] = field(default_factory=dict)
+    sites: dict[str, Any] | None = None
+
+    @property
+    def calibrator(self) -> Calibrator:
+        """The artifact of a method that calibrates; FedcalError of another one."""
+        return calibrator_of(self.artifact)
+
+    def save(self, folder: Path) -> None:
+        """Write everything into an existing folder, without a loss of a bit.
+
+        `outcome.json` comes last: where it is, all is.
+        """
+        self.artifact.write(folder, self.artifact.form)
+        for number, learnt in enumerate(self.history, 1):
+            learnt.write(folder, f"round-{number}")
+        plain = {
+            "form": self.artifact.form,
+            "kept": len(self.history),
+            **{key: getattr(self, key) for key in _PLAIN},
+            "job": self.job,
+            "sites": self.sites,
+        }
+        with whole_file(folder / OUTCOME) as file:
+            file.write(json.dumps(plain).encode())
+
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """What `save` wrote; InputError if it is not there or not whole."""
+        try:
+            plain = json.loads((folder / OUTCOME).read_text("utf-8"))
+            rest = {key: plain[key] for key in _PLAIN} | {"job": plain.get("job", {})}
+            rest["sites"] = plain.get("sites")  # a new key
+            rest["message_bytes"] = rest["message_bytes"] and tuple(rest["message_bytes"])
+            form = ARTIFACTS[plain.get("form", "calibrator")]
+        except (OSError, ValueError, KeyError):
+            raise InputError(f"{folder} holds no outcome of a run") from None
+        numbers = range(1, plain.get("kept", len(rest["records"])) + 1)
+        history = [form.read(folder, f"round-{number}") for number in numbers]
+        return cls(form.read(folder, form.form), history, **rest)
+
+
+OUTCOME = "outcome.json"
+"""The file that says that an outcome is whole."""
+
+ROUND_FILES = "round-[0-9]*"
+"""Pattern of the files of its artifacts after each release."""
+
+RELEASED = ("round", "query", "values", "noise_std")
+"""Keys of a record; the others are what the artifact tells of itself."""
+
+_PLAIN = ("records", "bytes_up", "bytes_down", "seconds", "round_seconds", "run", "message_bytes")
+
+
+class Watch:
+    """Keeps what was released in each round."""
+
+    def __init__(self, method: Method, progress: Progress | None) -> None:
+        self.records: list[dict[str, Any]] = []
+        self.history: list[Artifact] = []
+        self.times: list[float] = []
+        self._method, self._progress = method, progress
+        method.on_release = self._note
+
+    def _note(self, release: Release) -> None:
+        self.times.append(time.perf_counter())
+        plan = self._method.plan
+        std = plan.noise_std
+        if std is not None and plan.bound is not None and len(release.std):
+            # what this round's answers hold: with clients' own noise that depends on their number
+            std = tuple(release.std[plan.bound.firsts].tolist())
+        artifact, kept = self._method.result(), self._method.keeps_releases
+        record = {
+            "query": release.kind,
+            "values": release.values.tolist() if kept else [],
+            "noise_std": None if std is None else list(std),
+        }
+        if not kept:  # releases of an earlier process, which nobody kept, count all the same
+            missed = range(len(self.records) + 1, release.round)
+            self.records += [{"round": number, **record} for number in missed]
+        self.records.append({"round": release.round, **record, **artifact.record()})
+        if kept:
+            self.history.append(artifact)
+        if self._progress is not None:
+            self._progress(len(self.records), plan.rounds)

@@ -1,0 +1,146 @@
+"""The folder of a run: what its server leaves there, and how who follows the run reads it.
+
+One server at a time has it. Flower ends the server of a run that is stopped, but not at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from fedcal.core import errors
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.storage.atomic import whole_file
+from fedcal.storage.locks import locked
+from fedcal.strategies.server.checkpoint import CHECKPOINT
+from fedcal.strategies.server.outcome import OUTCOME
+
+LOCK = "lock"
+"""File that the server of a run holds."""
+
+RESULT = "result.json"
+"""Files that a report makes of an outcome in its folder."""
+
+_PROGRESS, _ERROR, _ENDED, _NOTICES = "progress", "error.json", "ended", "notices"
+_log = logging.getLogger("flwr")
+
+
+def alone(out: Path) -> contextlib.AbstractContextManager[None]:
+    """Hold the folder of a run; InputError if a server does.
+
+    Two servers of one run would both release the round that is open, and charge it once.
+    """
+    return locked(out / LOCK, f"a server writes into {out}: its run has not ended")
+
+
+@contextlib.contextmanager
+def held(out: Path, *, resume: bool) -> Iterator[None]:
+    """Have the folder for one run, and leave word there of warnings, of an error, and of the end.
+
+    Parameters
+    ----------
+    out
+        absolute; made if it is not there
+    resume
+        the checkpoint that is there is this run's
+
+    Raises
+    ------
+    InputError
+        If it cannot be written, another server has it, or it holds a run that has not ended and
+        is not gone on with.
+    """
+    if not out.is_absolute():  # relative to what? Flower decides where this process runs
+        raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as e:
+        raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
+    with alone(out):
+        if not resume and any((out / name).exists() for name in (OUTCOME, RESULT)):
+            raise InputError(f"{out} holds the result of a run: choose another folder")
+        if not resume and (out / CHECKPOINT).exists():
+            raise InputError(
+                f"{out} holds a run that has not ended: go on with it (resume), or choose another "
+                "folder"
+            )
+        try:
+            forget(out, checkpoint=not resume)
+        except OSError as e:
+            raise InputError(f"cannot write the outcome to {out}: {e.strerror}") from None
+        with _told(out):
+            yield
+
+
+def forget(out: Path, *, checkpoint: bool) -> None:
+    """Remove what a server has said of an earlier run, its `checkpoint` too or not."""
+    if checkpoint:  # first: without an outcome it would be that of a run that has not ended
+        (out / CHECKPOINT).unlink(missing_ok=True)
+    for name in (OUTCOME, _PROGRESS, _ERROR, _ENDED, _NOTICES):
+        (out / name).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _told(out: Path) -> Iterator[None]:
+    handler = logging.FileHandler(out / _NOTICES, delay=True, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    handler.addFilter(
+        lambda record: (
+            record.levelno == logging.WARNING and record.getMessage().startswith("fedcal: ")
+        )
+    )
+    _log.addHandler(handler)
+    try:
+        yield
+    except FedcalError as e:
+        with whole_file(out / _ERROR) as file:
+            file.write(json.dumps({"kind": type(e).__name__, "message": str(e)}).encode())
+        raise
+    finally:
+        _log.removeHandler(handler)
+        handler.close()
+        with contextlib.suppress(OSError):
+            (out / _ENDED).touch()
+
+
+def note_progress(out: Path, done: int, planned: int) -> None:
+    """A round is done."""
+    with (out / _PROGRESS).open("a", encoding="ascii") as file:
+        file.write(f"{done} {planned}\n")
+
+
+def read_progress(out: Path) -> list[tuple[int, int]]:
+    """(rounds done, rounds planned) for each round that is done."""
+    return [(int(done), int(planned)) for done, planned in map(str.split, _lines(out / _PROGRESS))]
+
+
+def read_notices(out: Path) -> list[str]:
+    """What went otherwise than planned, a line each: sites that are away, or did not answer."""
+    return _lines(out / _NOTICES)
+
+
+def _lines(file: Path) -> list[str]:
+    """Whole lines; none of a file that is not there."""
+    try:
+        lines = file.read_text("utf-8").splitlines(keepends=True)
+    except OSError:
+        return []
+    return [line.rstrip("\n") for line in lines if line.endswith("\n")]
+
+
+def ended(out: Path) -> bool:
+    """Whether the server has nothing more to do there, well or not."""
+    return (out / _ENDED).exists()
+
+
+def read_error(out: Path) -> FedcalError | None:
+    """What stopped the run whose outcome should be in `out`, if it was an error of fedcal's."""
+    try:
+        told = json.loads((out / _ERROR).read_text("utf-8"))
+    except OSError:
+        return None
+    error: FedcalError = getattr(errors, told["kind"])(told["message"])
+    return error
