@@ -11,7 +11,7 @@ Calibration errors are sums (or a maximum) of absolute gaps, so noise alone make
 their intervals invert a test instead (`fedcal.metrics.inversion`).
 
 So an interval is for what infinitely many test rows would show, and may lie below the plug-in.
-`tests/fedcal/test_metrics_bootstrap.py` measures the coverage.
+`tests/fedcal/metrics/test_bootstrap.py` measures the coverage.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ def test_a_real_client_ignores_the_seed_in_a_query(shards):
 
 
 def test_a_context_that_makes_no_sense_is_one_line_and_no_answer(grid, shards):
-    """Nor a question that makes none; all of them: tests/fedcal/test_request.py."""
+    """Nor a question that makes none; all of them: tests/fedcal/queries/test_request.py."""
     request = noisy_request(shards)
     fields = {"query": request.to_fields(), "context": request.context_fields()}
     changes: list[tuple[str, dict[str, Any]]] = [

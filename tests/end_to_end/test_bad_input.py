@@ -168,7 +168,9 @@ def with_a_nan(path: Path) -> None:
     np.savez(path, **arrays)
 
 
-BAD_FILES: list[tuple[str, Callable[[Path], Any], str]] = [  # others: tests/fedcal/test_datasets.py
+BAD_FILES: list[
+    tuple[str, Callable[[Path], Any], str]
+] = [  # others: tests/fedcal/datasets/test_datasets.py
     ("1.npz", with_a_nan, "logits nan row 4 finite"),
     ("2.npz", lambda p: np.savez(p, logits=np.zeros((1, 3)), labels=[0]), "1 row split"),
     ("4.npz", lambda p: p.write_text("hello"), "not an intact .npz"),

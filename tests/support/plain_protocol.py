@@ -1,6 +1,6 @@
 """The secure sum once more, in plain Python: integers and loops, nothing of fedcal.
 
-Primitives are the library's: tests/fedcal/test_secure_aggregation_vectors.py has the RFCs' vectors.
+Primitives are the library's: tests/fedcal/secure_aggregation/test_vectors.py has the RFCs' vectors.
 """
 
 import hashlib

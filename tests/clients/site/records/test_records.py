@@ -442,7 +442,7 @@ def children() -> None:
 
 def start(*steps: tuple[str, Path]) -> subprocess.Popen[str]:
     here = Path(__file__).parent
-    folders = (Path(fedcal.__file__).parents[1], here, here.parent / "support")
+    folders = (Path(fedcal.__file__).parents[1], here, here.parents[2] / "support")
     words = [word for step, file in steps for word in (step, str(file))]
     return subprocess.Popen(
         [sys.executable, "-c", "import test_records; test_records.children()", *words],

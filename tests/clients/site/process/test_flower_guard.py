@@ -30,7 +30,7 @@ def _as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 def test_the_flower_of_constraints_txt_is_known():
     check_flower()
-    root = Path(__file__).parents[2]
+    root = Path(__file__).parents[4]
     assert f"flwr=={KNOWN[-1]}" in (root / "constraints.txt").read_text("utf-8").splitlines()
     assert f"tried ({KNOWN[-1]})" in (root / "docs/guide/site.md").read_text("utf-8")
 

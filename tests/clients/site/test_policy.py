@@ -325,7 +325,7 @@ def test_what_cannot_be_verified_is_said():
 
 
 def test_the_example_of_the_guide_is_complete_and_allowed(tmp_path):
-    guide = Path(__file__).parents[2] / "docs" / "guide" / "own-budget.md"
+    guide = Path(__file__).parents[3] / "docs" / "guide" / "own-budget.md"
     (example,) = re.findall(r"```toml\n(.*?)```", guide.read_text("utf-8"), re.DOTALL)
     (file := tmp_path / "site.toml").write_text(example, "utf-8")
     Policy.read(file)
