@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from fedcal.clients.answers import contribute
-from fedcal.clients.site.site import dealt_to, site_rows
+from fedcal.clients.site.sources import dealt_to, site_rows
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words

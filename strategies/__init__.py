@@ -8,20 +8,20 @@ if __name__ != "fedcal.strategies":  # a second copy of every class and registry
 from fedcal.core.registry import registry
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.method import Method
-from fedcal.strategies.methods.binning import FedBBQ, FedBin
+from fedcal.strategies.methods.confidence import DPHistogram
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.methods.evaluation import FedEvaluate
 from fedcal.strategies.methods.federated_averaging import DPFedAvg
-from fedcal.strategies.methods.golden_section import ECET, NLLT, AccT
+from fedcal.strategies.methods.histograms import FedBBQ, FedBin
 from fedcal.strategies.methods.newton import (
     FedNewtonEntropy,
     FedNewtonOPVector,
     FedNewtonTop,
     FedNewtonVector,
 )
-from fedcal.strategies.methods.query_binning import DPHistogram
 from fedcal.strategies.methods.recalibration import DPTS, DPPlatt
 from fedcal.strategies.methods.scaling import FedCal, FedMatrix, FedOPVector, FedVector
+from fedcal.strategies.methods.search import ECET, NLLT, AccT
 from fedcal.strategies.methods.single.single_auc import FedAUC
 from fedcal.strategies.methods.single.single_metrics import FedAccuracy, FedKS
 from fedcal.strategies.methods.temperature import FedNewton, FedOneShot, FedTemp

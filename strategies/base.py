@@ -7,14 +7,14 @@ from typing import ClassVar
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.strategies.method import Family, Method
-from fedcal.strategies.server.flower import FlowerTransport
+from fedcal.strategies.server.transport import FlowerTransport
 
 
 class CalibrationStrategy(Method, FlowerTransport):
     """A method over a federation that is also an ordinary Flower strategy.
 
     Its parameters, attributes and hooks are those of `fedcal.strategies.method.Method`; `start`
-    and the rest of Flower's are those of `fedcal.strategies.server.flower.FlowerTransport`. A
+    and the rest of Flower's are those of `fedcal.strategies.server.transport.FlowerTransport`. A
     method that does not calibrate sets its `family`.
     """
 

@@ -2,7 +2,7 @@
 
 A run config holds the keys of `Job.to_fields`, and `out`: an absolute folder for the outcome
 (`Outcome.load`), or "" to have the result logged. `clients` may be 0, as many as there are nodes.
-The keys `data` and `partition` are for the sites of a simulation (`fedcal.clients.site.site`);
+The keys `data` and `partition` are for the sites of a simulation (`fedcal.clients.site.sources`);
 there `classes` may be 0 and `input` "", those of the data.
 """
 
@@ -30,12 +30,12 @@ from fedcal.secure_aggregation.roster import Roster
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.server.exchange import PromptGrid, message
-from fedcal.strategies.server.flower import RESULT
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import RELEASED, Outcome
 from fedcal.strategies.server.participation import names_of
 from fedcal.strategies.server.run_folder import held, note_progress
 from fedcal.strategies.server.secure_rounds import SecureRounds
+from fedcal.strategies.server.transport import RESULT
 from fedcal.strategies.server.who import Who, ask_who
 from fedcal.strategies.settings import check_subjects, lacks_rows, needs_subjects
 from fedcal.trust import TRUSTS

@@ -32,7 +32,7 @@ HEAVY = {
 OPTIONAL = {
     "experiments/runs/estimator/__init__.py": {"sklearn"},
     "experiments/runs/estimator/federated.py": {"sklearn"},
-    "experiments/runs/estimator/model.py": {"sklearn"},
+    "experiments/runs/estimator/calibrated_model.py": {"sklearn"},
     "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},
     "fedcal/export/torch_modules.py": {"torch"},
@@ -59,7 +59,7 @@ MAY = {
     "clients/site/process/flower_guard.py": {"flwr"},
     "clients/site/process/runtime.py": {"flwr"},
     "clients/site/process/site_app.py": {"flwr"},
-    "strategies/server/flower.py": {"flwr"},
+    "strategies/server/transport.py": {"flwr"},
     "strategies/server/readiness.py": {"flwr"},
     "strategies/server/who.py": {"flwr"},
     "strategies/server_app.py": {"flwr"},
@@ -244,7 +244,7 @@ def test_house_rules():
     assert {Path(name).parts[0] for name in NAMES} == set(PACKAGES)
     for name in (
         "clients/client_app.py",
-        "strategies/server/flower.py",
+        "strategies/server/transport.py",
         "experiments/runs/engines/flower.py",
     ):
         assert "flwr" in imports(parsed(ROOT / name), "")
@@ -290,7 +290,7 @@ def test_what_breaks_a_rule_is_seen():
         assert forbidden_imports(ast.parse(source), Path(where)), (where, source)
     for name in (
         "clients/client_app.py",
-        "strategies/server/flower.py",
+        "strategies/server/transport.py",
         "strategies/server_app.py",
     ):
         assert not forbidden_imports(ast.parse("from flwr.app import Message"), Path(name))
@@ -359,7 +359,7 @@ def python(code: str, cwd: Path, *path: Path) -> subprocess.CompletedProcess[str
 def test_a_fresh_import_loads_nothing_heavy(tmp_path):
     """Nor the science Flower; and what simulates needs no locks of POSIX."""
     show = "print(*sys.modules)"
-    names = ("calibrators", "datasets", "metrics", "partition", "privacy.plan", "privacy.release")
+    names = ("calibrators", "datasets", "metrics", "partition", "privacy.plan", "privacy.curator")
     science = "; ".join(f"import fedcal.{name}" for name in (*names, "secure_aggregation"))
     rooms = "import fedcal.clients, fedcal.strategies, fedcal.experiments.cli.main"
     locks = "import sys; sys.modules['fcntl'] = None"
@@ -369,7 +369,7 @@ def test_a_fresh_import_loads_nothing_heavy(tmp_path):
     assert done.returncode == 0, done.stderr
     nothing, light, loaded = (set(line.split()) for line in done.stdout.splitlines())
     assert nothing & {"numpy", "flwr", "fedcal.experiments"} == set()
-    assert "fedcal.privacy.release" in light
+    assert "fedcal.privacy.curator" in light
     assert light & {"flwr", *(f"fedcal.{room}" for room in ROOMS)} == set()
     assert {"fedcal.strategies.base", "fedcal.experiments.cli.main", "flwr"} <= loaded
     # the last two are ours to load late: with matplotlib they take longer than everything else

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.calibrators.histogram import cells_of, count_cells, count_pooled, pooled_cells_of
+from fedcal.calibrators.histogram_binning import (
+    cells_of,
+    count_cells,
+    count_pooled,
+    pooled_cells_of,
+)
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.clients.statistics.gradients import read_inputs
+from fedcal.clients.statistics.training import read_inputs
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats

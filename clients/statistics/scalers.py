@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fedcal.clients.statistics.objectives import label_logits, shifted_logits
+from fedcal.clients.statistics.temperature import label_logits, shifted_logits
 from fedcal.core.numerics import LOG_A_LIMIT, tempered_moments
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats

@@ -35,7 +35,7 @@ from fedcal.experiments.runs.folders import claim_file
 from fedcal.metrics import summary
 from fedcal.metrics.buckets import check_score
 from fedcal.storage.atomic import whole_file
-from fedcal.training.model import TrainedModel, load_model
+from fedcal.training.trained_model import TrainedModel, load_model
 
 FORMATS = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 """Suffixes that --out may have; .npy holds no ids and no labels."""

@@ -16,7 +16,7 @@ from fedcal.experiments.training.rows import LabelledRows
 from fedcal.metrics import summary
 from fedcal.storage.atomic import path_of
 from fedcal.storage.npz import read_npz
-from fedcal.training.model import TrainedModel
+from fedcal.training.trained_model import TrainedModel
 
 Part = tuple[Floats, Integers | None]
 """Logits (n, c) and labels (n,); None = the file has none."""

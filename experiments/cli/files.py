@@ -17,7 +17,7 @@ from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import claim_file
-from fedcal.training.model import TrainedModel, load_model
+from fedcal.training.trained_model import TrainedModel, load_model
 
 OF_FLOAT32 = (
     "It takes float32, and gives the sets of float32 scores. Where many scores tie with the "

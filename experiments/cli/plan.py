@@ -13,8 +13,8 @@ from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.choice import CandidateEstimate
 from fedcal.experiments.planner.duration import grpc_seconds, in_words
 from fedcal.experiments.planner.saving import save
+from fedcal.experiments.planner.sentences import MORE, at_home, command, explanation, recommended
 from fedcal.experiments.planner.sets.sums import METHOD as SETS
-from fedcal.experiments.planner.words import MORE, at_home, command, explanation, recommended
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.files import to_json

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedcal.core.checks import unused
 from fedcal.experiments.planner.saving import save
-from fedcal.experiments.planner.sets import words
+from fedcal.experiments.planner.sets import sentences
 from fedcal.experiments.planner.sets.advice import SetAdvice
 from fedcal.experiments.planner.sets.plan import plan_sets
 from fedcal.experiments.report.tables import TextTable, print_table
@@ -40,9 +40,9 @@ def run_set_plan(
             **given, data=data, settings=dict(map(parse_setting, settings)), progress=moved
         )
     if out is not None:
-        save(words.to_json(advice), advice.options, out)
+        save(sentences.to_json(advice), advice.options, out)
     if as_json:
-        print(to_json(words.to_json(advice)), end="")
+        print(to_json(sentences.to_json(advice)), end="")
     elif not quiet:
         show(advice, out)
 
@@ -53,7 +53,7 @@ def show(advice: SetAdvice, out: Path | None) -> None:
     to.print(f"plan for prediction sets, alpha {advice.goal.alpha:g}: {advice.facts}")
     sizes = advice.exact[1] is not None
     headings = (*_HEADINGS, *(_SIZES if sizes else ()), "of use")
-    rows = [_cells(words.line_of(e, advice), sizes) for e in advice.estimates]
+    rows = [_cells(sentences.line_of(e, advice), sizes) for e in advice.estimates]
     coverage, size = advice.exact
     exact = ["without privacy", f"{coverage:.4f}", "", "", ""]
     exact += ["" if size is None else f"{size:.3f}", "100 %"] if sizes else []
@@ -63,10 +63,10 @@ def show(advice: SetAdvice, out: Path | None) -> None:
         reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
         to.print(f"not tried: {', '.join(names)}: {why}")
-    to.print(words.recommended(advice))
-    if (run := words.command(advice)) is not None:
+    to.print(sentences.recommended(advice))
+    if (run := sentences.command(advice)) is not None:
         to.print(f"  {run}")
-    for line in words.explanation(advice):
+    for line in sentences.explanation(advice):
         to.print(f"- {line}")
     if out is not None:
         to.print(f"written to {out}")

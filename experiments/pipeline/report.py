@@ -11,9 +11,9 @@ from fedcal.evaluation.pages.page import heading
 from fedcal.experiments.pipeline.record import FILE
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.headline import headline, measured
+from fedcal.experiments.report.labels import percent, set_tiles
 from fedcal.experiments.report.page import read_json, reading, write_page
 from fedcal.experiments.report.simulation import read_parts
-from fedcal.experiments.report.words import percent, set_tiles
 from fedcal.experiments.runs.files import PAGE as CARD
 
 PAGE = "report.html"

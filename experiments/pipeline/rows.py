@@ -15,7 +15,7 @@ from fedcal.datasets import Dataset
 from fedcal.experiments.runs.load import load_any, name_of
 from fedcal.experiments.training.by_method import column, inputs_of
 from fedcal.experiments.training.splits import PARTS, ClientData
-from fedcal.training.model import TrainedModel
+from fedcal.training.trained_model import TrainedModel
 from fedcal.units import UNITS, Subject
 
 EVERY = "all"

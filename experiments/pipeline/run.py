@@ -33,8 +33,8 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.storage.atomic import path_of, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME, Progress
-from fedcal.training.card import card_parts
-from fedcal.training.model import TrainedModel, load_model
+from fedcal.training.model_card import card_parts
+from fedcal.training.trained_model import TrainedModel, load_model
 
 LEDGER = "ledger.sqlite"
 """The ledger's name in the folder, where the file names none."""

@@ -84,9 +84,11 @@ class Advice:
         return f"<advice: {pays}; {len(self.estimates)} candidates in `estimates`>"
 
     def __str__(self) -> str:
-        from fedcal.experiments.planner import words
+        from fedcal.experiments.planner import sentences
 
-        return words.in_short(words.recommended(self), words.command(self), words.explanation(self))
+        return sentences.in_short(
+            sentences.recommended(self), sentences.command(self), sentences.explanation(self)
+        )
 
     @property
     def options(self) -> dict[str, Any] | None:

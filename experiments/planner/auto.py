@@ -9,7 +9,7 @@ from functools import lru_cache
 from fedcal.core.shards import Shards
 from fedcal.experiments.planner.advice import Advice, advise
 from fedcal.experiments.planner.facts import DEALT, PublicFacts
-from fedcal.experiments.planner.words import not_enough
+from fedcal.experiments.planner.sentences import not_enough
 from fedcal.experiments.planner.worlds import made_up
 from fedcal.experiments.runs.config import AUTO, Config, federation_of
 from fedcal.partition import parse

@@ -23,7 +23,7 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import Errors, World
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.partition import parse
-from fedcal.privacy.release import Asked
+from fedcal.privacy.curator import Asked
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.method import Method

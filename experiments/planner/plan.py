@@ -15,7 +15,7 @@ from fedcal.experiments.planner.advice import Advice, advise
 from fedcal.experiments.planner.choice import CandidateEstimate
 from fedcal.experiments.planner.duration import grpc_seconds
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.words import (
+from fedcal.experiments.planner.sentences import (
     approximations,
     at_home,
     command,

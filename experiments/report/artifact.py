@@ -9,7 +9,7 @@ from fedcal.core import pages
 from fedcal.core.pages import Intervals, Part, Table
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.inline import Palette, variable
-from fedcal.experiments.report.figures.parts import part_sheet
+from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.page import figure
 from fedcal.experiments.report.tables import of_part
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.report import words
+from fedcal.experiments.report import labels
 from fedcal.experiments.report.figures.curves import (
     budget,
     bytes_sheet,
@@ -101,10 +101,10 @@ def comparison_context(
             (name, sheet.title if named else sheet.title.partition(":")[0], figure(sheet, f"s{i}"))
             for i, (name, sheet) in enumerate(sheets.items())
         ],
-        "handed_over": words.handed_over(*(str(c["data"]) for c in comparison["cells"])),
+        "handed_over": labels.handed_over(*(str(c["data"]) for c in comparison["cells"])),
         "failures": _failures(comparison["cells"]),
         "table": cells_table(cells),
-        "meanings": [words.METRICS[m] for m in COLUMNS],
+        "meanings": [labels.METRICS[m] for m in COLUMNS],
         "statement": comparison.get("statement", []),
         "versions": comparison.get("versions", {}),
         "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
@@ -149,7 +149,7 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
         if some:
             sections[len(rows)] = title
             rows += _rows(some)
-    headings = [words.METRICS[m][0].replace(", nats", "") for m in COLUMNS]
+    headings = [labels.METRICS[m][0].replace(", nats", "") for m in COLUMNS]
     columns = ("method", *headings, "bytes up", "bytes down", "rounds", "seconds")
     return TextTable(columns, rows, "All cells", sections=sections)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedcal.core.pages import Table
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.figures.drawing import save_sheets
-from fedcal.experiments.report.figures.parts import part_sheet
+from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import read_json, reading, write_page
 from fedcal.experiments.report.simulation import FILE, read_parts

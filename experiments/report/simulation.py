@@ -12,7 +12,7 @@ from typing import Any
 
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table, from_json
-from fedcal.experiments.report import words
+from fedcal.experiments.report import labels
 from fedcal.experiments.report.artifact import numbers_of, sections
 from fedcal.experiments.report.figures.curves import rounds_sheet
 from fedcal.experiments.report.figures.diagrams import (
@@ -23,7 +23,7 @@ from fedcal.experiments.report.figures.diagrams import (
     reliability_sheet,
 )
 from fedcal.experiments.report.figures.drawing import Sheet, save_sheets
-from fedcal.experiments.report.figures.parts import part_sheet
+from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import (
     figure,
@@ -89,7 +89,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         before, after = (Reliability.from_json(records[k]) for k in ("before", "after"))
     with reading(folder, "rounds.jsonl"):
         rounds = read_json_lines(folder / "rounds.jsonl")
-        names = {metric: heading for metric, (heading, _) in words.meanings(result).items()}
+        names = {metric: heading for metric, (heading, _) in labels.meanings(result).items()}
         curves = rounds_sheet(result["before"], rounds, title_of(result, "by round"), names)
     diagrams = {"before": before, "after": after}
     sheets = {
@@ -111,10 +111,10 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
         {
             "verdict": headline(result),
             "tiles": [*_ece_tiles(result), *run_tiles(result)],
-            "metrics": words.metric_table(result),
-            "meanings": list(words.meanings(result).values()),
-            "noise": words.noise_sentence(result),
-            "few": words.few_rows(result, before.rows),
+            "metrics": labels.metric_table(result),
+            "meanings": list(labels.meanings(result).values()),
+            "noise": labels.noise_sentence(result),
+            "few": labels.few_rows(result, before.rows),
             "test_rows": before.rows,
             "reliability": drawn["reliability"],
             "pairs": list(zip(panels[:2], panels[2:], strict=True)),
@@ -130,7 +130,7 @@ def _calibrator_page(folder: Path, result: dict[str, Any]) -> Page:
     )
 
 
-_TILES = {"metrics": words.metric_tiles, "sets": words.set_tiles}
+_TILES = {"metrics": labels.metric_tiles, "sets": labels.set_tiles}
 """Key of a result -> its most important numbers."""
 
 
@@ -195,7 +195,7 @@ def run_context(
         "communication": _pairs(_communication(result)),
         "tool": tool,
         "command": command(config, home, tool),
-        "handed_over": words.handed_over(config["data"]) if config["data"] else [],
+        "handed_over": labels.handed_over(config["data"]) if config["data"] else [],
         "real": "control" in config,
         "config": config,
         "versions": result["versions"],
@@ -210,8 +210,8 @@ def _pairs(facts: list[tuple[str, str]]) -> TextTable:
 def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
     found = []
     for metric in ("ece", "classwise_ece"):
-        name = words.meanings(result)[metric][0].removesuffix(", %")
-        before, after = (words.with_interval(result, part, metric)[0] for part in PARTS)
+        name = labels.meanings(result)[metric][0].removesuffix(", %")
+        before, after = (labels.with_interval(result, part, metric)[0] for part in PARTS)
         found.append((name, f"{before} → {after}\u00a0%"))
     return found
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedcal.experiments.report import words
+from fedcal.experiments.report import labels
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.figures.drawing import save_sheets
 from fedcal.experiments.report.headline import headline
@@ -43,7 +43,7 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
     with reading(folder, TRAINING):
         result = {**training, "method": training["config"]["method"]}
         parts = read_parts(folder / PAGE)
-        numbers = [(name, words.percent(training["test"][key])) for key, name in _TILES.items()]
+        numbers = [(name, labels.percent(training["test"][key])) for key, name in _TILES.items()]
         sheets = sheets_of(parts, result)
         context = {
             "verdict": headline({**result, "after": training["test"]}),

@@ -22,7 +22,7 @@ from fedcal.evaluation.intervals.clusters import ESTIMANDS
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.figures import names_of
 from fedcal.evaluation.pages.page import heading, p_shown, parts, texts
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import READING

@@ -27,7 +27,7 @@ from fedcal.experiments.runs.record import communication_of, recorded
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.training.config import FOLLOWING, SETTINGS, TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
-from fedcal.privacy.release import Release
+from fedcal.privacy.curator import Release
 from fedcal.queries import Gradients
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
@@ -36,9 +36,9 @@ from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
 from fedcal.strategies.settings import check_subjects
-from fedcal.training.card import clipped_share, clipping_part, scored
-from fedcal.training.model import TrainedModel
+from fedcal.training.model_card import clipped_share, clipping_part, scored
 from fedcal.training.network import text_of
+from fedcal.training.trained_model import TrainedModel
 
 _SHARED = (
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
@@ -83,7 +83,8 @@ class ModelTraining:
     privacy
         record and statement, as those of every run
     metrics
-        of the model on the test rows (`fedcal.training.card.scored`): for the researcher's eyes
+        of the model on the test rows (`fedcal.training.model_card.scored`): for the researcher's
+        eyes
     train_metrics
         the same on the training rows
     logits
@@ -161,7 +162,7 @@ class ModelTraining:
 
     def page(self) -> list[pages.Part]:
         """The model's card."""
-        from fedcal.training.card import card_parts
+        from fedcal.training.model_card import card_parts
 
         test = test_rows(self.federation, self.logits)
         told = {"method": self.config.method, **self.settings, "rounds and noise": self.event}

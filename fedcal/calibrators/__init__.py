@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fedcal.calibrators.base import Calibrator, calibrator_of, load
 from fedcal.calibrators.entropy import EntropyTemperature
-from fedcal.calibrators.histogram import BBQ, HistogramBinning, WeightedBinning
+from fedcal.calibrators.histogram_binning import BBQ, HistogramBinning, WeightedBinning
 from fedcal.calibrators.identity import Identity
-from fedcal.calibrators.linear import MatrixScaling, VectorScaling
+from fedcal.calibrators.linear_scaling import MatrixScaling, VectorScaling
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.order_preserving_mlp import OrderPreservingMLP
 from fedcal.calibrators.scaling import TemperatureScaling

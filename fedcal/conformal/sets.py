@@ -20,7 +20,7 @@ from fedcal.conformal.pages.promises import of_release
 from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.pages.shortfalls import shortfalls
 from fedcal.conformal.parts import BY
-from fedcal.conformal.release import Goal, Promise, SetRelease, thresholds_of
+from fedcal.conformal.set_release import Goal, Promise, SetRelease, thresholds_of
 from fedcal.core.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.core.checks import one_of
 from fedcal.core.classes import called
@@ -177,7 +177,7 @@ class PredictionSets(Artifact):
         alpha
             share of rows whose label may be missing; of `costs` the mean cost
         guarantee, confidence
-            see `fedcal.conformal.release.Goal`; with an aim "marginal"
+            see `fedcal.conformal.set_release.Goal`; with an aim "marginal"
 
         Raises
         ------

@@ -11,7 +11,7 @@ import numpy as np
 from fedcal.core.checks import one_of
 from fedcal.core.registry import registry
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators import decomposition, metrics, ranking, recalibration
+from fedcal.evaluation.estimators import decomposition, metrics, ranking, slope_intercept
 from fedcal.evaluation.estimators.calibration import GAPS, GapMetric
 from fedcal.evaluation.estimators.constraints import BELOW, agreed
 from fedcal.evaluation.estimators.metrics import Metric, RatioMetric
@@ -51,8 +51,8 @@ METRICS: dict[str, type[Metric]] = registry(
     metrics.LogLoss,
     metrics.Confidence,
     metrics.Gap,
-    recalibration.CalibrationSlope,
-    recalibration.CalibrationIntercept,
+    slope_intercept.CalibrationSlope,
+    slope_intercept.CalibrationIntercept,
 )
 """Metrics that are smooth functions of counts, by name."""
 
@@ -226,8 +226,8 @@ def smooth_span(
     if isinstance(metric, RatioMetric):
         span = replace(_ratio_span(metric, h, z, rows, spread), firm=firm)
         return few_rows(span, metric, h, z, rows) if metric.name in _SKEWED else span
-    if isinstance(metric, recalibration.Recalibration) and spread is None:
-        span = recalibration.score_test_span(metric, h, level, rows)
+    if isinstance(metric, slope_intercept.Recalibration) and spread is None:
+        span = slope_intercept.score_test_span(metric, h, level, rows)
         return span if firm else replace(span, low=-math.inf, high=math.inf, firm=False)
     gradient = metric.gradient(h)
     noise = float(h.noise_std(gradient))

@@ -15,9 +15,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.export.targets import SUFFIXES
 from fedcal.storage.atomic import path_of, whole_file
-from fedcal.training.model import TrainedModel
 from fedcal.training.network import Dense
 from fedcal.training.networks import NETWORKS
+from fedcal.training.trained_model import TrainedModel
 
 if TYPE_CHECKING:
     from torch import nn

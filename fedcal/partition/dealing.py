@@ -16,7 +16,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
-from fedcal.partition.flower import Options, owners_by, parse_partitioner
+from fedcal.partition.flower_partitioners import Options, owners_by, parse_partitioner
 
 CLIENTS = 100
 """Clients where neither the user nor the data say how many."""

@@ -19,8 +19,8 @@ from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.mechanisms import Gaussian, Mechanism, Noise, NoNoise, Sum, Target, samplers
-from fedcal.privacy.choice import amplifying_rate, choose
 from fedcal.privacy.federation import Federation as Federation  # also found here
+from fedcal.privacy.mechanism_choice import amplifying_rate, choose
 from fedcal.secure_aggregation import Ring
 from fedcal.trust import TRUSTS, Trust
 from fedcal.units import UNITS, Unit

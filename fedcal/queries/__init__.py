@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from fedcal.core.registry import registry
 from fedcal.queries.base import Param, Part, Query
+from fedcal.queries.confidence import BinOutcomes, OutcomeCell
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetRanks
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
 from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistograms
-from fedcal.queries.outcomes import BinOutcomes, OutcomeCell
 from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps

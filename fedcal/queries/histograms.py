@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from fedcal.calibrators.histogram import tables
+from fedcal.calibrators.histogram_binning import tables
 from fedcal.core.checks import whole
 from fedcal.queries.base import Order, Param, Part, Query, not_too_long, number_of_classes
 from fedcal.units.bounding import Bound

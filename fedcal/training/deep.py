@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.types import Floats, Integers
+from fedcal.training.layer_gradients import INPUT_BITS
 from fedcal.training.network import Clipping, Dense, LocalSGD, Network, Reads
-from fedcal.training.parts import INPUT_BITS
 
 if TYPE_CHECKING:
     from torch import nn

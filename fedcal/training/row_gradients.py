@@ -26,8 +26,8 @@ from torch import Tensor, nn
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
+from fedcal.training.layer_gradients import Factors, Part, Whole
 from fedcal.training.local_sgd import one_thread
-from fedcal.training.parts import Factors, Part, Whole
 from fedcal.training.torch_models import as_input, build, set_weights
 
 BLOCK = 32

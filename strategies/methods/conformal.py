@@ -12,12 +12,12 @@ from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.aims import KINDS as AIMS
 from fedcal.conformal.aims import aim_of
 from fedcal.conformal.parts import BY
-from fedcal.conformal.release import Goal, Promise
+from fedcal.conformal.set_release import Goal, Promise
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import CalibrationStrategy

@@ -20,13 +20,13 @@ from fedcal.core.errors import InputError
 from fedcal.evaluation.estimators.metrics import edge_index
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import Counted, counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, Unary
 from fedcal.metrics.buckets import arcsine_edges, fine_tails
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import Part, Query, ScoreCounts
 from fedcal.queries.base import Order
 from fedcal.queries.declared import Question
@@ -49,7 +49,7 @@ from fedcal.strategies.methods.score_rounds import (
     excluded,
     log_odds_edges,
 )
-from fedcal.strategies.methods.spread_round import ThenSpread, with_room
+from fedcal.strategies.methods.spread import ThenSpread, with_room
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound

@@ -12,17 +12,17 @@ from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import LocalUpdate
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.method import Family
-from fedcal.training.model import TrainedModel
 from fedcal.training.network import shape_of
 from fedcal.training.networks import NETWORKS
 from fedcal.training.optimisers import SGD
+from fedcal.training.trained_model import TrainedModel
 
 CLIP_LR = 0.2
 """Step of the clip's logarithm, per share of updates that is too many (Andrew et al. 2021)."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.calibrators.entropy import EntropyTemperature
-from fedcal.calibrators.linear import VectorScaling
+from fedcal.calibrators.linear_scaling import VectorScaling
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.calibrators.top_label_logistic import IDENTITY, TopLabelLogistic
@@ -16,8 +16,8 @@ from fedcal.calibrators.top_label_logistic import LIMIT as TOP_LIMIT
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
+from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import ScalingNewton, TopLabelNewton
 from fedcal.queries.declared import Question, Range
 from fedcal.strategies.base import CalibrationStrategy

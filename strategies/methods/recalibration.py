@@ -14,8 +14,8 @@ from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.release import Release
 from fedcal.queries import ScalingGradients
 from fedcal.queries.scaling import ROW_CLIP
 from fedcal.strategies.method import Family

@@ -16,8 +16,8 @@ from fedcal.calibrators import (
 from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.checks import positive, whole
+from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import MLPUpdate, ScalingUpdate
 from fedcal.queries.declared import SEED, Question
 from fedcal.strategies.base import CalibrationStrategy

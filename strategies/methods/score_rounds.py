@@ -11,9 +11,9 @@ import numpy as np
 from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.histogram import NoiseLaw
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Plan
-from fedcal.privacy.release import Release
 from fedcal.queries import Query, ScoreCell, ScoreCounts
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.queries.encodings import decoder_of, matrix_of

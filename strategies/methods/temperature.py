@@ -13,9 +13,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT, log_grid
 from fedcal.core.types import Floats
 from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace, Mechanism
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average

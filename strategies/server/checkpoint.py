@@ -23,7 +23,7 @@ import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
-from fedcal.privacy.release import Release
+from fedcal.privacy.curator import Release
 from fedcal.storage.atomic import whole_file
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.server.participation import Participation

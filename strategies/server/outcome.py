@@ -12,7 +12,7 @@ from typing import Any, Self, TypeAlias
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.core.artifact import ARTIFACTS, Artifact
 from fedcal.core.errors import InputError
-from fedcal.privacy.release import Release
+from fedcal.privacy.curator import Release
 from fedcal.storage.atomic import whole_file
 from fedcal.strategies.method import Method
 

@@ -13,7 +13,7 @@ from fedcal.clients.answers import STATISTICS, answer, contribute
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.privacy import Federation, Plan, make_plan
-from fedcal.privacy.release import Curator
+from fedcal.privacy.curator import Curator
 from fedcal.queries import QUERIES, AccuracyGap, BinOutcomes, ClippedNLL, OutcomeCell
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring

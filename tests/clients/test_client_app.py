@@ -13,7 +13,7 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy import Federation, make_plan
-from fedcal.privacy.release import Curator
+from fedcal.privacy.curator import Curator
 from fedcal.queries import ClassCounts, TemperatureScores
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring, mask, reveal

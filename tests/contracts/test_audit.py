@@ -27,7 +27,7 @@ from fedcal.mechanisms import PRIVATE, Laplace, exponential, unary
 from fedcal.privacy import Federation, make_plan
 from fedcal.privacy import audit as attacks
 from fedcal.privacy.audit import Finding, audit, epsilon_lower_bound
-from fedcal.strategies.methods.query_binning import DPHistogram
+from fedcal.strategies.methods.confidence import DPHistogram
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound

@@ -22,7 +22,7 @@ from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import PRIVATE
 from fedcal.privacy import Federation, Ledger, make_plan
-from fedcal.privacy.release import Curator, Release
+from fedcal.privacy.curator import Curator, Release
 from fedcal.queries import TemperatureScores
 from fedcal.strategies import CalibrationStrategy
 from fedcal.trust import NOISY
@@ -123,7 +123,7 @@ def test_dropouts_never_leave_less_noise_than_promised(mechanism, trust, gone):
 def test_an_undersized_round_stops_before_its_sum_is_unmasked(mechanism, engine, monkeypatch):
     """15 of 20 must answer. With 14 nobody is asked for seeds, and nothing is charged."""
     told: list[Any] = []
-    monkeypatch.setattr("fedcal.strategies.server.flower.unmask", lambda *a: told.append(a))
+    monkeypatch.setattr("fedcal.strategies.server.transport.unmask", lambda *a: told.append(a))
     monkeypatch.setattr("fedcal.experiments.runs.engines.inline.unmask", lambda *a: told.append(a))
     monkeypatch.setattr("fedcal.clients.client_app.reveal", lambda *a: told.append(a))
     with Ledger(None, 1.0) as ledger:

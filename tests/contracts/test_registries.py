@@ -38,7 +38,7 @@ MODULES = sorted(
 CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 OTHERS = {
-    ("strategies/methods/golden_section.py", "exponential"): "a search of that name",
+    ("strategies/methods/search.py", "exponential"): "a search of that name",
     ("strategies/methods/quantiles/exponential.py", "exponential"): "a quantile rule of that name",
     ("experiments/research/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/runs/engines/ray.py", "local"): "an address of Ray",

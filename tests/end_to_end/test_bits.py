@@ -24,8 +24,8 @@ from fedcal.privacy.plan import Federation
 from fedcal.secure_aggregation import COMPLETE_UP_TO
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.server.collector import Collector
-from fedcal.strategies.server.flower import ANSWER
 from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.transport import ANSWER
 from fedcal.strategies.settings import settings_of
 from fedcal.units import UNITS
 

@@ -22,7 +22,7 @@ import pytest
 from fedcal.evaluation.pages.page import decimals, shown
 from fedcal.experiments import evaluate, simulate
 from fedcal.experiments.report import comparison_card, write_comparison_report
-from fedcal.experiments.report.words import METRICS
+from fedcal.experiments.report.labels import METRICS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FLAGS = (

@@ -24,7 +24,7 @@ from fedcal.experiments.runs.config import POOLED, job_of, load_config
 from fedcal.experiments.runs.evaluated import evaluates
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
-from fedcal.privacy.release import Asked
+from fedcal.privacy.curator import Asked
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.settings import calibrating, settings_of
 

@@ -13,7 +13,7 @@ from fedcal.clients.site.records.site_records import answer_once, records_in
 from fedcal.conformal.sets import load as load_sets
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Ledger

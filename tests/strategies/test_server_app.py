@@ -23,10 +23,10 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.exchange import PromptGrid, message
-from fedcal.strategies.server.flower import ANSWER
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.run_folder import read_error, read_progress
+from fedcal.strategies.server.transport import ANSWER
 from fedcal.strategies.server.who import WHO
 
 CLIENTS, CLASSES = 9, 3

@@ -12,7 +12,7 @@ from typing import Any, cast
 import numpy as np
 
 from fedcal.conformal.levels.levels import Nothing, marginal_level, pac_level
-from fedcal.conformal.release import Goal
+from fedcal.conformal.set_release import Goal
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
@@ -108,10 +108,12 @@ class SetAdvice:
         return f"<advice: {best}; {len(self.estimates)} rules in `estimates`>"
 
     def __str__(self) -> str:
-        from fedcal.experiments.planner.sets import words
-        from fedcal.experiments.planner.words import in_short
+        from fedcal.experiments.planner.sentences import in_short
+        from fedcal.experiments.planner.sets import sentences
 
-        return in_short(words.recommended(self), words.command(self), words.explanation(self))
+        return in_short(
+            sentences.recommended(self), sentences.command(self), sentences.explanation(self)
+        )
 
     @property
     def rows(self) -> float:

@@ -19,7 +19,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.sets.law import ScoreLaw
-from fedcal.privacy.release import Asked, Release
+from fedcal.privacy.curator import Asked, Release
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job

@@ -12,7 +12,7 @@ import numpy as np
 
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.benchmarks.federated import peak_mib
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Inside, peer
 from fedcal.experiments.runs.engines.inline import run_inline

@@ -33,8 +33,8 @@ from fedcal.experiments.research.benchmarks.timing import (
 )
 from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.privacy.curator import Asked
 from fedcal.privacy.plan import Federation
-from fedcal.privacy.release import Asked
 from fedcal.strategies import CalibrationStrategy, FedBin
 from fedcal.strategies.server.job import Job
 

@@ -27,7 +27,7 @@ from fedcal.experiments.research.luo.methods import BASELINES, NLL_CLIP, PAPER, 
 from fedcal.experiments.research.luo.settings import SUITES, SweepPoint, fitting
 from fedcal.experiments.research.luo.tables import BINS, EVALUATIONS, HIGH, ITERATIONS, LOW, Tables
 from fedcal.metrics import bin_index, ece
-from fedcal.strategies.methods.steps.search import GoldenSection
+from fedcal.strategies.methods.steps.noisy_search import GoldenSection
 from fedcal.trust import Local
 
 PERTURBATIONS, TRIALS, CORES = 15, 500, 2

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedcal import datasets
 from fedcal.calibrators import BBQ, TemperatureScaling
-from fedcal.calibrators.histogram import cells_of, count_cells
+from fedcal.calibrators.histogram_binning import cells_of, count_cells
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT, softmax
 from fedcal.core.types import Floats, Integers

@@ -21,7 +21,7 @@ from fedcal.core.numerics import label_entries, log_grid, row_sum, shifted
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.metrics.binning import bin_index
-from fedcal.strategies.methods.steps.search import Bisection, GoldenSection, Search
+from fedcal.strategies.methods.steps.noisy_search import Bisection, GoldenSection, Search
 
 BINS = 15
 LOW, HIGH = 0.5, 3.0

@@ -36,9 +36,9 @@ from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, co
 from fedcal.experiments.runs.config import Config, job_of
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.queries.request import Request
-from fedcal.strategies.server.flower import ANSWER
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Progress
+from fedcal.strategies.server.transport import ANSWER
 from fedcal.strategies.settings import Setting, exact_only
 
 NETWORKS = {10: "resnet110-cifar10", 100: "densenet-cifar100"}

@@ -38,8 +38,8 @@ from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import BLOCK_NUMBERS
 from fedcal.partition import owners
 from fedcal.queries.request import Request
-from fedcal.strategies.server.flower import ANSWER
 from fedcal.strategies.server.outcome import Progress
+from fedcal.strategies.server.transport import ANSWER
 from fedcal.strategies.settings import exact_only
 
 DATA = "resnet110-cifar10"

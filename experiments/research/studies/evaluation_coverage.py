@@ -34,7 +34,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import GAPS, Estimate, Histogram, evaluate
 from fedcal.evaluation.estimates import SCORES as METRICS_OF
 from fedcal.evaluation.estimators.calibration import BINS
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.research.studies.evaluation_intervals import ROWS_PER_CLIENT, shards_of
 from fedcal.experiments.research.studies.score_worlds import (

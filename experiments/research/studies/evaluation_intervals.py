@@ -25,7 +25,7 @@ import numpy as np
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram, evaluate
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.studies.score_worlds import (
     CELLS,
     SCORES,

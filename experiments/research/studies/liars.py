@@ -44,8 +44,8 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.load import test_part
 from fedcal.metrics import summary
 from fedcal.partition import deal
+from fedcal.privacy.curator import Asked
 from fedcal.privacy.plausible import honest_range
-from fedcal.privacy.release import Asked
 from fedcal.queries import (
     AccuracyGap,
     ClassCounts,

@@ -24,7 +24,7 @@ from itertools import product
 import numpy as np
 
 from fedcal import datasets
-from fedcal.clients.statistics.prediction_sets import set_gaps
+from fedcal.clients.statistics.conformal import set_gaps
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.grids import spread
 from fedcal.conformal.levels.crossing import OF_CLIENTS, Draw

@@ -22,10 +22,10 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import GAPS, METRICS, Histogram
 from fedcal.evaluation.estimators.calibration import Ks, residuals
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import bucket_of, equal_width, scored
-from fedcal.privacy.release import Release
+from fedcal.privacy.curator import Release
 from fedcal.queries import ScoreCell, ScoreCounts
 from fedcal.strategies import FedEvaluate
 

@@ -22,8 +22,8 @@ from fedcal.conformal.scores import SCORES
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps
 from fedcal.strategies import FedConformal
 from fedcal.trust import Central, SecAgg

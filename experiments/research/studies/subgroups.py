@@ -22,9 +22,9 @@ from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.page import p_shown
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.figures.drawing import draw, save_figure
-from fedcal.experiments.report.figures.parts import part_sheet
+from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.runs.evaluation import evaluate
 from fedcal.strategies.methods.evaluation import BUCKETS
 from fedcal.units import Example

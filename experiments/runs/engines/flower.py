@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import Unavailable
 from fedcal.strategies.base import CalibrationStrategy
-from fedcal.strategies.server.flower import ANSWER
+from fedcal.strategies.server.transport import ANSWER
 
 if TYPE_CHECKING:
     from flwr.supercore.run import Run

@@ -13,7 +13,7 @@ from fedcal.core.artifact import Artifact
 from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers, Words
-from fedcal.privacy.release import Asked
+from fedcal.privacy.curator import Asked
 from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
 from fedcal.strategies.method import Method
 

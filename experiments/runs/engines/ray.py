@@ -3,7 +3,7 @@
 Everything happens in child processes that end with the run: a SuperLink of its own on a free
 port of the loopback interface, with its own FLWR_HOME, and `flwr run` against it. What Flower
 ships to them is a folder that holds nothing but a `pyproject.toml`: the code is what is
-installed, and the sites find their rows by name or path (`fedcal.clients.site.site`).
+installed, and the sites find their rows by name or path (`fedcal.clients.site.sources`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import importlib.util
 from pathlib import Path
 from typing import NamedTuple
 
-from fedcal.clients.site.site import write_dealt
+from fedcal.clients.site.sources import write_dealt
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.parallel import usable_cores
 from fedcal.core.shards import Shards
@@ -26,7 +26,7 @@ _CLUSTER_SECONDS = 4.0
 
 
 class NamedData(NamedTuple):
-    """Where sites find their rows by themselves (`fedcal.clients.site.site.site_rows`)."""
+    """Where sites find their rows by themselves (`fedcal.clients.site.sources.site_rows`)."""
 
     data: str
     partition: str

@@ -1,7 +1,7 @@
 """Facts of runs as sentences: what is promised to whom, who sees what, what nothing protects.
 
 Every sentence follows from fields of the plan, whose unit, trust model and mechanism have their
-own words; `fedcal.privacy.release` states the same guarantee. Sentences about one run, about
+own words; `fedcal.privacy.curator` states the same guarantee. Sentences about one run, about
 several (a comparison) and about a record (a report) stand beside each other, so that they agree.
 """
 

@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
-from fedcal.calibrators.histogram import binning_model, by_evidence
+from fedcal.calibrators.histogram_binning import binning_model, by_evidence
 from fedcal.core.types import Floats, Integers
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import bdtr
 
 from fedcal.conformal.levels.levels import likely_ranks
-from fedcal.conformal.release import Goal
+from fedcal.conformal.set_release import Goal
 from fedcal.core.types import Floats, Integers
 
 _STEPS = 96

@@ -37,7 +37,7 @@ from scipy.special import ndtr
 
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.levels.levels import Law, Normal, Nothing
-from fedcal.conformal.levels.noise import Noise
+from fedcal.conformal.levels.noise_law import Noise
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 

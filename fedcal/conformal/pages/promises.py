@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from fedcal.conformal.aims import Aim
-from fedcal.conformal.release import Goal, SetRelease
+from fedcal.conformal.set_release import Goal, SetRelease
 
 SOURCE = "This counts on source being the shares of labels of the clients' rows."
 

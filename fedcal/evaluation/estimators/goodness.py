@@ -19,7 +19,7 @@ from fedcal.core.checks import whole
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.calibration import Ks, equal_mass, residuals, rows_of
-from fedcal.evaluation.estimators.recalibration import logit
+from fedcal.evaluation.estimators.slope_intercept import logit
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.metrics.holm import holm

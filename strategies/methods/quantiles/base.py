@@ -17,14 +17,14 @@ from fedcal.conformal.grids import thresholds
 from fedcal.conformal.levels.crossing import sure_coverage
 from fedcal.conformal.pages.promises import if_not_clipped
 from fedcal.conformal.pages.reported import Reported
-from fedcal.conformal.release import Goal, SetRelease
+from fedcal.conformal.set_release import Goal, SetRelease
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Mechanism
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
 from fedcal.units import UNITS

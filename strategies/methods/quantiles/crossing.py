@@ -10,13 +10,13 @@ import numpy as np
 from fedcal.conformal.levels.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip
 from fedcal.conformal.levels.levels import Shortfall, centred_pac_level
 from fedcal.conformal.pages.promises import SOURCE, of_whom
-from fedcal.conformal.release import ANY_ROW
+from fedcal.conformal.set_release import ANY_ROW
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Exponential
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetGaps
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
 from fedcal.trust import TRUSTS

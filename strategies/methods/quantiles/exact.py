@@ -13,8 +13,8 @@ from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.queries.declared import Question, Range
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted

@@ -8,13 +8,13 @@ import numpy as np
 
 from fedcal.conformal.levels.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
 from fedcal.conformal.pages.promises import of_whom
-from fedcal.conformal.release import ANY_ROW
+from fedcal.conformal.set_release import ANY_ROW
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Exponential
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import Plan
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetRanks
 from fedcal.queries.encodings import MOST_BUCKETS
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted

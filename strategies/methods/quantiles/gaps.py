@@ -7,15 +7,15 @@ import numpy as np
 from fedcal.conformal.grids import after_last
 from fedcal.conformal.levels.crossing import client_clip
 from fedcal.conformal.levels.levels import Law, centred_level, centred_pac_level
-from fedcal.conformal.levels.noise import Noise
+from fedcal.conformal.levels.noise_law import Noise
 from fedcal.conformal.levels.weighted import weighted_level
 from fedcal.conformal.pages.promises import SOURCE, of_whom
-from fedcal.conformal.release import ANY_ROW, FAILS
+from fedcal.conformal.set_release import ANY_ROW, FAILS
 from fedcal.core.types import Floats
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetGaps
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
 from fedcal.units import UNITS

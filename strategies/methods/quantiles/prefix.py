@@ -6,16 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedcal.conformal.levels.noise import Noise
+from fedcal.conformal.levels.noise_law import Noise
 from fedcal.conformal.pages.promises import of_release, of_whom
 from fedcal.conformal.pages.reported import Reported
-from fedcal.conformal.release import ANY_ROW, SetRelease, thresholds_of
+from fedcal.conformal.set_release import ANY_ROW, SetRelease, thresholds_of
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats
 from fedcal.mechanisms import MECHANISMS
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetCounts
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm

@@ -11,9 +11,9 @@ from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats
 from fedcal.mechanisms import MECHANISMS, Unary
 from fedcal.mechanisms.unary import unary_flip
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import Plan
-from fedcal.privacy.release import Release
 from fedcal.queries.conformal import SetCell
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted, all_labels
 from fedcal.trust import TRUSTS

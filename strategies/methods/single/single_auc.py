@@ -15,9 +15,9 @@ from fedcal.evaluation.single import UNKNOWN, SingleMetric
 from fedcal.evaluation.weighting import subject_rows
 from fedcal.mechanisms import Laplace
 from fedcal.metrics.buckets import arcsine_edges, check_score
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import MeanGaps, ScoreCounts
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.single_metrics import one_part

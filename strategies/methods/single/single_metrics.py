@@ -22,10 +22,10 @@ from fedcal.evaluation.single import UNKNOWN, SingleMetric
 from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import Exponential, Gaussian, Laplace, Mechanism
 from fedcal.metrics.buckets import check_score
-from fedcal.privacy.choice import order_of
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
+from fedcal.privacy.mechanism_choice import order_of
 from fedcal.privacy.plan import make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import MeanGaps, ScoreGaps
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm, decoder_of

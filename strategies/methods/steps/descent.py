@@ -13,9 +13,9 @@ from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS, Federation
 from fedcal.privacy.plan import Plan, make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import Query
 from fedcal.queries.declared import Question, Range
 from fedcal.strategies.base import CalibrationStrategy

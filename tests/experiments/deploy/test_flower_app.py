@@ -18,7 +18,7 @@ import pytest
 
 import fedcal
 import fedcal.experiments.runs.engines.superlink as superlink
-from fedcal.clients.site.site import site_rows
+from fedcal.clients.site.sources import site_rows
 from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
 from fedcal.experiments.deploy.flower_app import FILE, app_toml, run_config, write_app

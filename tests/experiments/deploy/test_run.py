@@ -26,8 +26,8 @@ from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.strategies.server import run_folder
-from fedcal.strategies.server.flower import ANSWER, RESULT
 from fedcal.strategies.server.job import terms_of_job
+from fedcal.strategies.server.transport import ANSWER, RESULT
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 

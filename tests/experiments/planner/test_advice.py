@@ -14,7 +14,7 @@ from fedcal.experiments.planner.choice import NEAR_GRPC, PAYS, CandidateEstimate
 from fedcal.experiments.planner.duration import grpc_seconds
 from fedcal.experiments.planner.estimate import Population, Size, Trial
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.words import recommended
+from fedcal.experiments.planner.sentences import recommended
 from fedcal.experiments.planner.worlds import Errors, made_up
 from fedcal.experiments.runs.files import to_json
 from fedcal.privacy.federation import Federation

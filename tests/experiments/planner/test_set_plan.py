@@ -13,7 +13,7 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.planner.sets.law import OfRows
 from fedcal.experiments.planner.sets.plan import plan_sets
-from fedcal.experiments.planner.sets.words import explanation
+from fedcal.experiments.planner.sets.sentences import explanation
 from fedcal.experiments.runs.config import load_config
 
 FACTS = {"clients": 100, "rows_per_client": 50, "epsilon": 1.0}

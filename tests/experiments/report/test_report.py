@@ -22,8 +22,8 @@ from fedcal.experiments.report import (
     write_report,
 )
 from fedcal.experiments.report.headline import headline
+from fedcal.experiments.report.labels import metric_table, noise_sentence, signed
 from fedcal.experiments.report.simulation import command
-from fedcal.experiments.report.words import metric_table, noise_sentence, signed
 from fedcal.metrics import Reliability
 
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal import calibrators, datasets
-from fedcal.clients.site.site import site_rows
+from fedcal.clients.site.sources import site_rows
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.scores import Kind

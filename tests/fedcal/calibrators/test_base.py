@@ -8,7 +8,7 @@ from refusals import each_is_refused
 from scipy.optimize import minimize_scalar
 
 from fedcal.calibrators import BBQ, HistogramBinning, Identity, TemperatureScaling, WeightedBinning
-from fedcal.calibrators.histogram import cells_of, count_cells, noise_weight
+from fedcal.calibrators.histogram_binning import cells_of, count_cells, noise_weight
 from fedcal.core.numerics import label_entries, shifted, softmax, tempered_moments
 from fedcal.datasets import load
 from fedcal.metrics import classwise_ece, ece

@@ -6,8 +6,8 @@ import pytest
 from fedcal.core.errors import InputError
 from fedcal.export import model_to_torch, save_model
 from fedcal.training.linear import LONGEST
-from fedcal.training.model import TrainedModel, load_model
 from fedcal.training.networks import NETWORKS
+from fedcal.training.trained_model import TrainedModel, load_model
 
 torch = pytest.importorskip("torch")
 

@@ -17,8 +17,8 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Words
 from fedcal.mechanisms import MECHANISMS, PRIVATE
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
+from fedcal.privacy.curator import Asked, Curator, Release
 from fedcal.privacy.plausible import check_plausible, honest_range
-from fedcal.privacy.release import Asked, Curator, Release
 from fedcal.queries import Query
 from fedcal.secure_aggregation import ClientSums
 from fedcal.trust import NOISY

@@ -9,8 +9,8 @@ from strategy_checks import assert_refused
 from fedcal.clients.answers import answer, contribute
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.release import Release
 from fedcal.queries import LocalUpdate
 from fedcal.queries.request import Request
 from fedcal.queries.training import COUNT_NORM

@@ -10,8 +10,8 @@ from strategy_checks import assert_refused
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
-from fedcal.privacy.release import Release
 from fedcal.strategies import FedNewtonEntropy, FedNewtonOPVector, FedNewtonVector
 from fedcal.strategies.methods.steps.newton_steps import symmetric
 from fedcal.units import UNITS

@@ -18,15 +18,15 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
-from fedcal.privacy.release import Release
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES, CalibrationStrategy
 from fedcal.strategies.settings import settings_of
-from fedcal.training.model import TrainedModel
+from fedcal.training.trained_model import TrainedModel
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
 

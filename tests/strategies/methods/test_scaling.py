@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from strategy_checks import assert_refused
 
+from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
-from fedcal.privacy.release import Release
 from fedcal.strategies import CalibrationStrategy, FedCal, FedMatrix, FedOPVector, FedVector
 
 CLIENTS, CLASSES = 12, 3

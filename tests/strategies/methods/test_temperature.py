@@ -10,8 +10,8 @@ from strategy_checks import assert_refused
 from fedcal.clients.answers import STATISTICS
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
-from fedcal.privacy.release import Release
 from fedcal.queries import TemperatureNewton
 from fedcal.strategies import CalibrationStrategy, FedNewton, FedOneShot, FedTemp
 

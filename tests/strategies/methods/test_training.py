@@ -9,12 +9,12 @@ from strategy_checks import assert_refused, assert_std_is_one, nobody
 
 from fedcal.accounting import gaussian_multiplier, poisson_gaussian_epsilon
 from fedcal.clients.answers import answer, contribute
-from fedcal.clients.statistics.gradients import gradient_words
+from fedcal.clients.statistics.training import gradient_words
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
-from fedcal.privacy.release import Asked, Release
+from fedcal.privacy.curator import Asked, Release
 from fedcal.queries import Gradients
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation import Ring

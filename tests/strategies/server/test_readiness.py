@@ -25,11 +25,11 @@ from fedcal.privacy.plan import Federation
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import make_key
 from fedcal.secure_aggregation.roster import Member, Roster
-from fedcal.strategies.server.flower import ANSWER
 from fedcal.strategies.server.job import Job, terms_of_job
 from fedcal.strategies.server.outcome import Outcome
 from fedcal.strategies.server.readiness import READY
 from fedcal.strategies.server.run_folder import read_notices, read_progress
+from fedcal.strategies.server.transport import ANSWER
 
 NAMES = ("birch", "dogwood", "elm")
 NODES = [60, 61, 62]

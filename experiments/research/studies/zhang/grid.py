@@ -17,7 +17,7 @@ from fedcal.experiments.research.studies.zhang.models import BEYOND, PLAIN, REAC
 from fedcal.experiments.research.studies.zhang.scores import scores, spread
 from fedcal.experiments.research.studies.zhang.tasks import Task
 from fedcal.strategies.server.outcome import Progress
-from fedcal.training.model import TrainedModel
+from fedcal.training.trained_model import TrainedModel
 
 DP, SGLD = "DP", "DP-SGLD"
 GLOBAL, ALL_ROWS = "Global clipping", "Global clipping, no row left out"

@@ -32,14 +32,14 @@ from fedcal.experiments.research.studies.zhang.tasks import Task, relabelled
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian
 from fedcal.partition import held_out
+from fedcal.privacy.curator import Asked
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.release import Asked
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.newton import FedNewtonTop
 from fedcal.strategies.methods.training import FedSGD
-from fedcal.training.model import TrainedModel
 from fedcal.training.network import Rule
 from fedcal.training.optimisers import langevin_lr
+from fedcal.training.trained_model import TrainedModel
 from fedcal.units import Example
 
 DELTA = 1e-5

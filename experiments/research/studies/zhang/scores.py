@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.claims import larger
 from fedcal.experiments.research.studies.spec import Record, Told
-from fedcal.training.card import scored
+from fedcal.training.model_card import scored
 
 MATTERS = 0.001
 """The least difference of accuracies or ECEs that is called one."""

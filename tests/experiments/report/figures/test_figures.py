@@ -41,7 +41,7 @@ from fedcal.experiments.report.figures.diagrams import (
 )
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve
 from fedcal.experiments.report.figures.inline import fixed, key_svg, panel_svgs
-from fedcal.experiments.report.figures.parts import FEW, LONGEST, part_sheet
+from fedcal.experiments.report.figures.part_panels import FEW, LONGEST, part_sheet
 from fedcal.experiments.report.figures.style import BOXES, HUES, LINES
 from fedcal.metrics import Reliability
 

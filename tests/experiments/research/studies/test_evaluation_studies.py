@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedcal.evaluation.intervals import intervals
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.studies import (
     evaluation_coverage,
     evaluation_errors,

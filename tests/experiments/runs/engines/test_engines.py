@@ -24,9 +24,9 @@ from fedcal.core.errors import (
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.privacy.release import Release
 from fedcal.strategies import CalibrationStrategy, FedNewton
 
 CLIENTS, CLASSES = 12, 3

@@ -23,7 +23,7 @@ from fedcal.privacy.plan import Federation
 from fedcal.queries import ClassHistograms
 from fedcal.queries.request import Request
 from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
-from fedcal.strategies.server.flower import ANSWER, REVEAL
+from fedcal.strategies.server.transport import ANSWER, REVEAL
 from fedcal.strategies.server.who import WHO
 
 CLIENTS, CLASSES = 16, 4

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedcal.conformal.levels.encoded import most_misses
-from fedcal.conformal.release import Goal
+from fedcal.conformal.set_release import Goal
 from fedcal.mechanisms.unary import unary_flip
 
 

@@ -13,10 +13,10 @@ from fedcal.conformal.aims import Aim, aim_of
 from fedcal.conformal.grids import spread
 from fedcal.conformal.levels.crossing import Draw
 from fedcal.conformal.levels.levels import Law, Normal
-from fedcal.conformal.levels.noise import Noise
+from fedcal.conformal.levels.noise_law import Noise
 from fedcal.conformal.levels.weighted import exact_terms, shift, weighted_level
 from fedcal.conformal.pages.reported import Reported
-from fedcal.conformal.release import SetRelease
+from fedcal.conformal.set_release import SetRelease
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.intervals.intervals import normal_quantile
 from fedcal.queries.conformal import SetGaps

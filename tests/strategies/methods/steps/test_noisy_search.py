@@ -11,7 +11,7 @@ from refusals import each_is_refused
 from scipy import optimize
 
 from fedcal.core.errors import InputError
-from fedcal.strategies.methods.steps.search import (
+from fedcal.strategies.methods.steps.noisy_search import (
     Bisection,
     GoldenSection,
     PosteriorBisection,

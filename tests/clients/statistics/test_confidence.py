@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedcal.clients.statistics.outcomes import bin_outcomes, outcome_cell
+from fedcal.clients.statistics.confidence import bin_outcomes, outcome_cell
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.metrics.scores import check_scored, scan, top_tables

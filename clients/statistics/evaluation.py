@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from fedcal.clients.statistics.outcomes import one_of_each
+from fedcal.clients.statistics.confidence import one_of_each
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.evaluation.counting import cells_of, counts_of

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from fedcal.experiments.planner.choice import MOST_ALL, MOST_LOST
-from fedcal.experiments.planner.words import LOOKED_AT, command_of
+from fedcal.experiments.planner.sentences import LOOKED_AT, command_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 

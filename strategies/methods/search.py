@@ -15,15 +15,15 @@ from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Exponential, Laplace
 from fedcal.metrics.binning import MOST_BINS
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.search import TemperatureQuery
 from fedcal.strategies.base import CalibrationStrategy
 from fedcal.strategies.method import nominal_clip
-from fedcal.strategies.methods.steps.search import (
+from fedcal.strategies.methods.steps.noisy_search import (
     Bisection,
     GoldenSection,
     PosteriorBisection,

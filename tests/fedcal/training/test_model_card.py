@@ -7,7 +7,7 @@ from fedcal.core.artifact import Holdout
 from fedcal.core.numerics import softmax
 from fedcal.metrics import ece
 from fedcal.queries import Gradients
-from fedcal.training.card import card_parts, clipped_share, clipping_part, scored
+from fedcal.training.model_card import card_parts, clipped_share, clipping_part, scored
 
 RNG = np.random.default_rng(0)
 Z, Y = RNG.normal(size=(400, 3)), RNG.integers(0, 3, 400)

@@ -15,8 +15,8 @@ from flwr.serverapp.strategy import Result, Strategy
 from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.printable import listed
 from fedcal.core.types import Words
+from fedcal.privacy.curator import Asked
 from fedcal.privacy.plan import Plan
-from fedcal.privacy.release import Asked
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.method import Method

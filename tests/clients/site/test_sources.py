@@ -9,7 +9,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal import datasets
-from fedcal.clients.site.site import site_rows, write_dealt
+from fedcal.clients.site.sources import site_rows, write_dealt
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.partition import DEALT, deal

@@ -14,7 +14,7 @@ from fedcal.core.errors import BudgetExceeded, InputError, PrivacyError, RoundFa
 from fedcal.core.streams import Purpose, stream
 from fedcal.mechanisms import Noise
 from fedcal.privacy import Federation, Ledger, Plan, make_plan
-from fedcal.privacy.release import Asked, Curator, Release
+from fedcal.privacy.curator import Asked, Curator, Release
 from fedcal.queries import ClassCounts
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
@@ -69,7 +69,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             rounds.append(number)
         return stream(seed, purpose, number, what)
 
-    monkeypatch.setattr("fedcal.privacy.release.stream", spy)
+    monkeypatch.setattr("fedcal.privacy.curator.stream", spy)
     return rounds
 
 

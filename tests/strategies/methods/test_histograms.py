@@ -12,8 +12,8 @@ from fedcal.calibrators import BBQ, HistogramBinning, WeightedBinning
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
-from fedcal.privacy.release import Release
 from fedcal.strategies import CalibrationStrategy, FedBBQ, FedBin
 
 CLASSES, BINS = 3, 4

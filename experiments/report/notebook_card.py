@@ -7,7 +7,7 @@ from typing import Any
 from zlib import crc32
 
 from fedcal.core import pages
-from fedcal.experiments.report import words
+from fedcal.experiments.report import labels
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.comparison import cells_table, finished
 from fedcal.experiments.report.figures.diagrams import diagram
@@ -28,11 +28,11 @@ def result_card(result: dict[str, Any], reliability: Mapping[str, Reliability]) 
     reliability
         "before", "after"
     """
-    few = words.few_rows(result, reliability["after"].rows)
+    few = labels.few_rows(result, reliability["after"].rows)
     panels = tuple(diagram(part, reliability[part]) for part in ("before", "after"))
     drawn = figure(Sheet("", 2, panels), _unique(result["config"], result["after"]), fixed)
     parts: list[dict[str, Any]] = [
-        {"title": "", "table": words.metric_table(result)},
+        {"title": "", "table": labels.metric_table(result)},
         {"title": "", "figure": drawn},
     ]
     return _card(

@@ -98,14 +98,14 @@ class TrainedModel(Artifact):
 
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Metrics on test rows that it reads: `after`, as fractions."""
-        from fedcal.training.card import scored
+        from fedcal.training.model_card import scored
 
         probs = self._probs(test)
         return {} if probs is None else {"after": scored(probs, test.labels)}
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """What test rows tell: metrics, reliability, confidence, classes, groups."""
-        from fedcal.training.card import card_parts
+        from fedcal.training.model_card import card_parts
 
         probs = self._probs(test)
         return [] if probs is None else card_parts({"model": probs}, test)

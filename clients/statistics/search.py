@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fedcal.calibrators.top_label import top_confidence
-from fedcal.clients.statistics.objectives import correct, label_logits, shifted_logits
+from fedcal.clients.statistics.temperature import correct, label_logits, shifted_logits
 from fedcal.core.numerics import row_sum
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats

@@ -8,7 +8,7 @@ from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.fits.span_fit import residuals
 from fedcal.calibrators.order_preserving import sigmoid, softplus
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
-from fedcal.clients.statistics.objectives import label_logits, shifted_logits
+from fedcal.clients.statistics.temperature import label_logits, shifted_logits
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import tempered_mean
 from fedcal.core.shards import Shards

@@ -15,9 +15,9 @@ from fedcal.calibrators.top_label import Counts
 from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
+from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import BinOutcomes, OutcomeCell
 from fedcal.queries.declared import SEED, Question
 from fedcal.strategies.base import CalibrationStrategy

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.clients.statistics.objectives import temperature_newton, temperature_scores
+from fedcal.clients.statistics.temperature import temperature_newton, temperature_scores
 from fedcal.core.numerics import log_grid
 from fedcal.core.shards import Shards
 from fedcal.queries import TemperatureNewton, TemperatureScores

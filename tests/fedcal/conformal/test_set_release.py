@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import laplace, norm
 
 from fedcal.conformal.levels.levels import Tabled, marginal_level
-from fedcal.conformal.levels.noise import Noise
-from fedcal.conformal.release import FAILS, Goal, SetRelease
+from fedcal.conformal.levels.noise_law import Noise
+from fedcal.conformal.set_release import FAILS, Goal, SetRelease
 from fedcal.queries.encodings import decoder_of
 
 

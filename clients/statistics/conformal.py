@@ -7,7 +7,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.clients.statistics.score_counts import MOST_IN_HALVES, counted_words, halves_of
+from fedcal.clients.statistics.evaluation import MOST_IN_HALVES, counted_words, halves_of
 from fedcal.conformal.conformity import uniform_of
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers, Words

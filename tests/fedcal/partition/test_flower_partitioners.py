@@ -12,7 +12,7 @@ from refusals import each_is_refused
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset, from_arrays
 from fedcal.partition import deal, parse
-from fedcal.partition.flower import owners_by
+from fedcal.partition.flower_partitioners import owners_by
 
 
 @pytest.fixture

@@ -5,11 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from fedcal.clients.statistics.temperature_queries import (
-    accuracy_gap,
-    calibration_gaps,
-    clipped_nll,
-)
+from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.core.shards import Shards
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 

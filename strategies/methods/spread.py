@@ -15,8 +15,8 @@ from fedcal.evaluation.intervals.clusters import (
     variance_of_folds,
     variance_of_squares,
 )
-from fedcal.evaluation.release import ScoreRelease
-from fedcal.privacy.release import Release
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.privacy.curator import Release
 from fedcal.queries import Query, ScoreCounts, ScoreSpread, ScoreSquares
 from fedcal.queries.base import Order
 from fedcal.queries.declared import Question, Range

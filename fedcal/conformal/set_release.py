@@ -21,7 +21,7 @@ from fedcal.conformal.levels.levels import (
     marginal_level,
     pac_level,
 )
-from fedcal.conformal.levels.noise import Noise
+from fedcal.conformal.levels.noise_law import Noise
 from fedcal.conformal.levels.weighted import exact_terms, shift, weighted_level
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError

@@ -11,7 +11,7 @@ from fedcal.clients.answers import answer, contribute
 from fedcal.core.shards import Shards
 from fedcal.evaluation import evaluate
 from fedcal.evaluation.intervals.clusters import MEASURED, variance_of_folds, variance_of_squares
-from fedcal.evaluation.release import ScoreRelease
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.queries import ScoreSpread, ScoreSquares

@@ -7,14 +7,14 @@ from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 
-from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram
+from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinning, histogram_binning
 from fedcal.calibrators.fits.noisy_counts import Negatives
-from fedcal.calibrators.histogram import Estimate
+from fedcal.calibrators.histogram_binning import Estimate
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.types import Floats
-from fedcal.privacy.choice import order_of
+from fedcal.privacy.curator import Release
+from fedcal.privacy.mechanism_choice import order_of
 from fedcal.privacy.plan import Federation, make_plan
-from fedcal.privacy.release import Release
 from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import CalibrationStrategy
@@ -185,7 +185,7 @@ class _Binning(CalibrationStrategy):
         """a_j from `seen`, (tables,): the uncut sum of each table's positives."""
         if self.plan.private:
             std = np.sqrt(self._variance[: len(seen) * self.bins : self.bins])
-            return histogram.noise_weight(seen, std, self.bins)
+            return histogram_binning.noise_weight(seen, std, self.bins)
         there = self._class_rows[-len(seen) :]  # of two classes, the second
         if self.pooled:
             there = self._class_rows.sum(keepdims=True)

@@ -8,7 +8,7 @@ from refusals import each_is_refused
 
 from fedcal.calibrators import MatrixScaling, OrderPreservingVector, VectorScaling
 from fedcal.calibrators.parametric import ParametricScaling, local_fits
-from fedcal.clients.statistics.parametric import scaling_newton, scaling_update
+from fedcal.clients.statistics.scaling import scaling_newton, scaling_update
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
