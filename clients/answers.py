@@ -12,19 +12,22 @@ from fedcal.clients.statistics.conformal import row_words as rows_of_sets
 from fedcal.clients.statistics.conformal import set_cell, set_counts, set_gaps
 from fedcal.clients.statistics.evaluation import row_words, score_cell, score_counts
 from fedcal.clients.statistics.histograms import class_counts, class_histograms, pooled_histograms
-from fedcal.clients.statistics.local_updates import local_updates
-from fedcal.clients.statistics.mlp_training import mlp_update
-from fedcal.clients.statistics.scalers import temperature_update
-from fedcal.clients.statistics.scaling import scaling_gradients, scaling_newton, scaling_update
+from fedcal.clients.statistics.scaling import (
+    mlp_update,
+    scaling_gradients,
+    scaling_newton,
+    scaling_update,
+)
 from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
 from fedcal.clients.statistics.spread import in_folds, score_spread, score_squares
 from fedcal.clients.statistics.temperature import (
     temperature_newton,
     temperature_scores,
+    temperature_update,
     top_label_newton,
 )
-from fedcal.clients.statistics.training import gradient_words, gradients, read_inputs
+from fedcal.clients.statistics.training import gradient_words, gradients, local_updates, read_inputs
 from fedcal.core.checks import one_of
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream

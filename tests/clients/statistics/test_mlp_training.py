@@ -8,8 +8,8 @@ import pytest
 
 from fedcal.calibrators import OrderPreservingMLP
 from fedcal.calibrators.order_preserving_mlp import LARGEST_GRADIENT, batches
-from fedcal.clients.statistics import mlp_training
-from fedcal.clients.statistics.mlp_training import mlp_update
+from fedcal.clients.statistics import scaling
+from fedcal.clients.statistics.scaling import mlp_update
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.queries import MLPUpdate
@@ -63,7 +63,7 @@ def test_how_many_are_trained_together_changes_no_bit(c, monkeypatch):
     shards, query = some_shards(c, (70, 65, 30, 29, 28, 27, 5, 80)), asked(c)
     want = mlp_update(shards, query)
     for together in (1, 3, 64):
-        monkeypatch.setattr(mlp_training, "_TOGETHER", together)
+        monkeypatch.setattr(scaling, "_TOGETHER", together)
         assert mlp_update(shards, query).tobytes() == want.tobytes()
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.clients.statistics.scalers import local_log_a, temperature_update
+from fedcal.clients.statistics.temperature import local_log_a, temperature_update
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.shards import Shards
 from fedcal.queries import TemperatureUpdate
