@@ -6,7 +6,7 @@ if __name__ != "fedcal.strategies":  # a second copy of every class and registry
     raise ImportError(f"import fedcal.strategies, not {__name__}")
 
 from fedcal.core.registry import registry
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
 from fedcal.strategies.methods.confidence import DPHistogram
 from fedcal.strategies.methods.conformal import FedConformal
@@ -33,7 +33,6 @@ __all__ = [
     "NLLT",
     "STRATEGIES",
     "AccT",
-    "CalibrationStrategy",
     "DPFedAvg",
     "DPHistogram",
     "DPPlatt",
@@ -56,10 +55,11 @@ __all__ = [
     "FedSGD",
     "FedTemp",
     "FedVector",
+    "FederatedStrategy",
     "Method",
 ]
 
-STRATEGIES: dict[str, type[CalibrationStrategy]] = registry(
+STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
     *(FedVector, FedMatrix, FedOPVector, FedCal),
     *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector, FedNewtonTop),

@@ -10,7 +10,7 @@ from fedcal.strategies.method import Family, Method
 from fedcal.strategies.server.transport import FlowerTransport
 
 
-class CalibrationStrategy(Method, FlowerTransport):
+class FederatedStrategy(Method, FlowerTransport):
     """A method over a federation that is also an ordinary Flower strategy.
 
     Its parameters, attributes and hooks are those of `fedcal.strategies.method.Method`; `start`

@@ -27,7 +27,7 @@ from fedcal.core.printable import Printable, listed
 from fedcal.partition import DEALT, deal
 from fedcal.privacy.agreement import job_digest
 from fedcal.secure_aggregation.roster import Roster
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.server.exchange import PromptGrid, message
 from fedcal.strategies.server.job import Job
@@ -83,9 +83,9 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
         kept = out if job.tolerant else None
 
         names = names_of(job.roster, job.plan.clients)
-        driven: list[CalibrationStrategy] = []
+        driven: list[FederatedStrategy] = []
 
-        def drive(strategy: CalibrationStrategy) -> None:
+        def drive(strategy: FederatedStrategy) -> None:
             driven.append(strategy)
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest

@@ -12,7 +12,7 @@ from fedcal.experiments.report.tables import TextTable
 from fedcal.privacy.federation import Federation
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.training.network import text_of
 from fedcal.units import Example, User
@@ -65,8 +65,8 @@ def _unit(shards: Shards) -> str:
 
 
 def _first(
-    method: type[CalibrationStrategy], shards: Shards, epsilon: float
-) -> tuple[CalibrationStrategy, Request]:
+    method: type[FederatedStrategy], shards: Shards, epsilon: float
+) -> tuple[FederatedStrategy, Request]:
     federation = Federation(
         SITES, shards.classes, epsilon=epsilon, unit=_unit(shards), noise_source="system"
     )
@@ -78,14 +78,14 @@ def _first(
     make: Any = method
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TooLittle)
-        strategy: CalibrationStrategy = make(federation, secure_aggregation="none", **settings)
+        strategy: FederatedStrategy = make(federation, secure_aggregation="none", **settings)
         asked = strategy.open_round(1)
     if asked is None:
         raise InputError("it asks nothing")
     return strategy, asked.request
 
 
-def _clip(strategy: CalibrationStrategy, request: Request) -> str:
+def _clip(strategy: FederatedStrategy, request: Request) -> str:
     """The bound of what is sent; without privacy there may be none."""
     bound = request.bound
     if not bound.norms:

@@ -31,7 +31,7 @@ from fedcal.privacy.curator import Release
 from fedcal.queries import Gradients
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome, Progress
@@ -311,7 +311,7 @@ class _Clipped:
         self._shares: list[tuple[int, float]] = []
         self._last: Gradients | None = None
 
-    def drive(self, strategy: CalibrationStrategy, shards: Shards) -> None:
+    def drive(self, strategy: FederatedStrategy, shards: Shards) -> None:
         """Run a strategy on the clients' rows."""
         told, rounds = strategy.on_release, strategy.plan.rounds
         looks = set(np.unique(np.linspace(1, rounds, _JUDGED_ROUNDS).astype(int)).tolist())

@@ -20,11 +20,11 @@ from fedcal.privacy.federation import AUTO
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import BinOutcomes, OutcomeCell
 from fedcal.queries.declared import SEED, Question
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import nominal_clip
 
 
-class DPHistogram(CalibrationStrategy):
+class DPHistogram(FederatedStrategy):
     """Histogram binning of the confidence in the prediction, by one round of noisy counts.
 
     Each bin of the confidence gets its share of correct predictions; no prediction changes (see

@@ -20,13 +20,13 @@ from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.plan import make_plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.methods.quantiles import QUANTILES, QuantileRule, Wanted
 
 WEIGH = ("rows", "clients")
 
 
-class FedConformal(CalibrationStrategy):
+class FedConformal(FederatedStrategy):
     """Sets of labels that hold a new row's label with probability 1 - alpha.
 
     Each client scores its rows by how little their label conforms to what the model says of them;

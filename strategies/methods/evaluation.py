@@ -39,7 +39,7 @@ from fedcal.queries.encodings import (
     prefix_std,
     tree_levels,
 )
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.methods.quantiles.encoding_choice import HEIGHTS, quietest
 from fedcal.strategies.methods.score_rounds import (
     AtOnce,
@@ -60,7 +60,7 @@ BUCKETS = 240
 """Their edges are those of 2, 3, 5, 8, 10, 12, 15, 16, 20, 24 and 30 bins, too."""
 
 
-class FedEvaluate(CalibrationStrategy):
+class FedEvaluate(FederatedStrategy):
     """Rows by score and outcome, counted once: every metric, curve and calibrator follows.
 
     Privacy: the federation's unit and trust. Public: the federation and all parameters.

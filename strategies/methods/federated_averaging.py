@@ -17,7 +17,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.plan import make_plan
 from fedcal.queries import LocalUpdate
 from fedcal.queries.declared import SEED, Question, Range
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Family
 from fedcal.training.network import shape_of
 from fedcal.training.networks import NETWORKS
@@ -28,7 +28,7 @@ CLIP_LR = 0.2
 """Step of the clip's logarithm, per share of updates that is too many (Andrew et al. 2021)."""
 
 
-class DPFedAvg(CalibrationStrategy):
+class DPFedAvg(FederatedStrategy):
     """Federated averaging with bounded updates (McMahan et al. 2018), the clip adapted to them.
 
     In each round sampled clients run SGD on their own rows and send w_k - w, bounded to norm C; the

@@ -17,7 +17,7 @@ from fedcal.privacy.mechanism_choice import order_of
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.declared import Question
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.units import UNITS
 
 Weighting = Literal["none", "all", "changed"]
@@ -25,7 +25,7 @@ Clipping = Literal["per_class", "joint"]
 Tables = Literal["per_class", "pooled"]
 
 
-class _Binning(CalibrationStrategy):
+class _Binning(FederatedStrategy):
     """One histogram of positives and one of negatives per class, summed over clients.
 
     By default one round with everybody: repeated rounds count a client again and add noise.

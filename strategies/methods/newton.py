@@ -20,7 +20,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import ScalingNewton, TopLabelNewton
 from fedcal.queries.declared import Question, Range
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.methods.steps.newton_steps import KalmanFilter, TrustRegion, symmetric
 from fedcal.strategies.methods.temperature import LOG_A, FedNewton, gradient_clip
 from fedcal.units import UNITS
@@ -33,7 +33,7 @@ _STILL = 0.05
 """Of log(1/T): a step that moves the top label's log-odds little."""
 
 
-class _Newton(CalibrationStrategy):
+class _Newton(FederatedStrategy):
     """Newton steps on the federation's gradient G and curvature H at w.
 
     Sums over clients are sums over rows: without privacy, and if everybody is asked, every
@@ -129,7 +129,7 @@ class FedNewtonEntropy(_Newton):
     trials = ({}, {"rounds": 2})
 
 
-class FedNewtonTop(CalibrationStrategy):
+class FedNewtonTop(FederatedStrategy):
     """A temperature, then a logistic map of the confidence in the predicted class (ours).
 
     The calibrator is `TopLabelLogistic`, three numbers; no prediction changes. For models whose

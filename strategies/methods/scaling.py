@@ -20,12 +20,12 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import MLPUpdate, ScalingUpdate
 from fedcal.queries.declared import SEED, Question
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import CLIP, exact_norms
 from fedcal.strategies.methods.newton import near_identity
 
 
-class _Averaged(CalibrationStrategy):
+class _Averaged(FederatedStrategy):
     """Algorithm 2 for any form: each client trains from w and sends u_k = w - w_k.
 
     The server steps by the mean of the u_k. Without privacy the mean is over the repliers that

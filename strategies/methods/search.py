@@ -21,7 +21,7 @@ from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.search import TemperatureQuery
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import nominal_clip
 from fedcal.strategies.methods.steps.noisy_search import (
     Bisection,
@@ -40,7 +40,7 @@ STEEP = (0.02, 0.5)
 temperatures the shipped networks have 0.1 and 0.3."""
 
 
-class _TemperatureSearch(CalibrationStrategy):
+class _TemperatureSearch(FederatedStrategy):
     """What the three share: a search over [low, high] and the noise of its evaluations.
 
     Each round evaluates the objective at one temperature, chosen from what was released before;

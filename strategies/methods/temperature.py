@@ -19,7 +19,7 @@ from fedcal.privacy.plan import Federation, make_plan
 from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import CLIP, exact_norms
 from fedcal.strategies.methods.steps.root_posterior import root_posterior
 from fedcal.trust import TRUSTS
@@ -34,7 +34,7 @@ ASKED = 8
 """Temperatures that FedOneShot asks about where it releases their scores."""
 
 
-class _Temperature(CalibrationStrategy):
+class _Temperature(FederatedStrategy):
     """What the three share: one number, log(1/T), and the calibrator made of it."""
 
     classes: int

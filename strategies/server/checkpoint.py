@@ -25,7 +25,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.storage.atomic import whole_file
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.participation import Participation
 
 CHECKPOINT = "checkpoint.json"
@@ -131,7 +131,7 @@ class Checkpoint:
     @classmethod
     def follow(
         cls,
-        strategy: CalibrationStrategy,
+        strategy: FederatedStrategy,
         job: Mapping[str, Any],
         folder: Path,
         *,

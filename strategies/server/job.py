@@ -25,7 +25,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import CAP_DELTA, Ledger
 from fedcal.privacy.plan import Plan
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.outcome import Outcome, Progress, Watch
 from fedcal.strategies.settings import Setting, check_settings
@@ -160,9 +160,9 @@ class Job:
         """The privacy plan; making it refuses settings that are not allowed."""
         return self.strategy().plan
 
-    def strategy(self, ledger: Ledger | None = None) -> CalibrationStrategy:
+    def strategy(self, ledger: Ledger | None = None) -> FederatedStrategy:
         """A fresh strategy; InputError for settings that are not allowed."""
-        method: Callable[..., CalibrationStrategy] = STRATEGIES[self.method]
+        method: Callable[..., FederatedStrategy] = STRATEGIES[self.method]
         return method(
             self.federation,
             ledger=ledger,
@@ -177,7 +177,7 @@ class Job:
 
     def run(
         self,
-        drive: Callable[[CalibrationStrategy], object],
+        drive: Callable[[FederatedStrategy], object],
         progress: Progress | None = None,
         *,
         folder: Path | None = None,

@@ -24,7 +24,7 @@ from fedcal.mechanisms import PRIVATE
 from fedcal.privacy import Federation, Ledger, make_plan
 from fedcal.privacy.curator import Curator, Release
 from fedcal.queries import TemperatureScores
-from fedcal.strategies import CalibrationStrategy
+from fedcal.strategies import FederatedStrategy
 from fedcal.trust import NOISY
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
@@ -38,7 +38,7 @@ TRUSTED = [
 trusted = pytest.mark.parametrize(("mechanism", "trust"), TRUSTED)
 
 
-class Sums(CalibrationStrategy):
+class Sums(FederatedStrategy):
     """Asks for clipped scores, once a round, and keeps what is released."""
 
     name = "sums"

@@ -19,7 +19,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.queries import QUERIES, Query
 from fedcal.queries.declared import Question, cells_of, check_question
-from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.trust import NOISY, TRUSTS
 from fedcal.units import UNITS
@@ -48,7 +48,7 @@ MORE: dict[str, list[dict[str, Any]]] = {
 """Beside the examples of a method: what makes it ask in other rounds, or something else."""
 
 
-def methods(name: str) -> Iterator[CalibrationStrategy]:
+def methods(name: str) -> Iterator[FederatedStrategy]:
     """A method by each of its examples, and under each unit and trust model that takes it."""
     examples = (*STRATEGIES[name].examples, *MORE.get(name, []))
     whole = "user"

@@ -22,7 +22,7 @@ from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.runs.engines.inline import Unavailable, run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.secure_aggregation import COMPLETE_UP_TO
-from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.server.collector import Collector
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.transport import ANSWER
@@ -81,14 +81,14 @@ def make(
     rate: float = 1.0,
     masks: str = "none",
     **fields: Any,
-) -> CalibrationStrategy:
+) -> FederatedStrategy:
     public = {"clients": CLIENTS, "classes": CLASSES, "seed": 4, **fields}
     name, settings = METHODS[method]
     if STRATEGIES[name].exact_only and math.isfinite(epsilon):
         pytest.skip("it refuses a budget")
     if STRATEGIES[name].one_place:  # rows take part by chance
         public = {"unit": "example", **public}
-    strategy: Callable[..., CalibrationStrategy] = STRATEGIES[name]
+    strategy: Callable[..., FederatedStrategy] = STRATEGIES[name]
     own = Federation(sampling_rate=rate, epsilon=epsilon, **{"rounds": 2, **public})
     try:
         made = strategy(own, **settings, secure_aggregation=masks)
@@ -99,7 +99,7 @@ def make(
     return made
 
 
-def bits(strategy: CalibrationStrategy) -> dict[str, Any]:
+def bits(strategy: FederatedStrategy) -> dict[str, Any]:
     """Everything that a run tells, as bytes."""
     return {
         "releases": [
@@ -111,7 +111,7 @@ def bits(strategy: CalibrationStrategy) -> dict[str, Any]:
 
 
 def by_hand(
-    strategy: CalibrationStrategy, shards: Shards, unavailable: Unavailable | None = None
+    strategy: FederatedStrategy, shards: Shards, unavailable: Unavailable | None = None
 ) -> Artifact:
     """The plain sum of who answers, client by client."""
     for number in range(1, strategy.plan.rounds + 1):
@@ -129,7 +129,7 @@ def by_hand(
     return strategy.result()
 
 
-def told(strategy: CalibrationStrategy, run: Callable[..., object], *args: Any, **kw: Any) -> Any:
+def told(strategy: FederatedStrategy, run: Callable[..., object], *args: Any, **kw: Any) -> Any:
     run(strategy, *args, **kw)
     assert len(strategy.releases) == strategy.plan.rounds
     return bits(strategy)
@@ -179,7 +179,7 @@ def test_a_dropout_leaves_the_plain_sum_of_the_survivors(method, shards):
 PROTOCOL: dict[str, Any] = {"masks": "protocol", "committee": 3, "threshold": 2, "quorum": 0.5}
 
 
-def under_the_protocol(strategy: CalibrationStrategy, shards: Shards, **lost: Any) -> Any:
+def under_the_protocol(strategy: FederatedStrategy, shards: Shards, **lost: Any) -> Any:
     """What it tells, but for bytes sent: those of the contributions that the server got."""
     longest: dict[Collector, int] = {}
     add = Collector.add
@@ -218,7 +218,7 @@ class Shuffled(InProcessGrid):
         return [replies[k] for k in order]
 
 
-def run_shuffled(strategy: CalibrationStrategy, shards: Shards, ids: list[int]) -> None:
+def run_shuffled(strategy: FederatedStrategy, shards: Shards, ids: list[int]) -> None:
     app = client_app(lambda context: shards.block(site_of(context), site_of(context) + 1))
 
     def gone(site: int, message: Message) -> bool:

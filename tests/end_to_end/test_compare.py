@@ -19,7 +19,7 @@ from fedcal.experiments import compare
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.sweep.worker import arrays_of, digest_of
 from fedcal.partition import deal
-from fedcal.strategies import CalibrationStrategy
+from fedcal.strategies import FederatedStrategy
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -171,13 +171,13 @@ def test_files_of_a_private_comparison_hold_nothing_exact(tmp_path, monkeypatch)
     parts = {"test_logits": test, "test_labels": test.argmax(axis=1)}
     np.savez(tmp_path / "d.npz", logits=logits, labels=labels, **parts)
     sums: list[np.ndarray] = []
-    close = CalibrationStrategy.close_round
+    close = FederatedStrategy.close_round
 
-    def spy(self: CalibrationStrategy, asked: Any, total: Any) -> Any:
+    def spy(self: FederatedStrategy, asked: Any, total: Any) -> Any:
         sums.append(np.ravel(total).copy())
         return close(self, asked, total)
 
-    monkeypatch.setattr(CalibrationStrategy, "close_round", spy)
+    monkeypatch.setattr(FederatedStrategy, "close_round", spy)
     out = tmp_path / "o"
     methods = "fedtemp,fednewton[rows_per_client=11],fedoneshot[rows_per_client=11],fedbin,fedbbq"
     options = {"method": methods, "epsilon": 1, "clients": 307, "seeds": 2}

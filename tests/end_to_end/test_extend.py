@@ -144,15 +144,15 @@ ENROLLED = {
     "contracts/test_audit.py": (MECHANISM, UNIT),
     "contracts/test_mechanism_contract.py": (MECHANISM, UNIT),
     "contracts/test_registries.py": ("ComposedLaplace", "Entry"),
-    "strategies/test_strategy_privacy.py": (*METHODS, UNIT),
-    "strategies/test_unit_subject.py": METHODS,
+    "strategies/methods/test_privacy.py": (*METHODS, UNIT),
+    "strategies/methods/test_unit_subject.py": METHODS,
     "end_to_end/test_bits.py": METHODS,
     "end_to_end/test_trust_models.py": (*METHODS, UNIT),
     "end_to_end/test_result_files.py": METHODS,
-    "experiments/test_statement.py": (UNIT,),
-    "fedcal/test_agreement.py": METHODS,
-    "fedcal/test_queries.py": ("label_ranks",),
-    "fedcal/test_request.py": ("label_ranks",),
+    "experiments/runs/statement/test_statement.py": (UNIT,),
+    "fedcal/privacy/test_agreement.py": METHODS,
+    "fedcal/queries/test_queries.py": ("label_ranks",),
+    "fedcal/queries/test_request.py": ("label_ranks",),
 }
 """Tests of all members, and whom of the new ones they must take."""
 RULES = ("fresh_import", "all_is_exactly", "decides_by_a_name")

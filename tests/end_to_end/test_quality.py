@@ -17,7 +17,7 @@ from fedcal.datasets import Dataset, catalogue
 from fedcal.experiments import simulate
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.plan import Federation
-from fedcal.strategies import STRATEGIES, CalibrationStrategy, FedBin, FedNewton
+from fedcal.strategies import STRATEGIES, FedBin, FederatedStrategy, FedNewton
 from fedcal.strategies.settings import calibrating, settings_of
 
 CLASSES = 10
@@ -97,7 +97,7 @@ def test_every_strategy_runs_on_every_shipped_set(name, method, epsilon):
         assert found.after["accuracy"] == found.before["accuracy"]
 
 
-def peak_bytes(strategy: CalibrationStrategy, shards: Shards) -> int:
+def peak_bytes(strategy: FederatedStrategy, shards: Shards) -> int:
     tracemalloc.start()
     try:
         run_inline(strategy, shards)

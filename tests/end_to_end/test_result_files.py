@@ -25,7 +25,7 @@ from fedcal.experiments.runs.evaluated import evaluates
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.privacy.curator import Asked
-from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import calibrating, settings_of
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -321,13 +321,13 @@ Watched = Callable[..., list[Secret]]
 def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
     """Run on `primes` and tell what the server alone saw: exact sums, and who was in them."""
     rounds: list[tuple[Asked, Any]] = []
-    close = CalibrationStrategy.close_round
+    close = FederatedStrategy.close_round
 
-    def spy(self: CalibrationStrategy, asked: Asked, total: Any) -> Any:
+    def spy(self: FederatedStrategy, asked: Asked, total: Any) -> Any:
         rounds.append((asked, total.copy()))
         return close(self, asked, total)
 
-    monkeypatch.setattr(CalibrationStrategy, "close_round", spy)
+    monkeypatch.setattr(FederatedStrategy, "close_round", spy)
 
     def run(method: str, epsilon: float, federation: str, out: Path, **more: Any) -> list[Secret]:
         rounds.clear()

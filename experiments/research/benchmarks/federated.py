@@ -35,13 +35,13 @@ from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Asked
 from fedcal.privacy.plan import Federation
-from fedcal.strategies import CalibrationStrategy, FedBin
+from fedcal.strategies import FedBin, FederatedStrategy
 from fedcal.strategies.server.job import Job
 
 _ROWS = 50  # of a client
 _ROUNDS = 12
 
-Engine = Callable[[CalibrationStrategy, Shards], Artifact]
+Engine = Callable[[FederatedStrategy, Shards], Artifact]
 
 INLINE, ONE_BY_ONE = "fedcal inline", "answer() client by client"
 IN_PROCESS, RAY = "Flower's loop, in-process grid", "Flower's loop, Ray"
@@ -87,7 +87,7 @@ def histograms(
     )
 
 
-def _one_by_one(strategy: CalibrationStrategy, shards: Shards) -> Artifact:
+def _one_by_one(strategy: FederatedStrategy, shards: Shards) -> Artifact:
     """A plain loop over clients, the same `answer` for each: what vectorising saves."""
 
     def sum_of(asked: Asked, clients: Integers) -> Words:

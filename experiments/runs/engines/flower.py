@@ -17,7 +17,7 @@ from fedcal.core.artifact import Artifact
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import Unavailable
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.transport import ANSWER
 
 if TYPE_CHECKING:
@@ -116,7 +116,7 @@ class InProcessGrid(Grid):
 
 
 def run_in_process(
-    strategy: CalibrationStrategy,
+    strategy: FederatedStrategy,
     shards: Shards,
     *,
     node_ids: Sequence[int] | None = None,

@@ -30,7 +30,7 @@ from fedcal.queries import MeanGaps, ScoreGaps
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm, decoder_of
 from fedcal.queries.single_metrics import one_part
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.strategies.methods.single.mean_search import MeanSearch, draw_std, how_to_ask
 from fedcal.units import UNITS
@@ -52,7 +52,7 @@ KS_DROWNED = 0.05
 """Noise alone may make as large a gap: then the value is not for print."""
 
 
-class SingleMetricStrategy(CalibrationStrategy):
+class SingleMetricStrategy(FederatedStrategy):
     """What they share: the nominal number of rows is public, and not counted."""
 
     family = "evaluate"

@@ -18,7 +18,7 @@ from fedcal.privacy.federation import MOST_ROUNDS, Federation
 from fedcal.privacy.plan import Plan, make_plan
 from fedcal.queries import Query
 from fedcal.queries.declared import Question, Range
-from fedcal.strategies.base import CalibrationStrategy
+from fedcal.strategies.base import FederatedStrategy
 from fedcal.training.optimisers import (
     OPTIMISERS,
     SCHEDULES,
@@ -29,7 +29,7 @@ from fedcal.training.optimisers import (
 )
 
 
-class Descent(CalibrationStrategy):
+class Descent(FederatedStrategy):
     """Steps against the mean of rows' gradients, released as noisy sums.
 
     In each round every row takes part with the same probability, batch / rows, by a coin at its

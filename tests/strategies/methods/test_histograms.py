@@ -14,7 +14,7 @@ from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
-from fedcal.strategies import CalibrationStrategy, FedBBQ, FedBin
+from fedcal.strategies import FedBBQ, FedBin, FederatedStrategy
 
 CLASSES, BINS = 3, 4
 POSITIVE = np.array([[1.0, 2, 0, 5], [0, 0, 3, 1], [2, 2, 2, 2]])
@@ -37,7 +37,7 @@ def counts(*rows: float) -> Release:
     return Release(1, "class_counts", np.array(rows), np.zeros(len(rows)))
 
 
-def weights(strategy: CalibrationStrategy) -> Floats:
+def weights(strategy: FederatedStrategy) -> Floats:
     result = strategy.result()
     assert isinstance(result, WeightedBinning)
     return result.weights

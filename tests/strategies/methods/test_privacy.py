@@ -24,7 +24,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
 from fedcal.queries.request import Request
-from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of
 from fedcal.training.trained_model import TrainedModel
 from fedcal.trust import NOISY
@@ -45,8 +45,8 @@ def federation(**fields: Any) -> Federation:
     return Federation(**{"clients": CLIENTS, "classes": CLASSES, "epsilon": 1.0, **fields})
 
 
-def method(name: str, own: Federation, **options: Any) -> CalibrationStrategy:
-    make: Callable[..., CalibrationStrategy] = STRATEGIES[name]
+def method(name: str, own: Federation, **options: Any) -> FederatedStrategy:
+    make: Callable[..., FederatedStrategy] = STRATEGIES[name]
     small = {key: value for key, value in SMALL.items() if key in settings_of(name)}
     made = make(own, **{**small, **options})
     vars(made)["keeps_releases"] = True  # of a training, too
@@ -78,7 +78,7 @@ AVERAGED = tuple(name for name in BUDGETED if averages(name))
 FITS = tuple(name for name in AVERAGED if name != "fedtemp")
 
 
-def learnt(strategy: CalibrationStrategy, logits: Floats) -> Floats:
+def learnt(strategy: FederatedStrategy, logits: Floats) -> Floats:
     """What a method found, as numbers: probabilities where it calibrates."""
     artifact = strategy.result()
     if isinstance(artifact, Calibrator):
@@ -123,7 +123,7 @@ def nobody(clients: int = CLIENTS) -> Shards:
     return Shards.from_owner(np.zeros((0, CLASSES)), none, none, clients, subjects=none)
 
 
-def query(strategy: CalibrationStrategy) -> Request:
+def query(strategy: FederatedStrategy) -> Request:
     """The first round's question, without the clients' own noise."""
     ask, plan = strategy.query(1), strategy.plan
     assert ask is not None
@@ -131,7 +131,7 @@ def query(strategy: CalibrationStrategy) -> Request:
     return Request(ask, plan.bound, plan.ring, 1)
 
 
-def moved(strategy: CalibrationStrategy, seed: int) -> CalibrationStrategy:
+def moved(strategy: FederatedStrategy, seed: int) -> FederatedStrategy:
     """After a round of some noisy release: at other parameters than the identity."""
     ask = strategy.query(1)
     if strategy.plan.rounds > 1:
@@ -149,7 +149,7 @@ def without(shards: Shards, rows: Any) -> Shards:
     return Shards.from_owner(*rows, owner, CLIENTS, subjects=None if about is None else about[keep])
 
 
-def change(strategy: CalibrationStrategy, one: Shards, other: Shards) -> float:
+def change(strategy: FederatedStrategy, one: Shards, other: Shards) -> float:
     """Norm of the difference of the encoded sums, in units of the bound."""
     asked = query(strategy)
     words = [answer(shards, asked).sum(axis=0, dtype=np.uint64) for shards in (one, other)]

@@ -9,7 +9,7 @@ from strategy_checks import assert_refused
 
 from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
-from fedcal.strategies import CalibrationStrategy, FedCal, FedMatrix, FedOPVector, FedVector
+from fedcal.strategies import FedCal, FederatedStrategy, FedMatrix, FedOPVector, FedVector
 
 CLIENTS, CLASSES = 12, 3
 METHODS = (FedVector, FedMatrix, FedOPVector, FedCal)
@@ -20,7 +20,7 @@ def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:
     return Federation(**{"clients": CLIENTS, "classes": CLASSES, "epsilon": epsilon, **fields})
 
 
-def tell(strategy: CalibrationStrategy, values: np.ndarray) -> None:
+def tell(strategy: FederatedStrategy, values: np.ndarray) -> None:
     strategy.update(Release(1, "any", values, np.zeros(len(values))))
 
 

@@ -15,7 +15,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import accuracy
 from fedcal.privacy.plan import Federation
-from fedcal.strategies import ECET, NLLT, AccT, CalibrationStrategy
+from fedcal.strategies import ECET, NLLT, AccT, FederatedStrategy
 
 CLIENTS, CLASSES = 12, 4
 METHODS: dict[str, type[Any]] = {"acct": AccT, "nllt": NLLT, "ecet": ECET}
@@ -33,8 +33,8 @@ def private(**fields: Any) -> Federation:
     return federation(**{"epsilon": 1.0, **fields})
 
 
-def method(name: str, own: Federation | None = None, **options: Any) -> CalibrationStrategy:
-    made: CalibrationStrategy = METHODS[name](
+def method(name: str, own: Federation | None = None, **options: Any) -> FederatedStrategy:
+    made: FederatedStrategy = METHODS[name](
         own or federation(), secure_aggregation="none", **options
     )
     return made
@@ -49,7 +49,7 @@ def some_shards(c: int = CLASSES, rows: int = 600, seed: int = 0, scale: float =
     return Shards.from_owner(logits * scale, labels, owner, CLIENTS)
 
 
-def temperature(strategy: CalibrationStrategy) -> float:
+def temperature(strategy: FederatedStrategy) -> float:
     result = strategy.result()
     assert isinstance(result, TemperatureScaling)
     return result.temperature

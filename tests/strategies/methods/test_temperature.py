@@ -13,7 +13,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.plan import Federation
 from fedcal.queries import TemperatureNewton
-from fedcal.strategies import CalibrationStrategy, FedNewton, FedOneShot, FedTemp
+from fedcal.strategies import FederatedStrategy, FedNewton, FedOneShot, FedTemp
 
 
 def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:
@@ -21,7 +21,7 @@ def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:
 
 
 def learn(
-    strategy: CalibrationStrategy, values: list[float], std: list[float] | None = None
+    strategy: FederatedStrategy, values: list[float], std: list[float] | None = None
 ) -> float:
     """Temperature after one release."""
     stds = np.zeros(len(values)) if std is None else np.array(std)

@@ -14,7 +14,7 @@ from fedcal.core.types import Integers, Words
 from fedcal.experiments.runs.engines import run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.queries.request import Request
-from fedcal.strategies import STRATEGIES, CalibrationStrategy
+from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.methods.evaluation import FedEvaluate
 from fedcal.strategies.settings import settings_of
 
@@ -23,7 +23,7 @@ QUICK: dict[str, Any] = {"steps": 4, "epochs": 1, "bins_exponent": 3, "rows_per_
 every_method = pytest.mark.parametrize("name", BUDGETED)
 
 
-def method(name: str, **fields: Any) -> CalibrationStrategy:
+def method(name: str, **fields: Any) -> FederatedStrategy:
     own = Federation(
         **{"clients": CLIENTS, "classes": CLASSES, "epsilon": 1.0, "unit": "subject", **fields}
     )
@@ -36,7 +36,7 @@ def sums_over_rows() -> list[str]:
     return [name for name in BUDGETED if per(method(name)) == "subject"]
 
 
-def per(strategy: CalibrationStrategy) -> str:
+def per(strategy: FederatedStrategy) -> str:
     return strategy.plan.bound.per
 
 
@@ -54,7 +54,7 @@ def but(shards: Shards, keep: Any) -> Shards:
     return shards.keep(np.flatnonzero(keep))
 
 
-def query(strategy: CalibrationStrategy) -> Request:
+def query(strategy: FederatedStrategy) -> Request:
     """The first round's question, without the clients' own noise."""
     asked = strategy.open_round(1)
     return replace(asked.request, noise=None)

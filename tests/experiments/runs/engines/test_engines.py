@@ -27,7 +27,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
-from fedcal.strategies import CalibrationStrategy, FedNewton
+from fedcal.strategies import FederatedStrategy, FedNewton
 
 CLIENTS, CLASSES = 12, 3
 engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
@@ -48,7 +48,7 @@ def ledger() -> Ledger:
 
 def newton(
     epsilon: float = 1.0, rounds: int = 3, rate: float = 1.0, **options: Any
-) -> CalibrationStrategy:
+) -> FederatedStrategy:
     federation = Federation(CLIENTS, CLASSES, rounds, rate, epsilon, seed=2)
     return FedNewton(federation, rows_per_client=10, **options)
 
@@ -179,17 +179,17 @@ def test_an_error_of_a_client_releases_nothing_and_one_of_the_learner_keeps_the_
 
 def test_the_ledger_is_charged_before_anything_is_added_up(shards, ledger, monkeypatch):
     order: list[str] = []
-    charge, unmask = Ledger.charge, CalibrationStrategy._unmasked
+    charge, unmask = Ledger.charge, FederatedStrategy._unmasked
 
     def charged(self: Ledger, run: str, number: int) -> None:
         order.append("charge")
         charge(self, run, number)
 
-    def unmasked(self: CalibrationStrategy, *args: Any) -> Any:
+    def unmasked(self: FederatedStrategy, *args: Any) -> Any:
         order.append("unmask")
         return unmask(self, *args)
 
     monkeypatch.setattr(Ledger, "charge", charged)
-    monkeypatch.setattr(CalibrationStrategy, "_unmasked", unmasked)
+    monkeypatch.setattr(FederatedStrategy, "_unmasked", unmasked)
     run_in_process(newton(ledger=ledger), shards)
     assert order == ["charge", "unmask"] * 3

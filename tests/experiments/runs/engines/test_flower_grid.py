@@ -22,7 +22,7 @@ from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.plan import Federation
 from fedcal.queries import ClassHistograms
 from fedcal.queries.request import Request
-from fedcal.strategies import CalibrationStrategy, FedBin, FedNewton
+from fedcal.strategies import FedBin, FederatedStrategy, FedNewton
 from fedcal.strategies.server.transport import ANSWER, REVEAL
 from fedcal.strategies.server.who import WHO
 
@@ -91,12 +91,12 @@ SECRETIVE = (
 )
 
 
-def fedbin(masks: str = "masks", epsilon: float = 1.0, **fields: Any) -> CalibrationStrategy:
+def fedbin(masks: str = "masks", epsilon: float = 1.0, **fields: Any) -> FederatedStrategy:
     federation = Federation(CLIENTS, CLASSES, epsilon=epsilon, seed=3, **fields)
     return FedBin(federation, bins_exponent=5, secure_aggregation=masks)
 
 
-def newton(masks: str = "masks", epsilon: float = 1.0, **options: Any) -> CalibrationStrategy:
+def newton(masks: str = "masks", epsilon: float = 1.0, **options: Any) -> FederatedStrategy:
     federation = Federation(CLIENTS, CLASSES, 2, epsilon=epsilon, seed=3)
     return FedNewton(federation, rows_per_client=12, secure_aggregation=masks, **options)
 
@@ -195,7 +195,7 @@ def test_a_query_carries_the_plans_bound_and_ring(masks, shards):
         assert (rounds[0] != rounds[1]).all()
 
 
-def values(strategy: CalibrationStrategy) -> list[bytes]:
+def values(strategy: FederatedStrategy) -> list[bytes]:
     return [r.values.tobytes() for r in strategy.releases]
 
 
