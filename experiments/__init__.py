@@ -12,20 +12,41 @@ if TYPE_CHECKING:
     from fedcal.experiments.planner.plan import plan
     from fedcal.experiments.planner.sets.plan import plan_sets
     from fedcal.experiments.runs.comparison import Comparison, compare
+    from fedcal.experiments.runs.engines import InProcessGrid, run_inline
+    from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
     from fedcal.experiments.runs.evaluation import evaluate
     from fedcal.experiments.runs.result import SimulationResult
     from fedcal.experiments.runs.simulation import simulate
+    from fedcal.experiments.training.run import train
 
-__all__ = ["Comparison", "SimulationResult", "compare", "evaluate", "plan", "plan_sets", "simulate"]
+__all__ = [
+    "CalibratedModel",
+    "Comparison",
+    "FederatedCalibrator",
+    "InProcessGrid",
+    "SimulationResult",
+    "compare",
+    "evaluate",
+    "plan",
+    "plan_sets",
+    "run_inline",
+    "simulate",
+    "train",
+]
 
 _HOMES = {
+    "CalibratedModel": "fedcal.experiments.runs.estimator",
+    "FederatedCalibrator": "fedcal.experiments.runs.estimator",
+    "InProcessGrid": "fedcal.experiments.runs.engines",
     "Comparison": "fedcal.experiments.runs.comparison",
     "SimulationResult": "fedcal.experiments.runs.result",
     "compare": "fedcal.experiments.runs.comparison",
     "evaluate": "fedcal.experiments.runs.evaluation",
     "plan": "fedcal.experiments.planner.plan",
     "plan_sets": "fedcal.experiments.planner.sets.plan",
+    "run_inline": "fedcal.experiments.runs.engines",
     "simulate": "fedcal.experiments.runs.simulation",
+    "train": "fedcal.experiments.training.run",
 }
 
 

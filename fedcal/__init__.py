@@ -13,23 +13,91 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedcal.experiments import (
+        CalibratedModel,
         Comparison,
+        FederatedCalibrator,
+        InProcessGrid,
         SimulationResult,
         compare,
         evaluate,
         plan,
+        plan_sets,
+        run_inline,
         simulate,
+        train,
+    )
+    from fedcal.strategies import (
+        DPTS,
+        ECET,
+        NLLT,
+        AccT,
+        DPFedAvg,
+        DPHistogram,
+        DPPlatt,
+        FedAccuracy,
+        FedAUC,
+        FedBBQ,
+        FedBin,
+        FedCal,
+        FedConformal,
+        FederatedStrategy,
+        FedEvaluate,
+        FedKS,
+        FedMatrix,
+        FedNewton,
+        FedNewtonEntropy,
+        FedNewtonOPVector,
+        FedNewtonTop,
+        FedNewtonVector,
+        FedOneShot,
+        FedOPVector,
+        FedSGD,
+        FedTemp,
+        FedVector,
     )
 
 __version__ = "0.1.0"
 __all__ = [
+    "DPTS",
+    "ECET",
+    "NLLT",
+    "AccT",
+    "CalibratedModel",
     "Comparison",
+    "DPFedAvg",
+    "DPHistogram",
+    "DPPlatt",
+    "FedAUC",
+    "FedAccuracy",
+    "FedBBQ",
+    "FedBin",
+    "FedCal",
+    "FedConformal",
+    "FedEvaluate",
+    "FedKS",
+    "FedMatrix",
+    "FedNewton",
+    "FedNewtonEntropy",
+    "FedNewtonOPVector",
+    "FedNewtonTop",
+    "FedNewtonVector",
+    "FedOPVector",
+    "FedOneShot",
+    "FedSGD",
+    "FedTemp",
+    "FedVector",
+    "FederatedCalibrator",
+    "FederatedStrategy",
+    "InProcessGrid",
     "SimulationResult",
     "__version__",
     "compare",
     "evaluate",
     "plan",
+    "plan_sets",
+    "run_inline",
     "simulate",
+    "train",
 ]
 
 for _room in ("clients", "strategies", "experiments"):
@@ -41,7 +109,8 @@ for _room in ("clients", "strategies", "experiments"):
 
 
 def __getattr__(name: str) -> Any:
-    """The main functions, imported on first use: `import fedcal` waits for nothing."""
-    if name in __all__:
-        return getattr(import_module("fedcal.experiments"), name)
-    raise AttributeError(f"module 'fedcal' has no attribute {name!r}")
+    """Functions and classes, imported on first use: `import fedcal` waits for nothing."""
+    if name not in __all__:
+        raise AttributeError(f"module 'fedcal' has no attribute {name!r}")
+    running = import_module("fedcal.experiments")
+    return getattr(running if name in running.__all__ else import_module("fedcal.strategies"), name)

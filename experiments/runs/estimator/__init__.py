@@ -1,6 +1,6 @@
 """scikit-learn estimators: fit a calibrator over simulated clients, put one behind a classifier.
 
-Imported only where it is used (`from fedcal.experiments.runs.estimator import CalibratedModel`): it
+Imported only where it is used (`from fedcal import CalibratedModel`): it
 needs scikit-learn. `CalibratedModel` is what scikit-learn's `CalibratedClassifierCV` is, with a
 calibrator of fedcal's behind the classifier; `FederatedCalibrator` learns one, with privacy:
 

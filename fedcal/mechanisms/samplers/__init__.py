@@ -47,7 +47,7 @@ private scores. Nothing here erases memory after use.
 
 from __future__ import annotations
 
-from fedcal.mechanisms.samplers.categorical import categorical
+from fedcal.mechanisms.samplers.by_weight import categorical
 from fedcal.mechanisms.samplers.noise import (
     bernoulli,
     discrete_gaussian,

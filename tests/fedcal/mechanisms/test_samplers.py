@@ -18,6 +18,7 @@ from fedcal.mechanisms.samplers import (
     TOTAL_VARIATION,
     Words,
     bernoulli,
+    by_weight,
     categorical,
     discrete_gaussian,
     discrete_laplace,
@@ -319,7 +320,7 @@ def test_a_draw_reads_its_table_to_the_last_bit():
 
 def test_the_callers_decimal_context_does_not_matter():
     def drawn() -> list[np.ndarray]:
-        for clear in (noise._digits, noise._bell, noise._parts, polya._law, categorical._factors):
+        for clear in (noise._digits, noise._bell, noise._parts, polya._law, by_weight._factors):
             clear.cache_clear()
         return [
             discrete_laplace(5000.5, 500, seeded()),
@@ -359,7 +360,7 @@ LOG_WEIGHTS = [0.0, -0.5, -1.25, -3.0, 0.7, -math.inf, -40.0]
     ],
 )
 def test_weights_are_exact_to_the_last_few_units(logs):
-    found = categorical._weights(np.array(logs))
+    found = by_weight._weights(np.array(logs))
     with decimal.localcontext(decimal.Context(prec=400)):
         for value, weight in zip(logs, found, strict=True):
             want = (Decimal(value) - Decimal(max(logs))).exp() * UNIT
@@ -368,7 +369,7 @@ def test_weights_are_exact_to_the_last_few_units(logs):
 
 
 def test_an_index_lies_where_the_uniform_number_falls():
-    weights = categorical._weights(np.array(LOG_WEIGHTS))
+    weights = by_weight._weights(np.array(LOG_WEIGHTS))
     total, below = sum(weights), 0
     for i, weight in enumerate(weights):
         for place in (below, below + weight - 1) if weight else ():
