@@ -142,7 +142,7 @@ def draw_index(scores: Floats, epsilon: float, norm: float, source: Source) -> i
     """
     logits = -np.abs(scores) * (epsilon / (2.0 * norm))
     if source is None:
-        return samplers.by_weight(logits, samplers.system_words)
+        return samplers.categorical(logits, samplers.system_words)
     weights = np.exp(logits - logits.max())
     cumulative = np.cumsum(weights)
     return int(np.searchsorted(cumulative, source.random() * cumulative[-1], side="right"))
