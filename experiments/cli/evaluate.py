@@ -26,7 +26,7 @@ from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.tables import of_part, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
-from fedcal.experiments.runs.evaluated import METHOD, about_intervals, evaluates, settings
+from fedcal.experiments.runs.evaluated import ONLY, about_intervals, evaluates, method_of, settings
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import READING as FOLDER
 from fedcal.experiments.runs.folders import claim, claim_file
@@ -41,6 +41,13 @@ def evaluate_command(
     *,
     calibrator: Annotated[
         Path | None, other(EVALUATION, "A calibrator.npz: the model before and after it.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        other(
+            EVALUATION,
+            f"{' | '.join(ONLY)}: this metric for the whole budget, known several times as well.",
+        ),
     ] = None,
     by: Annotated[
         str, other(EVALUATION, "none | site | group: count apart by client, or a column.")
@@ -101,7 +108,7 @@ def evaluate_command(
     if release is not None:
         given = {**options, "calibrator": calibrator, "score": score, "bins": bins, "set": set}
         given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
-        given |= {"rows_per_subject": rows_per_subject}
+        given |= {"rows_per_subject": rows_per_subject, "only": only}
         _refuse(given, "is of a run, and --release reads what one left")
         goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
         if calibrate is not None and out is None:
@@ -136,7 +143,11 @@ def evaluate_command(
     _refuse(of_releases, "reads an earlier run's release: give --release FILE")
     asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
-    known = merge({"method": METHOD}, run) if config is None else load_config(config, run)
+    if config is None:
+        known = merge({"method": method_of(only)}, run)
+    else:
+        _refuse({"only": only}, "is what --config names as its method")
+        known = load_config(config, run)
     if not evaluates(known.method):
         raise InputError(
             f"{config} is of method '{known.method}', which evaluates nothing: fedcal simulate "

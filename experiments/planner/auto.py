@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from fedcal.core.shards import Shards
 from fedcal.experiments.planner.advice import Advice, advise
-from fedcal.experiments.planner.facts import DEALT, PublicFacts
+from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.sentences import not_enough
 from fedcal.experiments.planner.worlds import made_up
 from fedcal.experiments.runs.config import AUTO, Config, federation_of
-from fedcal.partition import parse
+from fedcal.partition import DrawnPartition, parse
 from fedcal.strategies.server.outcome import Progress
 
 CHOSEN = (
@@ -54,11 +54,11 @@ def resolved(
         return config, []
     nominal = config.set.get("rows_per_client")
     rows = max(len(shards.labels), 1) / shards.clients if nominal is None else nominal
-    kind = parse(config.partition).kind
+    simulable = isinstance(parse(config.partition), DrawnPartition)
     facts = PublicFacts(
         replace(federation_of(config, shards), seed=0, noise_source="seeded"),
         rows,  # type: ignore[arg-type]  # checked there
-        config.partition if kind in DEALT else Config.partition,
+        config.partition if simulable else Config.partition,
     )
     if progress is None:
         advice = advice_on(facts, config.engine)

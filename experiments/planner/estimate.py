@@ -22,7 +22,6 @@ from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import Errors, World
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.partition import parse
 from fedcal.privacy.curator import Asked
 from fedcal.secure_aggregation import Ring
 from fedcal.strategies import STRATEGIES
@@ -84,7 +83,7 @@ class Population:
         size = Size.of(facts)
         rng = stream(seed, Purpose.PARTITION, what=f"planner {world.key}")
         logits, labels = world.draw(size.all, rng)
-        owner = parse(facts.partition).draw(labels, size.clients, rng)
+        owner = facts.dealing.draw(labels, size.clients, rng)
         own = np.arange(len(labels))  # no public fact says which rows are of one subject
         shards = Shards.from_owner(logits, labels, owner, size.clients, subjects=own)
         pooled = TemperatureScaling().fit(logits, labels)

@@ -8,12 +8,10 @@ from typing import Any
 
 from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
-from fedcal.partition import parse
+from fedcal.partition import PARTITIONS, DrawnPartition, parse
 from fedcal.privacy.federation import Federation
 
 MOST_CLASSES = 2_000
-DEALT = ("iid", "dirichlet", "quantity", "shards")
-"""Partitions that a plan can simulate: the others need somebody's data."""
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,19 @@ class PublicFacts:
         positive("rows_per_client", self.rows_per_client)
         if self.federation.classes > MOST_CLASSES:
             raise InputError(f"a plan is made for at most {MOST_CLASSES:,} classes")
-        kind = parse(self.partition).kind
-        if kind not in DEALT:
+        _ = self.dealing
+
+    @property
+    def dealing(self) -> DrawnPartition:
+        """The partition, one of those that need nobody's data."""
+        partition = parse(self.partition)
+        if not isinstance(partition, DrawnPartition):
+            allowed = [name for name, p in PARTITIONS.items() if issubclass(p, DrawnPartition)]
             raise InputError(
-                f"partition '{kind}' needs data, and a plan looks at none; allowed: "
-                f"{', '.join(DEALT)}"
+                f"partition '{partition.name}' needs data, and a plan looks at none; allowed: "
+                f"{', '.join(allowed)}"
             )
+        return partition
 
     def but(self, **changes: Any) -> PublicFacts:
         """The same facts with other fields of the federation."""

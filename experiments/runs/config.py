@@ -115,7 +115,7 @@ class Config(Options):
     partition: str = option(
         "dirichlet:0.1",
         DATA,
-        "iid | dirichlet:BETA | quantity:BETA | shards:N | natural | flwr:NAME",
+        " | ".join(partition.forms()),
         axis=True,
     )
     rounds: int | None = option(None, DATA, "Rounds of queries", unset="the method's", axis=True)

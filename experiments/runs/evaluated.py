@@ -25,6 +25,11 @@ from fedcal.strategies.settings import settings_of
 
 METHOD = "evaluate"
 
+ONLY = {
+    name.removeprefix(f"{METHOD}-"): name for name in STRATEGIES if name.startswith(f"{METHOD}-")
+}
+"""What an evaluation may be of alone -> the method that asks for nothing else."""
+
 BY = ("none", "site", "group")
 """What rows are counted apart by: nothing, their client, or their column `group`."""
 
@@ -32,6 +37,11 @@ BY = ("none", "site", "group")
 def evaluates(method: str) -> bool:
     """Whether a method is for evaluation: clients hold the rows that are evaluated then."""
     return method in STRATEGIES and STRATEGIES[method].family == "evaluate"
+
+
+def method_of(only: str | None) -> str:
+    """The method of an evaluation, of all metrics (None) or of one alone."""
+    return METHOD if only is None else ONLY[one_of("only", only, ONLY)]
 
 
 def settings(

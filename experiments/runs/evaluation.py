@@ -8,7 +8,7 @@ from typing import Any, Unpack
 
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.evaluated import METHOD, settings
+from fedcal.experiments.runs.evaluated import method_of, settings
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.signatures import EvaluateOptions, spelt_out
 from fedcal.experiments.runs.simulation import simulate
@@ -19,6 +19,7 @@ from fedcal.strategies.server.outcome import Progress
 def evaluate(
     data: str | Path | Dataset | Mapping[str, Any] | None = None,
     *,
+    only: str | None = None,
     calibrator: str | Path | None = None,
     by: str = "none",
     threshold: float | None = None,
@@ -43,6 +44,8 @@ def evaluate(
     ----------
     data
         as `simulate` takes it
+    only
+        "accuracy", "auc" or "ks": this metric for the whole budget; None = all metrics
     calibrator
         a `calibrator.npz`: evaluate the model before and after it
     by
@@ -83,7 +86,7 @@ def evaluate(
     run: dict[str, Any] = {**options}
     if config is None:
         asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
-        run |= {"set": {**asked, **options.get("set", {})}, "method": METHOD}
+        run |= {"set": {**asked, **options.get("set", {})}, "method": method_of(only)}
     return simulate(
         data,
         config=config,

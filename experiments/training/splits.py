@@ -40,7 +40,7 @@ from fedcal.experiments.training.rows import (
     read_text,
 )
 from fedcal.partition import deal, held_out
-from fedcal.partition.dealing import CLIENTS
+from fedcal.partition.base import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD
 from fedcal.units import UNITS
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from fedcal.partition.dealing import DEALT, Partition, deal, parse
+from fedcal.partition.base import DrawnPartition, Partition
+from fedcal.partition.dealing import DEALT, PARTITIONS, deal, forms, parse
 from fedcal.partition.holdout import held_out
 from fedcal.partition.owners import dirichlet, iid, label_shards, natural, quantity
 
 __all__ = [
     "DEALT",
+    "PARTITIONS",
+    "DrawnPartition",
     "Partition",
     "deal",
     "dirichlet",
+    "forms",
     "held_out",
     "iid",
     "label_shards",

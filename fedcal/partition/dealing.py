@@ -2,70 +2,120 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from typing import Self
 
 import numpy as np
 
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
+from fedcal.core.registry import registry
 from fedcal.core.shards import Shards
-from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
+from fedcal.partition.base import CLIENTS, DrawnPartition, Partition, SkewedPartition
 from fedcal.partition.flower_partitioners import Options, owners_by, parse_partitioner
-
-CLIENTS = 100
-"""Clients where neither the user nor the data say how many."""
 
 DEALT = "dealt"
 """What is said in place of a partition where a file holds rows that are dealt already."""
 
-_TAKES = {
-    "iid": "",
-    "dirichlet": "dirichlet:BETA, such as dirichlet:0.1",
-    "quantity": "quantity:BETA, such as quantity:0.5",
-    "shards": "shards:N, such as shards:2",
-    "natural": "",
-    "flwr": "flwr:NAME, such as flwr:PathologicalPartitioner:num_classes_per_partition=2",
-}
-KINDS = tuple(_TAKES)
+
+class Iid(DrawnPartition):
+    """Uniform, of sizes that differ by at most one row."""
+
+    name = "iid"
+
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """See `fedcal.partition.iid`."""
+        return owners.iid(labels, clients, rng)
+
+
+class Dirichlet(SkewedPartition):
+    """Label skew: each class divided by shares that are drawn."""
+
+    name, example = "dirichlet", "0.1"
+
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """See `fedcal.partition.dirichlet`."""
+        return owners.dirichlet(labels, clients, self.beta, rng)
+
+
+class Quantity(SkewedPartition):
+    """Skew of sizes: all rows divided by shares that are drawn."""
+
+    name, example = "quantity", "0.5"
+
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """See `fedcal.partition.quantity`."""
+        return owners.quantity(labels, clients, self.beta, rng)
 
 
 @dataclass(frozen=True)
-class Partition:
-    """What `--partition` says.
+class LabelShards(DrawnPartition):
+    """A few shards of sorted labels for each client."""
 
-    Attributes
-    ----------
-    kind
-        one of `KINDS`
-    beta
-        of `dirichlet` and `quantity`, else 0
-    shards
-        shards per client of `shards`, else 0
-    partitioner, options
-        of `flwr`: the class in flwr-datasets and its parameters
-    """
+    name, form, example = "shards", "N", "2"
+    shards_per_client: int
 
-    kind: str
-    beta: float = 0.0
-    shards: int = 0
-    partitioner: str = ""
-    options: Options = ()
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """Shards per client, 1 or more."""
+        return cls(whole("shards per client", int(value), 1))
 
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """The client of each row, (n,); of kinds that need no more than the labels."""
-        law: dict[str, Callable[..., Integers]] = {
-            "iid": owners.iid,
-            "dirichlet": partial(owners.dirichlet, beta=self.beta),
-            "quantity": partial(owners.quantity, beta=self.beta),
-            "shards": partial(owners.label_shards, shards_per_client=self.shards),
-        }
-        return law[self.kind](labels, clients, rng=rng)
+        """See `fedcal.partition.label_shards`."""
+        return owners.label_shards(labels, clients, self.shards_per_client, rng)
+
+
+class Natural(Partition):
+    """The clients that the data name."""
+
+    name = "natural"
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """The data's column of clients."""
+        if data.client is None or data.client_names is None:
+            raise InputError(f"{data.name} names no clients of its own; use another --partition")
+        there = len(data.client_names)
+        if clients not in (None, there):
+            raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
+        return owners.natural(data.client), there
+
+
+@dataclass(frozen=True)
+class FlowerPartitioner(Partition):
+    """A partitioner of flwr-datasets, with its parameters."""
+
+    name, form = "flwr", "NAME"
+    example = "PathologicalPartitioner:num_classes_per_partition=2"
+    partitioner: str
+    options: Options
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """`NAME` or `NAME:KEY=VALUE:KEY=VALUE`."""
+        return cls(*parse_partitioner(value))
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """As the partitioner deals the rows; some have a number of clients of their own."""
+        found, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
+        if clients not in (None, there):
+            raise InputError(
+                f"flwr:{self.partitioner} makes {there} partitions, but clients = {clients}"
+            )
+        return found, there
+
+
+PARTITIONS: dict[str, type[Partition]] = registry(
+    Iid, Dirichlet, Quantity, LabelShards, Natural, FlowerPartitioner
+)
+"""Every partition by its name on the command line."""
+
+
+def forms() -> list[str]:
+    """How each partition is written: `iid`, `dirichlet:BETA`, ..."""
+    return [f"{name}:{p.form}" if p.form else name for name, p in PARTITIONS.items()]
 
 
 def parse(spec: str) -> Partition:
@@ -74,37 +124,28 @@ def parse(spec: str) -> Partition:
     Parameters
     ----------
     spec
-        `iid`, `dirichlet:BETA`, `quantity:BETA`, `shards:N`, `natural`, or `flwr:NAME` with
-        parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
+        one of `forms()`; `flwr:NAME` takes parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
 
     Raises
     ------
     InputError
         For anything else, and where flwr-datasets is needed and not installed.
     """
-    kind, _, raw = spec.partition(":")
-    one_of("partition", kind, KINDS)
-    needed = f"partition '{kind}' needs {_TAKES[kind]}, got {spec[:200]!r}"
-    if not _TAKES[kind]:
-        if raw:
-            raise InputError(f"partition '{kind}' takes no parameter, got {spec[:200]!r}")
-        return Partition(kind)
-    if not raw:
-        raise InputError(needed)
-    if kind == "flwr":
-        name, options = parse_partitioner(raw)
-        return Partition(kind, partitioner=name, options=options)
+    name, _, value = spec.partition(":")
+    kind = PARTITIONS[one_of("partition", name, PARTITIONS)]
+    if not kind.form:
+        if value:
+            raise InputError(f"partition '{name}' takes no parameter, got {spec[:200]!r}")
+        return kind()
+    needed = f"partition '{name}' needs {name}:{kind.form}, such as {name}:{kind.example}"
+    if not value:
+        raise InputError(f"{needed}, got {spec[:200]!r}")
     try:
-        if kind == "shards":
-            return Partition(kind, shards=whole("shards per client", int(raw), 1))
-        beta = float(raw)
+        return kind.of(value)
     except InputError:
         raise
     except ValueError:
-        raise InputError(needed) from None
-    if not math.isfinite(beta) or beta <= 0:
-        raise InputError(f"beta of partition '{kind}' must be finite and > 0, got {raw}")
-    return Partition(kind, beta=beta)
+        raise InputError(f"{needed}, got {spec[:200]!r}") from None
 
 
 def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
@@ -130,20 +171,4 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     InputError
         If `spec` is not allowed, or the data do not have what it needs.
     """
-    partition = parse(spec)
-
-    if partition.kind == "natural":
-        if data.client is None or data.client_names is None:
-            raise InputError(f"{data.name} names no clients of its own; use another --partition")
-        owner, there = owners.natural(data.client), len(data.client_names)
-        if clients not in (None, there):
-            raise InputError(f"{data.name} has {there} natural clients, but clients = {clients}")
-    elif partition.kind == "flwr":
-        name = partition.partitioner
-        owner, there = owners_by(name, partition.options, data, clients or CLIENTS, seed)
-        if clients not in (None, there):
-            raise InputError(f"flwr:{name} makes {there} partitions, but clients = {clients}")
-    else:
-        there = clients or CLIENTS
-        owner = partition.draw(data.labels, there, stream(seed, Purpose.PARTITION))
-    return data.shards(owner, there)
+    return data.shards(*parse(spec).owners(data, clients, seed))

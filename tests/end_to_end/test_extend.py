@@ -17,7 +17,8 @@ import pytest
 from extending import ROOT, copied, follow, git, keep, recipes
 
 METHODS, MECHANISM, UNIT = ("fedgap", "fedranks"), "composed-laplace", "entry"
-ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), MECHANISM: (1, 1), UNIT: (1, 1)}
+PARTITION = "lognormal"
+ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), MECHANISM: (1, 1), UNIT: (1, 1), PARTITION: (1, 1)}
 """Files that are new, and files that get a row."""
 
 
@@ -105,16 +106,16 @@ def told(copy: Copy, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]
 
 
 def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
-    assert len(copy.commands) == 7
+    assert len(copy.commands) == 8
     simulated, compared, planned = copy.commands[:3]
     for where, words in (
         (simulated, ("fedgap on resnet110-cifar10", "(1, 1e-05)-DP for each user")),
         *((compared, ("FedGap",)), (planned, ("fedgap",))),
         ("report", ("Laplace noise", "Top-k accuracy", "Accuracy by k", "Counts carry noise.")),
-        (copy.commands[-1], ("replacing one row by any other",)),
+        (copy.commands[-2], ("replacing one row by any other",)),
     ):
         assert [word for word in words if word not in told[where]] == []
-    for name in (*METHODS, MECHANISM, UNIT):
+    for name in (*METHODS, MECHANISM, UNIT, PARTITION):
         assert re.search(rf"(?<![\w-]){name}(?![\w-])", told["fedcal simulate --help"]), name
 
 
@@ -162,6 +163,7 @@ WITH = " or ".join((*METHODS, "laplace", "statement", "is_missing"))
 """The unit goes with every method and mechanism: a part of these cases is enough."""
 
 
+@pytest.mark.slow
 def test_the_tests_of_all_members_take_them_and_pass(copy):
     files = ["tests/test_layout.py", *(f"tests/{name}" for name in ENROLLED)]
     chosen = f"{CHOSEN} or ({UNIT} and ({WITH}))"

@@ -58,6 +58,15 @@ def test_without_noise_they_are_scikit_learn_s_of_the_pooled_rows():
         assert abs(found["roc_auc"]["value"] - auc) <= found["roc_auc"]["binning"]
 
 
+@pytest.mark.parametrize(("only", "metric"), [("accuracy",) * 2, ("auc", "roc_auc"), ("ks",) * 2])
+def test_one_metric_alone_has_the_whole_budget(only, metric):
+    given, run = arrays(), {"partition": "natural", "epsilon": 8.0}
+    alone = evaluate(given, only=only, **run)
+    same = simulate(given, method=f"evaluate-{only}", **run)
+    assert alone.metrics == same.metrics
+    assert list(alone.metrics) == [metric]
+
+
 def test_a_result_holds_metrics_and_groups(tmp_path):
     exact = evaluate(arrays(), partition="natural").judged["clients"]
     result = evaluate(arrays(), by="site", out=tmp_path, **PRIVATE)

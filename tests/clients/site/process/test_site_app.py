@@ -338,4 +338,6 @@ def test_the_log_is_in_plain_words_and_tells_of_no_row(site, tmp_path, caplog):
     secrets = {str(ROWS), *map(str, np.bincount(own.labels)), *(f"{v:.4f}" for v in own.logits[0])}
     told = set(re.findall(r"[\d.]+\d", caplog.text.replace(run, "")))
     assert not secrets & told
-    assert not {str(word) for word in words} & told
+    long = {str(word) for word in words if word > 1e9}  # a short one may be a line's number
+    assert long
+    assert not long & told

@@ -1,0 +1,78 @@
+"""What every partition is: how it is written, and who owns which row."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+import numpy as np
+
+from fedcal.core.errors import InputError
+from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Integers
+from fedcal.datasets import Dataset
+
+CLIENTS = 100
+"""Clients where neither the user nor the data say how many."""
+
+
+@dataclass(frozen=True)
+class Partition(ABC):
+    """A way to deal rows to clients, as `--partition NAME` or `NAME:VALUE` says it.
+
+    Subclasses set `name`, and `form` where they take a value, and are registered in
+    `fedcal.partition.PARTITIONS`: options, help, files and the planner know them from there.
+    """
+
+    name: ClassVar[str]
+    form: ClassVar[str] = ""
+    """What follows the name: "" = nothing."""
+    example: ClassVar[str] = ""
+    """A value that may follow the name."""
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """The partition that `name:value` stands for; InputError or ValueError if none."""
+        return cls()
+
+    @abstractmethod
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """The client of each fit row, (n,), and how many clients there are.
+
+        Raises
+        ------
+        InputError
+            If the data do not have what it needs, or make another number of clients.
+        """
+
+
+@dataclass(frozen=True)
+class DrawnPartition(Partition):
+    """Dealt by a draw of labels and their number alone: a plan can simulate it without data."""
+
+    @abstractmethod
+    def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
+        """The client of each row, (n,) in [0, clients)."""
+
+    def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
+        """Drawn from the labels of the fit rows."""
+        there = clients or CLIENTS
+        return self.draw(data.labels, there, stream(seed, Purpose.PARTITION)), there
+
+
+@dataclass(frozen=True)
+class SkewedPartition(DrawnPartition):
+    """Drawn by a Dirichlet law of parameter beta."""
+
+    form = "BETA"
+    beta: float
+
+    @classmethod
+    def of(cls, value: str) -> Self:
+        """A finite beta > 0."""
+        beta = float(value)
+        if not math.isfinite(beta) or beta <= 0:
+            raise InputError(f"beta of partition '{cls.name}' must be finite and > 0, got {value}")
+        return cls(beta)
