@@ -5,6 +5,7 @@ from __future__ import annotations
 if __name__ != "fedcal.strategies":  # a second copy of every class and registry would be made
     raise ImportError(f"import fedcal.strategies, not {__name__}")
 
+from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Method
@@ -57,6 +58,7 @@ __all__ = [
     "FedVector",
     "FederatedStrategy",
     "Method",
+    "enlist",
 ]
 
 STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
@@ -69,3 +71,26 @@ STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(FedConformal, FedSGD, DPFedAvg),
 )
 """Method name on the command line -> strategy."""
+
+
+def enlist(method: type[FederatedStrategy]) -> str:
+    """Let a method of another package be named `module:Class` wherever a method is named.
+
+    Returns
+    -------
+    str
+        that name
+
+    Raises
+    ------
+    InputError
+        If it is no complete method.
+    """
+    if not (isinstance(method, type) and issubclass(method, FederatedStrategy)):
+        raise InputError(f"{method!r:.80} is not a method: a subclass of FederatedStrategy")
+    name = f"{method.__module__}:{method.__qualname__}"
+    try:
+        STRATEGIES[name] = registry(method)[method.name]
+    except TypeError as error:
+        raise InputError(f"method {name}: {error}") from None
+    return name

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-import os
 import re
-import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +15,7 @@ from numpy.typing import NDArray
 from fedcal import datasets
 from fedcal.core.classes import class_names, first_names
 from fedcal.core.errors import InputError
+from fedcal.core.optional import named
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
@@ -66,14 +64,11 @@ def only_client(data: str, clients: int) -> None:
 
 
 def _called(data: str, names: Sequence[str] | None) -> Dataset:
-    module, _, function = data.partition(":")
-    sys.path.insert(0, os.getcwd())
+    function = named("--data", data)
     try:
-        made = getattr(importlib.import_module(module), function)()
+        made = function()
     except Exception as e:  # noqa: BLE001  it is the site's own code
         raise InputError(f"--data {data} failed: {type(e).__name__}: {e}") from None
-    finally:
-        sys.path.remove(os.getcwd())
     if isinstance(made, tuple) and len(made) == 2:
         made = {"logits": made[0], "labels": made[1]}
     if not isinstance(made, Mapping) or not {"labels"} <= set(made) <= set(datasets.KEYS):

@@ -23,7 +23,7 @@ from fedcal.experiments.planner.sentences import (
     not_enough,
 )
 from fedcal.experiments.planner.worlds import World, made_up, of_public
-from fedcal.experiments.runs.config import ENGINES, Config
+from fedcal.experiments.runs.config import ENGINES, Config, method_named
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
 from fedcal.strategies.server.outcome import Progress
 from fedcal.units import User
@@ -99,7 +99,7 @@ def plan(
     return advise(
         facts,
         worlds or made_up(facts.federation.classes, seed),
-        methods=methods,
+        methods=methods and [method_named(name) for name in methods],
         seed=seed,
         engine=engine,
         progress=progress,

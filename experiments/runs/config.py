@@ -15,6 +15,7 @@ from fedcal.accounting.gaussian import check_epsilon, check_rate
 from fedcal.core.checks import one_of, positive, unused
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.errors import InputError
+from fedcal.core.optional import named
 from fedcal.core.shards import Shards
 from fedcal.core.streams import check_seed
 from fedcal.experiments.runs.committee import committee_facts, read_committee
@@ -33,7 +34,7 @@ from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_si
 from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.storage.atomic import path_of
-from fedcal.strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES, enlist
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import (
     Setting,
@@ -64,8 +65,15 @@ def label_of(method: str) -> str:
     return strategy.__name__ if strategy else POOLED.get(method, method)
 
 
-def method_named(text: str) -> str:
-    """The name of a method that is given by name or label, in any case; others as they are."""
+def method_named(text: str | type) -> str:
+    """The name of a method that is given by name or label, in any case; others as they are.
+
+    `module:Class`, or in Python the class itself, is a method of another package (`enlist`).
+    """
+    if isinstance(text, type):
+        return enlist(text)
+    if ":" in text and text not in STRATEGIES:
+        return enlist(named("--method", text.strip()))
     spelt = {form.lower(): m for m in (*STRATEGIES, *POOLED) for form in (label_of(m), m)}
     return spelt.get(text.strip().lower(), text.strip())
 
@@ -107,7 +115,7 @@ class Config(Options):
     method: str = option(
         "fednewton",
         DATA,
-        f"{' | '.join(METHODS)} | {AUTO}: what the planner recommends",
+        f"{' | '.join(METHODS)} | {AUTO}: what the planner recommends | MODULE:CLASS",
         axis=True,
         read=method_named,
     )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, TypedDict, TypeVar, get_type_hints
 
+from fedcal.strategies import FederatedStrategy
 from fedcal.strategies.settings import Setting
 
 Call = TypeVar("Call", bound=Callable[..., Any])
@@ -57,7 +58,7 @@ class EvaluateOptions(Shared, total=False):
 class SimulateOptions(EvaluateOptions, total=False):
     """Options of `simulate`, the fields of `Config` but the data."""
 
-    method: str
+    method: str | type[FederatedStrategy]
 
 
 class CompareOptions(Shared, total=False):

@@ -1,8 +1,10 @@
-"""Packages that only some features need: imported where used, missed in one line."""
+"""Packages that only some features need, and code that users name: imported where used."""
 
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 from typing import Any
 
 from fedcal.core.errors import InputError
@@ -24,3 +26,15 @@ def need(module: str, extra: str, purpose: str) -> Any:
         raise InputError(
             f"{purpose}: {package} cannot be imported: {str(error).partition(chr(10))[0]}"
         ) from None
+
+
+def named(option: str, text: str) -> Any:
+    """What `module:name` is the name of, in the working directory or installed; or InputError."""
+    module, _, name = text.partition(":")
+    sys.path.insert(0, os.getcwd())
+    try:
+        return getattr(importlib.import_module(module), name)
+    except Exception as e:  # noqa: BLE001  it is the user's own code
+        raise InputError(f"{option} {text} failed: {type(e).__name__}: {e}") from None
+    finally:
+        sys.path.remove(os.getcwd())

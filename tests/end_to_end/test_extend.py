@@ -4,6 +4,7 @@ A copy of the repository is extended by the page's files and rows. In it the pag
 run, and the tests of all members, which must have enrolled the new ones by themselves.
 """
 
+import importlib
 import json
 import os
 import re
@@ -15,6 +16,13 @@ from typing import Any
 
 import pytest
 from extending import ROOT, copied, follow, git, keep, recipes
+
+from fedcal import simulate
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.main import _run
+from fedcal.privacy import Federation
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.server.job import Job
 
 METHODS, MECHANISM, UNIT = ("fedgap", "fedranks"), "composed-laplace", "entry"
 PARTITION = "lognormal"
@@ -176,3 +184,31 @@ def test_the_tests_of_all_members_take_them_and_pass(copy):
     for rule in RULES:
         assert any(rule in case for _, case in ran), rule
     assert len(ran) > 80  # that -k chose what it should; who takes whom is above
+
+
+def test_a_method_of_another_package_needs_no_change(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mine.py").write_text(recipes()[0].files["strategies/methods/fedgap.py"])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(STRATEGIES, "mine:FedGap", raising=False)  # also afterwards
+    options = "--epsilon 8 --clients 20 --quiet"
+    assert _run(f"simulate --method mine:FedGap --out run {options}".split()) == 0
+    result = json.loads((tmp_path / "run/result.json").read_text("utf-8"))
+    assert result["method"] == "mine:FedGap"
+    assert _run(["simulate", "--config", "run/config.toml", "--out", "again", "--quiet"]) == 0
+    mine = importlib.import_module("mine")
+    by_class = simulate("resnet110-cifar10", method=mine.FedGap, epsilon=8.0, clients=20)
+    again = json.loads((tmp_path / "again/result.json").read_text("utf-8"))
+    assert by_class.after == pytest.approx(result["after"]) == again["after"]
+    capsys.readouterr()
+    for name, said in (
+        ("mine:Nobody", "has no attribute"),
+        ("nowhere:FedGap", "No module named"),
+        ("mine:Federation", "is not a method"),
+    ):
+        assert _run(f"simulate --method {name} {options}".split()) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert said in line
+    fields = Job("acct", Federation(5, 3, epsilon=1.0)).to_fields() | {"method": "elsewhere:FedGap"}
+    with pytest.raises(InputError, match="unknown method"):  # what a site makes of a message
+        Job.from_fields(fields)

@@ -10,11 +10,13 @@ from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.runs.comparison.grid import AXES, Grid
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.signatures import CompareOptions, SimulateOptions
+from fedcal.strategies import FederatedStrategy
 
 
 def test_the_types_are_those_of_the_fields():
-    hints = get_type_hints(Config)
-    assert get_type_hints(SimulateOptions) == {k: v for k, v in hints.items() if k != "data"}
+    hints = get_type_hints(Config) | {"method": str | type[FederatedStrategy]}
+    del hints["data"]
+    assert get_type_hints(SimulateOptions) == hints
 
 
 def test_a_comparison_s_axes_take_several():
