@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from fedcal.core.artifact import Artifact
 from fedcal.core.checks import one_of, positive, unused
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words
@@ -27,6 +26,7 @@ from fedcal.queries.declared import Question, check_question
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes
+from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
 

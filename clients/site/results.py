@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.clients.site.prepared import Prepared
-from fedcal.core.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.privacy.agreement import Terms
+from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.storage.atomic import whole_file
 from fedcal.storage.npz import read_npz
 

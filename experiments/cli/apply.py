@@ -20,7 +20,6 @@ from fedcal.calibrators import Calibrator
 from fedcal.conformal import PredictionSets, load
 from fedcal.conformal.judged import judged
 from fedcal.conformal.pages.page import FEW_CLASSES, class_table
-from fedcal.core.artifact import form_of
 from fedcal.core.checks import unused
 from fedcal.core.classes import class_names
 from fedcal.core.errors import InputError
@@ -34,6 +33,7 @@ from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import claim_file
 from fedcal.metrics import summary
 from fedcal.metrics.buckets import check_score
+from fedcal.storage.artifact import form_of
 from fedcal.storage.atomic import whole_file
 from fedcal.training.trained_model import TrainedModel, load_model
 

@@ -10,12 +10,11 @@ from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.corruptions import CORRUPTIONS
 from fedcal.experiments.report import terminal
-from fedcal.experiments.research.shift.command import refuse_out
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.training.extraction.extract import extract
 from fedcal.experiments.training.extraction.extractors import EXTRACTORS
 from fedcal.experiments.training.extraction.sources import kind_of, read_source
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import refuse_out, whole_file
 
 
 def run_features(

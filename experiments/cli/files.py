@@ -10,13 +10,13 @@ import typer
 
 from fedcal import datasets, export
 from fedcal.conformal import PredictionSets
-from fedcal.core.artifact import form_of
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.apply import fitted_in
 from fedcal.experiments.cli.parameters import Json, Overwrite, Quiet
 from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import claim_file
+from fedcal.storage.artifact import form_of
 from fedcal.training.trained_model import TrainedModel, load_model
 
 OF_FLOAT32 = (

@@ -15,7 +15,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedcal.core.artifact import Holdout
 from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.deploy.control import ENDED, Control, control
 from fedcal.experiments.runs.config import Config, load_config, public_facts, waiting
@@ -26,6 +25,7 @@ from fedcal.experiments.runs.paid import Paid
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.secure_aggregation.roster import Roster
+from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job

@@ -15,7 +15,6 @@ from typing import Any
 
 from fedcal.calibrators import load as load_calibrator
 from fedcal.core import pages
-from fedcal.core.artifact import Holdout
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.scores import Kind
@@ -30,6 +29,7 @@ from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.training.by_method import train_by_method
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.privacy.ledger import Ledger
+from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of, whole_file
 from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME, Progress

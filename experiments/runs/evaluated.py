@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core.artifact import Holdout
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
@@ -19,6 +18,7 @@ from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
+from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of

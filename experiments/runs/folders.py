@@ -16,10 +16,10 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.artifact import ARTIFACTS
 from fedcal.core.errors import InputError
 from fedcal.experiments.report.figures import COMPARISON_NAMES, CURVE_NAMES, NAMES
 from fedcal.experiments.runs.files import PAGE, check_out
+from fedcal.storage.artifact import ARTIFACTS
 from fedcal.strategies.server.checkpoint import CHECKPOINT
 from fedcal.strategies.server.outcome import OUTCOME, ROUND_FILES
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from fedcal import datasets
-from fedcal.core.artifact import Holdout
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import check_rows
+from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.artifact import Holdout
 from fedcal.core.classes import names_in
 from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.statement import of_plan
 from fedcal.experiments.runs.statement.sentences import sets_noise, with_real_sites
+from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job

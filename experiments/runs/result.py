@@ -17,7 +17,6 @@ import fedcal
 from fedcal.calibrators import Calibrator, calibrator_of
 from fedcal.conformal import PredictionSets
 from fedcal.core import pages
-from fedcal.core.artifact import Artifact, Holdout
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
@@ -25,6 +24,7 @@ from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import OWN_PAGES, PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
+from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import RELEASED
 

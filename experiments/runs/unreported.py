@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from fedcal.core.artifact import Holdout
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import Config, load_config, merge, read_toml
@@ -17,6 +16,7 @@ from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.runs.statement import about_subjects
 from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
 from fedcal.partition import DEALT
+from fedcal.storage.artifact import Holdout
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
 

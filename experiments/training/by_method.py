@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core import pages
-from fedcal.core.artifact import Holdout
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
@@ -29,6 +28,7 @@ from fedcal.experiments.training.config import FOLLOWING, SETTINGS, TrainConfig
 from fedcal.experiments.training.splits import PARTS, ClientData
 from fedcal.privacy.curator import Release
 from fedcal.queries import Gradients
+from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import FederatedStrategy

@@ -11,7 +11,6 @@ from typing import IO, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
@@ -21,6 +20,7 @@ from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import by_client
 from fedcal.metrics.gap_change import changes_by_client, told
+from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.storage.atomic import path_of
 
 FORMAT = "fedcal-calibrator"

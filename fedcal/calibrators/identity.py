@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.artifact import Holdout
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
+from fedcal.storage.artifact import Holdout
 
 
 class Identity(Calibrator):

@@ -21,7 +21,6 @@ from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.pages.shortfalls import shortfalls
 from fedcal.conformal.parts import BY
 from fedcal.conformal.set_release import Goal, Promise, SetRelease, thresholds_of
-from fedcal.core.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.core.checks import one_of
 from fedcal.core.classes import called
 from fedcal.core.errors import InputError
@@ -29,6 +28,7 @@ from fedcal.core.pages import Part
 from fedcal.core.printable import listed
 from fedcal.core.scores import KINDS, Kind, check_scores, logits_of
 from fedcal.core.types import Floats, Integers
+from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.storage.atomic import path_of
 
 ALL_LABELS = 1.0

@@ -12,7 +12,6 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.artifact import Artifact, Holdout
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part
@@ -31,6 +30,7 @@ from fedcal.metrics.buckets import scored
 from fedcal.metrics.clients import by_client
 from fedcal.queries import ScoreCounts
 from fedcal.queries.encodings import decoder_of
+from fedcal.storage.artifact import Artifact, Holdout
 
 _ALL = ""
 

@@ -10,13 +10,13 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.artifact import Artifact
 from fedcal.core.checks import one_of
 from fedcal.core.classes import called
 from fedcal.core.pages import Table
 from fedcal.evaluation.intervals.intervals import Estimate, beyond
 from fedcal.evaluation.pages.page import heading, texts
 from fedcal.evaluation.weighting import Counted, Weighting
+from fedcal.storage.artifact import Artifact
 
 _NUMBERS = ("value", "low", "high", "sampling", "noise", "binning")
 

@@ -65,7 +65,7 @@ class Terms:
     questions
         what each round may ask
     form
-        of the result, a key of `fedcal.core.artifact.ARTIFACTS`
+        of the result, a key of `fedcal.storage.artifact.ARTIFACTS`
     result_bytes
         of the arrays that a result has before the first round: about as many as at the end
     """

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.artifact import Holdout
 from fedcal.core.pages import Curve, Part, Table
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import Histogram, evaluate
@@ -23,6 +22,7 @@ from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.scores import BINS
 from fedcal.queries import Gradients
+from fedcal.storage.artifact import Holdout
 from fedcal.training.network import Clipping
 
 EXACT = "Exact numbers on test rows, for the researcher's eyes: no private release."

@@ -9,12 +9,12 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.types import Floats
+from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.storage.atomic import path_of
 from fedcal.training.network import text_of
 from fedcal.training.networks import NETWORKS

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, Self, TypeAlias
 
 from fedcal.calibrators import Calibrator, calibrator_of
-from fedcal.core.artifact import ARTIFACTS, Artifact
 from fedcal.core.errors import InputError
 from fedcal.privacy.curator import Release
+from fedcal.storage.artifact import ARTIFACTS, Artifact
 from fedcal.storage.atomic import whole_file
 from fedcal.strategies.method import Method
 

@@ -14,7 +14,6 @@ from flwr.app import Message
 
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.artifact import Artifact
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers
@@ -22,6 +21,7 @@ from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.runs.engines.inline import Unavailable, run_inline
 from fedcal.privacy.plan import Federation
 from fedcal.secure_aggregation import COMPLETE_UP_TO
+from fedcal.storage.artifact import Artifact
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.server.collector import Collector
 from fedcal.strategies.server.job import Job

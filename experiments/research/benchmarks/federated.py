@@ -19,7 +19,6 @@ import numpy as np
 from fedcal import datasets, partition
 from fedcal.calibrators import BBQ, HistogramBinning
 from fedcal.clients.answers import answer
-from fedcal.core.artifact import Artifact
 from fedcal.core.errors import FedcalError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers, Words
@@ -35,6 +34,7 @@ from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Asked
 from fedcal.privacy.plan import Federation
+from fedcal.storage.artifact import Artifact
 from fedcal.strategies import FedBin, FederatedStrategy
 from fedcal.strategies.server.job import Job
 

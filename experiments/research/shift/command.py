@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError
 
 
 def run_module(
@@ -43,11 +42,3 @@ def run_module(
     except FedcalError as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(error.exit_code)
-
-
-def refuse_out(out: Path, suffix: str = ".npz") -> None:
-    """InputError where `out` cannot become a file of this kind: now, not after minutes."""
-    if out.suffix != suffix:
-        raise InputError(f"--out {out} must end in {suffix}")
-    if out.is_dir() or not out.absolute().parent.is_dir():
-        raise InputError(f"--out {out}: a folder, or in a folder that is not there")

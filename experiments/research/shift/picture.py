@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from fedcal.core.optional import need
 from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
-from fedcal.experiments.research.shift.command import refuse_out, run_module
+from fedcal.experiments.research.shift.command import run_module
 from fedcal.experiments.training.images import read_bytes
-from fedcal.storage.atomic import whole_file
+from fedcal.storage.atomic import refuse_out, whole_file
 
 SHOWN = 4
 """Images of each corruption."""

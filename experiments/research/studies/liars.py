@@ -31,7 +31,6 @@ import numpy as np
 from fedcal import datasets
 from fedcal.calibrators import Calibrator
 from fedcal.clients.answers import answer, contribute
-from fedcal.core.artifact import Artifact, Holdout
 from fedcal.core.errors import RoundFailed
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
@@ -57,6 +56,7 @@ from fedcal.queries import (
     TemperatureUpdate,
 )
 from fedcal.queries.request import Request
+from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.strategies.method import Method
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Progress

@@ -13,10 +13,10 @@ from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
 from fedcal.clients.client_app import client_app, site_of
-from fedcal.core.artifact import Artifact
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import Unavailable
+from fedcal.storage.artifact import Artifact
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.transport import ANSWER
 

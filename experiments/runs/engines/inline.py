@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedcal.clients.answers import contribute, prepare_rows
-from fedcal.core.artifact import Artifact
 from fedcal.core.checks import whole
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers, Words
 from fedcal.privacy.curator import Asked
 from fedcal.secure_aggregation import masks, owed, pair_seed, unmask
+from fedcal.storage.artifact import Artifact
 from fedcal.strategies.method import Method
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from fedcal.conformal.judged import Judged, binomial_interval, judged
 from fedcal.conformal.pages.page import class_table
 from fedcal.conformal.pages.shortfalls import shortfalls
 from fedcal.core import pages
-from fedcal.core.artifact import Holdout
 from fedcal.core.pages import Intervals
+from fedcal.storage.artifact import Holdout
 
 PROBS = np.array([[0.1, 0.5, 0.15, 0.25], [0.7, 0.1, 0.1, 0.1], [0.2, 0.3, 0.4, 0.1]])
 LOGITS = np.log(PROBS)

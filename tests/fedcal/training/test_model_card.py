@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from fedcal.core.artifact import Holdout
 from fedcal.core.numerics import softmax
 from fedcal.metrics import ece
 from fedcal.queries import Gradients
+from fedcal.storage.artifact import Holdout
 from fedcal.training.model_card import card_parts, clipped_share, clipping_part, scored
 
 RNG = np.random.default_rng(0)

@@ -7,13 +7,13 @@ import pytest
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.core.artifact import Holdout
 from fedcal.core.shards import Shards
 from fedcal.evaluation.intervals.clusters import ESTIMANDS
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.privacy.plan import Plan
 from fedcal.queries.request import Request
+from fedcal.storage.artifact import Holdout
 from fedcal.strategies import STRATEGIES, FedEvaluate
 
 CLIENTS = 30

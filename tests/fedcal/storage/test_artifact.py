@@ -12,10 +12,10 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.calibrators import Calibrator, TemperatureScaling, calibrator_of
-from fedcal.core.artifact import ARTIFACTS, Artifact, Holdout
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.pages import MOST_SERIES, Curve, Intervals, Table, from_json, to_json
 from fedcal.metrics import summary
+from fedcal.storage.artifact import ARTIFACTS, Artifact, Holdout
 
 
 @dataclass(frozen=True)
