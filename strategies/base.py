@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.method import Family, Method
 from fedcal.strategies.server.transport import FlowerTransport
 

@@ -24,7 +24,7 @@ import numpy as np
 from fedcal.core.errors import InputError, TooLittle
 from fedcal.core.shards import Shards
 from fedcal.privacy.federation import MOST_CLIENTS, Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, settings_of

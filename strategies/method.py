@@ -20,7 +20,7 @@ from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.curator import Asked, Curator, Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import EXACT_GRID, Plan
+from fedcal.privacy.noise_plan import EXACT_GRID, Plan
 from fedcal.queries import Query
 from fedcal.queries.declared import Question, check_question
 from fedcal.secure_aggregation import SECURE_AGGREGATION

@@ -176,6 +176,50 @@ def test_no_module_imports_itself_in_a_circle():
     assert circle(graph) == []
 
 
+RESEARCH = "fedcal.experiments.research"
+REPRODUCE = "fedcal.experiments.cli.studies"
+"""The only module of the product that imports research: `fedcal reproduce`."""
+
+
+def test_no_product_imports_research():
+    known = {module_of(path): path for path in MODULES}
+    found = {
+        name: sorted(m for m in modules_imported(parsed(path), known) if m.startswith(RESEARCH))
+        for name, path in known.items()
+        if not name.startswith(RESEARCH)
+    }
+    assert [name for name, imported in found.items() if imported] == [REPRODUCE]
+
+
+SAME_IDEA = {
+    *(
+        "base",
+        "config",
+        "page",
+        "record",
+        "result",
+        "rows",
+        "run",
+        "sentences",
+    ),  # of each folder
+    *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
+    *("training", "spread", "single_metrics"),  # question, statistic and method
+    *("unary", "exponential", "gaussian", "crossing"),  # a mechanism, its accounting, its use
+    *("artifact", "simulation", "curves", "models"),  # a thing, and how it is shown
+    *("plan", "features", "advice", "committee"),  # a command or an option, and its work
+}
+"""Names that several modules of the product may have: they are of one idea."""
+
+
+def test_a_module_s_name_is_that_of_one_idea_and_no_folder_is_wide():
+    of_product = [p for p in MODULES if RESEARCH.rpartition(".")[2] not in p.parts]
+    named = [p for p in of_product if not p.stem.startswith("__")]
+    often = {stem for stem, n in Counter(p.stem for p in named).items() if n > 1}
+    assert often == SAME_IDEA
+    wide = {str(f): n for f, n in Counter(p.parent for p in named).items() if n > 15}
+    assert wide == {}
+
+
 def pickles(tree: ast.AST) -> list[str]:
     found = [name for name in sorted(imports(tree, "")) if name in PICKLES]
     for node in ast.walk(tree):
@@ -359,7 +403,14 @@ def python(code: str, cwd: Path, *path: Path) -> subprocess.CompletedProcess[str
 def test_a_fresh_import_loads_nothing_heavy(tmp_path):
     """Nor the science Flower; and what simulates needs no locks of POSIX."""
     show = "print(*sys.modules)"
-    names = ("calibrators", "datasets", "metrics", "partition", "privacy.plan", "privacy.curator")
+    names = (
+        "calibrators",
+        "datasets",
+        "metrics",
+        "partition",
+        "privacy.noise_plan",
+        "privacy.curator",
+    )
     science = "; ".join(f"import fedcal.{name}" for name in (*names, "secure_aggregation"))
     rooms = "import fedcal.clients, fedcal.strategies, fedcal.experiments.cli.main"
     locks = "import sys; sys.modules['fcntl'] = None"

@@ -20,7 +20,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import read
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.agreement import Terms, TermsOfJob, job_digest
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.declared import Question
 from fedcal.queries.request import RUN
 from fedcal.storage.atomic import whole_file

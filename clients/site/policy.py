@@ -36,7 +36,7 @@ from fedcal.clients.site.ranges import Allowed, check_range, within, words_of
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.privacy.agreement import Terms
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.declared import cells_of
 from fedcal.secure_aggregation.committee import check_committee
 from fedcal.secure_aggregation.roster import Roster, check_digest, check_key

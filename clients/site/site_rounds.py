@@ -17,7 +17,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import read
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import PROTOCOL, job_digest
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation.roster import Roster
 

@@ -13,7 +13,7 @@ from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.training.extraction.extract import extract
 from fedcal.experiments.training.extraction.extractors import EXTRACTORS
-from fedcal.experiments.training.extraction.sources import kind_of, read_source
+from fedcal.experiments.training.extraction.inputs import kind_of, read_source
 from fedcal.storage.atomic import refuse_out, whole_file
 
 

@@ -63,7 +63,7 @@ _MODULES = {
     **dict.fromkeys(("plan", "train", "features", "reproduce"), "studies"),
     "apply": "apply",
     "pipeline": "pipeline",
-    **dict.fromkeys(("report", "export", "flower-app", "datasets"), "files"),
+    **dict.fromkeys(("report", "export", "flower-app", "datasets"), "exports"),
 }
 """Name -> the module of `fedcal.experiments.cli` that has the function."""
 

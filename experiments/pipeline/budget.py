@@ -20,7 +20,7 @@ from fedcal.accounting import (
 )
 from fedcal.accounting.stages import AnyStage
 from fedcal.core.errors import InputError
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 
 _CLOSE = 1e-3  # of epsilon, that a search by halving may leave unspent
 

@@ -20,7 +20,7 @@ from fedcal.experiments.training.by_method import run_config
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import load
 from fedcal.partition import deal
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import Setting, must_calibrate, settings_of

@@ -13,7 +13,7 @@ import numpy as np
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.estimate import Trial
 from fedcal.experiments.runs.config import Config
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 
 PAYS = 0.9
 """A method pays if it leaves at most so much of the model's own error, on average, ..."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 
 EXCHANGE_SECONDS = 4.2
 """Wall time of one exchange: a message to every site and its answer. Measured with Flower 1.39 on

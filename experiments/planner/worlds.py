@@ -21,7 +21,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.metrics.binning import bin_index
-from fedcal.metrics.scores import BINS
+from fedcal.metrics.standard import BINS
 
 TEST_ROWS = 4_000
 TEST_NUMBERS = 200_000

@@ -8,7 +8,7 @@ from typing import Any
 from fedcal.core import pages
 from fedcal.core.pages import Intervals, Part, Table
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.figures.inline import Palette, variable
+from fedcal.experiments.report.figures.inline_svg import Palette, variable
 from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.page import figure
 from fedcal.experiments.report.tables import of_part

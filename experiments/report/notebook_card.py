@@ -12,7 +12,7 @@ from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.comparison import cells_table, finished
 from fedcal.experiments.report.figures.diagrams import diagram
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.figures.inline import fixed
+from fedcal.experiments.report.figures.inline_svg import fixed
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import figure, render
 from fedcal.metrics import Reliability

@@ -13,7 +13,7 @@ from typing import Any
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.figures.inline import Palette, key_svg, panel_svgs, variable
+from fedcal.experiments.report.figures.inline_svg import Palette, key_svg, panel_svgs, variable
 from fedcal.experiments.report.figures.style import HUES
 from fedcal.experiments.report.tables import html
 from fedcal.storage.atomic import whole_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.bootstrap import metric_intervals
 from fedcal.metrics.reliability import Reliability
-from fedcal.metrics.scores import accuracy, brier, classwise_ece, ece, mce, nll, summary
+from fedcal.metrics.standard import accuracy, brier, classwise_ece, ece, mce, nll, summary
 
 __all__ = [
     "Reliability",

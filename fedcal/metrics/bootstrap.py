@@ -30,7 +30,7 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, bin_index
 from fedcal.metrics.inversion import Inverted, invert, spread_out
-from fedcal.metrics.scores import BINS, check_scored
+from fedcal.metrics.standard import BINS, check_scored
 
 GROUPS = 200
 REPLICATES = 1000

@@ -21,15 +21,7 @@ from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import HIGHEST, MOST_BINS
-from fedcal.metrics.scores import (
-    BINS,
-    Cells,
-    check_scored,
-    mean_gap,
-    scan,
-    top_tables,
-    worst_gap,
-)
+from fedcal.metrics.standard import BINS, Cells, check_scored, mean_gap, scan, top_tables, worst_gap
 
 _MOST_ROWS = 2**53
 
@@ -79,7 +71,7 @@ class Reliability:
 
     @classmethod
     def of(cls, probs: ArrayLike, labels: ArrayLike, bins: int = BINS) -> Self:
-        """Read rows, shapes (n, c) and (n,); errors are those of `fedcal.metrics.scores`."""
+        """Read rows, shapes (n, c) and (n,); errors are those of `fedcal.metrics.standard`."""
         p, y = check_scored(probs, labels)
         cells = Cells(p.shape[1], bins, full=True)
         top = top_tables(scan(p, y, top=True, cells=cells), bins)

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Federation, Plan, make_plan
+from fedcal.privacy.noise_plan import Federation, Plan, make_plan
 
 __all__ = ["Federation", "Ledger", "Plan", "make_plan"]

@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import read
 from fedcal.core.scores import Kind
 from fedcal.mechanisms import Noise
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.base import Query
 from fedcal.queries.declared import Question, check_question
 from fedcal.queries.request import Context, Request

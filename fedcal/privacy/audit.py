@@ -41,7 +41,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 from fedcal.mechanisms import View
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.units.bounding import Bound, encode_bounded
 
 __all__ = ["Finding", "attack", "audit", "epsilon_lower_bound", "worst_pair"]

@@ -45,7 +45,7 @@ from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Source
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.plausible import check_plausible
 from fedcal.queries.base import Query, fits
 from fedcal.queries.request import Context, Request

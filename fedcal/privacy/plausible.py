@@ -28,7 +28,7 @@ import numpy as np
 
 from fedcal.core.errors import RoundFailed
 from fedcal.core.types import Floats, Words
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation.client_sums import MOST_ROWS
 

@@ -20,7 +20,7 @@ from fedcal.evaluation.pages.page import heading
 from fedcal.metrics import Reliability, summary
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import check_score
-from fedcal.metrics.scores import BINS
+from fedcal.metrics.standard import BINS
 from fedcal.queries import Gradients
 from fedcal.storage.artifact import Holdout
 from fedcal.training.network import Clipping

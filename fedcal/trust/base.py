@@ -30,7 +30,7 @@ class Facts:
     wholes
         whole noises in the sum if everybody answers
     committee, colluding
-        as in `fedcal.privacy.plan.Plan`
+        as in `fedcal.privacy.noise_plan.Plan`
     real
         whether sites took part, not the clients of a simulation
     """

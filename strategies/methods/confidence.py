@@ -17,7 +17,7 @@ from fedcal.core.errors import InputError
 from fedcal.mechanisms import MECHANISMS, Laplace, Unary
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import BinOutcomes, OutcomeCell
 from fedcal.queries.declared import SEED, Question
 from fedcal.strategies.base import FederatedStrategy

@@ -17,7 +17,7 @@ from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.plan import make_plan
+from fedcal.privacy.noise_plan import make_plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy

@@ -26,7 +26,7 @@ from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, 
 from fedcal.metrics.buckets import arcsine_edges, fine_tails
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import Part, Query, ScoreCounts
 from fedcal.queries.base import Order
 from fedcal.queries.declared import Question

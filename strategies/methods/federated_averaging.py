@@ -14,7 +14,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.plan import make_plan
+from fedcal.privacy.noise_plan import make_plan
 from fedcal.queries import LocalUpdate
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.strategies.base import FederatedStrategy

@@ -14,7 +14,7 @@ from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.mechanism_choice import order_of
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy

@@ -17,7 +17,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import ScalingNewton, TopLabelNewton
 from fedcal.queries.declared import Question, Range
 from fedcal.strategies.base import FederatedStrategy

@@ -17,7 +17,7 @@ from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.checks import positive, whole
 from fedcal.privacy.curator import Release
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import MLPUpdate, ScalingUpdate
 from fedcal.queries.declared import SEED, Question
 from fedcal.strategies.base import FederatedStrategy

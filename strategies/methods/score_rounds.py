@@ -13,7 +13,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.curator import Release
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import Query, ScoreCell, ScoreCounts
 from fedcal.queries.declared import SEED, Question, Range
 from fedcal.queries.encodings import decoder_of, matrix_of

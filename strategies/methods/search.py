@@ -17,7 +17,7 @@ from fedcal.mechanisms import Exponential, Laplace
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.search import TemperatureQuery

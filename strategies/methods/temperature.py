@@ -15,7 +15,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace, Mechanism
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average

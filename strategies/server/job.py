@@ -23,7 +23,7 @@ from fedcal.core.types import Integers
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import CAP_DELTA, Ledger
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.checkpoint import Checkpoint

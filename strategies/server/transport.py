@@ -16,7 +16,7 @@ from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.printable import listed
 from fedcal.core.types import Words
 from fedcal.privacy.curator import Asked
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.secure_aggregation import owed, unmask
 from fedcal.secure_aggregation.messages import SAID
 from fedcal.strategies.method import Method

@@ -43,7 +43,7 @@ OTHERS = {
     ("experiments/research/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
     ("experiments/runs/sweep/pools.py", "local"): "an address of Ray",
-    ("experiments/training/extraction/sources.py", "subject"): "a column of data",
+    ("experiments/training/extraction/inputs.py", "subject"): "a column of data",
     ("experiments/training/by_method.py", "subject"): "a column of data",
     ("experiments/training/features.py", "subject"): "a column of data",
     (

@@ -19,7 +19,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Integers
 from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.runs.engines.inline import Unavailable, run_inline
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.secure_aggregation import COMPLETE_UP_TO
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import STRATEGIES, FederatedStrategy

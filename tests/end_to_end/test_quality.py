@@ -16,7 +16,7 @@ from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset, catalogue
 from fedcal.experiments import simulate
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import STRATEGIES, FedBin, FederatedStrategy, FedNewton
 from fedcal.strategies.settings import calibrating, settings_of
 

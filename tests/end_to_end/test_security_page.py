@@ -7,7 +7,7 @@ import pytest
 
 from fedcal.experiments.runs.committee import read_committee
 from fedcal.mechanisms import DiscreteGaussian
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.trust import NOISY, TRUSTS, Facts

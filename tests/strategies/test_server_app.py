@@ -20,7 +20,7 @@ from fedcal.experiments import simulate
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.exchange import PromptGrid, message
 from fedcal.strategies.server.job import Job

@@ -1,6 +1,6 @@
 """What runs for each message at a real site, in place of Flower's `flwr-clientapp`.
 
-`fedcal.experiments.deploy.worker` runs this, and hands in what makes the site's own plans.
+`fedcal.experiments.deploy.site_worker` runs this, and hands in what makes the site's own plans.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.units import UNITS
 
 OWN_NOISE, CLAIMED = "own noise", "claimed"

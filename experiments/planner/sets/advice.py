@@ -24,7 +24,7 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.sets.law import Even, OfRows, ScoreLaw
 from fedcal.experiments.planner.sets.sums import METHOD, drawn, job
 from fedcal.privacy.federation import AUTO, MOST_CLIENTS
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.quantiles import QUANTILES

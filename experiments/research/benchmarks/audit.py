@@ -25,7 +25,7 @@ from fedcal.mechanisms import (
     Unary,
 )
 from fedcal.privacy.audit import Finding, audit
-from fedcal.privacy.plan import Federation, Plan, make_plan
+from fedcal.privacy.noise_plan import Federation, Plan, make_plan
 from fedcal.trust import NOISY, Central, Distributed, Local
 from fedcal.units import UNITS, Example, User
 from fedcal.units.bounding import Bound, Rule

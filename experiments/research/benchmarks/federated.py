@@ -33,7 +33,7 @@ from fedcal.experiments.research.benchmarks.timing import (
 from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Asked
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies import FedBin, FederatedStrategy
 from fedcal.strategies.server.job import Job

@@ -36,7 +36,7 @@ from fedcal.experiments.research.luo.trials import Trials
 from fedcal.mechanisms import Sum
 from fedcal.metrics.binning import bin_index
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.methods.search import STEEP
 from fedcal.strategies.methods.steps.noisy_search import PosteriorBisection, Search
 from fedcal.strategies.server.job import Job

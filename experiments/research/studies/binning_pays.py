@@ -31,7 +31,7 @@ from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, co
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import summary
 from fedcal.partition import owners
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedBBQ, FedNewton
 from fedcal.strategies.server.outcome import Progress
 

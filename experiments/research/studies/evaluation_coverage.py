@@ -51,7 +51,7 @@ from fedcal.experiments.research.studies.score_worlds import (
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.binning import bin_index
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import STRATEGIES, FedEvaluate
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central, Distributed, Local, SecAgg

@@ -47,7 +47,7 @@ from fedcal.experiments.research.studies.score_worlds import (
     world,
 )
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.encodings import Flat, Tree
 from fedcal.strategies import FedEvaluate
 from fedcal.strategies.server.outcome import Progress

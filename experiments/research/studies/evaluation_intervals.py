@@ -39,7 +39,7 @@ from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, co
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.buckets import fine_tails
 from fedcal.partition import owners
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedEvaluate
 from fedcal.strategies.methods.evaluation import BUCKETS
 from fedcal.strategies.server.outcome import Progress

@@ -36,7 +36,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Exponential
 from fedcal.mechanisms.exponential import draw_index
 from fedcal.partition import owners
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.conformal import SetGaps
 from fedcal.strategies import FedConformal
 from fedcal.strategies.server.outcome import Progress

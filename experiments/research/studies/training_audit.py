@@ -20,7 +20,7 @@ from fedcal.experiments.research.canaries import CanaryFinding, audit_canaries, 
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian
-from fedcal.privacy.plan import Federation, Plan
+from fedcal.privacy.noise_plan import Federation, Plan
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server.outcome import Progress
 from fedcal.units import Example

@@ -16,7 +16,7 @@ from fedcal.experiments.runs.config import POOLED, Config, label_of, method_name
 from fedcal.experiments.runs.options import RUNNING, Option, Options, layered, option, options_of
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import Federation, check_quorum
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.settings import (
     Setting,
     calibrating,

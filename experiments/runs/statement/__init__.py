@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fedcal.experiments.runs.statement import sentences
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.trust import Facts
 from fedcal.trust.base import about_committee
 from fedcal.units import UNITS

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcal.mechanisms import MECHANISMS
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.trust import TRUSTS, Facts, SecAgg
 from fedcal.trust.base import about_committee
 from fedcal.units import UNITS

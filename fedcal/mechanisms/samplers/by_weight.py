@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
-from fedcal.mechanisms.samplers.tables import exact
+from fedcal.mechanisms.samplers.lookup_tables import exact
 from fedcal.mechanisms.samplers.words import Words
 
 __all__ = ["categorical"]

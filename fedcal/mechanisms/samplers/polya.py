@@ -31,8 +31,8 @@ from numpy.typing import NDArray
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Integers
+from fedcal.mechanisms.samplers.lookup_tables import Table, exact, in_chunks, make_table, to_decimal
 from fedcal.mechanisms.samplers.noise import check_scale, discrete_laplace, geometric
-from fedcal.mechanisms.samplers.tables import Table, exact, in_chunks, make_table, to_decimal
 from fedcal.mechanisms.samplers.words import Words
 
 __all__ = ["polya_share"]

@@ -24,7 +24,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Mechanism
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
 from fedcal.units import UNITS

@@ -16,7 +16,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Exponential
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetGaps
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
 from fedcal.trust import TRUSTS

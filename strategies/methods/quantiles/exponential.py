@@ -14,7 +14,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Exponential
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetRanks
 from fedcal.queries.encodings import MOST_BUCKETS
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted

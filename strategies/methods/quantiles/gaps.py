@@ -15,7 +15,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetGaps
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
 from fedcal.units import UNITS

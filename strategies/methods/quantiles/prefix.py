@@ -15,7 +15,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetCounts
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm

@@ -13,7 +13,7 @@ from fedcal.mechanisms import MECHANISMS, Unary
 from fedcal.mechanisms.unary import unary_flip
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetCell
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted, all_labels
 from fedcal.trust import TRUSTS

@@ -17,7 +17,7 @@ from fedcal.mechanisms import Laplace
 from fedcal.metrics.buckets import arcsine_edges, check_score
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.plan import make_plan
+from fedcal.privacy.noise_plan import make_plan
 from fedcal.queries import MeanGaps, ScoreCounts
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.single_metrics import one_part

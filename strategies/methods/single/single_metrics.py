@@ -25,7 +25,7 @@ from fedcal.metrics.buckets import check_score
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.mechanism_choice import order_of
-from fedcal.privacy.plan import make_plan
+from fedcal.privacy.noise_plan import make_plan
 from fedcal.queries import MeanGaps, ScoreGaps
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm, decoder_of

@@ -15,7 +15,7 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS, Federation
-from fedcal.privacy.plan import Plan, make_plan
+from fedcal.privacy.noise_plan import Plan, make_plan
 from fedcal.queries import Query
 from fedcal.queries.declared import Question, Range
 from fedcal.strategies.base import FederatedStrategy

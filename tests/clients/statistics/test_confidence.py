@@ -6,7 +6,7 @@ import pytest
 from fedcal.clients.statistics.confidence import bin_outcomes, outcome_cell
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
-from fedcal.metrics.scores import check_scored, scan, top_tables
+from fedcal.metrics.standard import check_scored, scan, top_tables
 from fedcal.queries import BinOutcomes, OutcomeCell
 
 CLIENTS = 4

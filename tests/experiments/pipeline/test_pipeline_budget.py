@@ -10,7 +10,7 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.pipeline.budget import Budget, Spender, account_of, budget_of
 from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy.federation import Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies import STRATEGIES
 
 DELTA = 1e-5

@@ -19,7 +19,7 @@ from fedcal.evaluation import (
     roc_curve,
 )
 from fedcal.metrics import bin_index, classwise_ece
-from fedcal.metrics.scores import ece
+from fedcal.metrics.standard import ece
 
 BUCKETS = 240
 SETS = [shipped.name for shipped in datasets.catalogue()]

@@ -15,7 +15,7 @@ from fedcal.mechanisms import DiscreteGaussian, Laplace, Noise, Source, Sum, Una
 from fedcal.mechanisms.discrete_gaussian import SMOOTHING
 from fedcal.mechanisms.exponential import draw_index
 from fedcal.mechanisms.unary import unary_flip
-from fedcal.privacy.plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 

@@ -22,6 +22,7 @@ from fedcal.mechanisms.samplers import (
     categorical,
     discrete_gaussian,
     discrete_laplace,
+    lookup_tables,
     noise,
     polya,
     polya_share,
@@ -29,9 +30,8 @@ from fedcal.mechanisms.samplers import (
     rounded_laplace,
     seeded_words,
     system_words,
-    tables,
 )
-from fedcal.mechanisms.samplers.tables import Table
+from fedcal.mechanisms.samplers.lookup_tables import Table
 
 LEVEL = 1e-4  # of a test; seeds are fixed, so a test that passes goes on passing
 DRAWS = 60_000
@@ -123,7 +123,7 @@ def test_one_share_is_discrete_laplace_noise_and_very_many_are_nearly_all_zero()
 UNIT = 2**128
 
 
-def law_of(table: tables.Table) -> list[int]:
+def law_of(table: lookup_tables.Table) -> list[int]:
     """Probability of each index in units of 2**-128, read off the table's columns."""
     capacity = 2 ** (128 - table.bits)
     mass = [0] * 2**table.bits
@@ -300,8 +300,8 @@ class Given:
 
 
 def test_a_draw_reads_its_table_to_the_last_bit():
-    with tables.exact():
-        table = tables.make_table([Decimal(w) for w in (1, 2, 3, 5, 7, 11, 13)])
+    with lookup_tables.exact():
+        table = lookup_tables.make_table([Decimal(w) for w in (1, 2, 3, 5, 7, 11, 13)])
     for column in range(8):
         start = column << (64 - table.bits)
         high, low = int(table.high[column]), int(table.low[column])

@@ -15,7 +15,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.set_worlds import Setup, law_of, thresholds_of
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.queries.request import Request
 from fedcal.strategies import FedConformal

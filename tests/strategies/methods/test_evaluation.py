@@ -11,7 +11,7 @@ from fedcal.core.shards import Shards
 from fedcal.evaluation.intervals.clusters import ESTIMANDS
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
-from fedcal.privacy.plan import Plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.request import Request
 from fedcal.storage.artifact import Holdout
 from fedcal.strategies import STRATEGIES, FedEvaluate

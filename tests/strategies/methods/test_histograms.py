@@ -13,7 +13,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedBBQ, FedBin, FederatedStrategy
 
 CLASSES, BINS = 3, 4

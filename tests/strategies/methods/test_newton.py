@@ -11,7 +11,7 @@ from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedNewtonEntropy, FedNewtonOPVector, FedNewtonVector
 from fedcal.strategies.methods.steps.newton_steps import symmetric
 from fedcal.units import UNITS

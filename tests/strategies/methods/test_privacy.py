@@ -22,7 +22,7 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.settings import settings_of

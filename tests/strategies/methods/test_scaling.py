@@ -8,7 +8,7 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.privacy.curator import Release
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedCal, FederatedStrategy, FedMatrix, FedOPVector, FedVector
 
 CLIENTS, CLASSES = 12, 3

@@ -14,7 +14,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import accuracy
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import ECET, NLLT, AccT, FederatedStrategy
 
 CLIENTS, CLASSES = 12, 4

@@ -11,7 +11,7 @@ from fedcal.clients.answers import STATISTICS
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import TemperatureNewton
 from fedcal.strategies import FederatedStrategy, FedNewton, FedOneShot, FedTemp
 

@@ -12,7 +12,7 @@ from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards
 from fedcal.core.types import Integers, Words
 from fedcal.experiments.runs.engines import run_inline
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.request import Request
 from fedcal.strategies import STRATEGIES, FederatedStrategy
 from fedcal.strategies.methods.evaluation import FedEvaluate

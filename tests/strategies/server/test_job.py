@@ -14,7 +14,7 @@ from strategy_checks import assert_refused
 from fedcal.core.errors import BudgetExceeded, InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Outcome
 

@@ -21,7 +21,7 @@ from fedcal.core.errors import FedcalError, InputError, RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import make_key
 from fedcal.secure_aggregation.roster import Member, Roster

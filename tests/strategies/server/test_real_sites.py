@@ -26,7 +26,7 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server import run_folder
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job, terms_of_job

@@ -105,7 +105,8 @@ def test_the_exit_code_is_the_workers(tmp_path, monkeypatch):
 @pytest.mark.skipif(not os.path.isdir("/proc/self/task"), reason="needs /proc")
 def test_what_starts_for_each_message_has_one_thread_and_imports_next_to_nothing():
     """A worker forks: threads would be left behind. The hand-over has not even argparse."""
-    many = "import os, fedcal.experiments.deploy.worker; print(len(os.listdir('/proc/self/task')))"
+    worker = "fedcal.experiments.deploy.site_worker"
+    many = f"import os, {worker}; print(len(os.listdir('/proc/self/task')))"
     env = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     none = "import sys, runpy; runpy.run_path(sys.argv[1]); print(len(sys.modules))"
     threads, modules = (

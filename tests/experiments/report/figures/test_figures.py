@@ -40,7 +40,7 @@ from fedcal.experiments.report.figures.diagrams import (
     worst_classes,
 )
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve
-from fedcal.experiments.report.figures.inline import fixed, key_svg, panel_svgs
+from fedcal.experiments.report.figures.inline_svg import fixed, key_svg, panel_svgs
 from fedcal.experiments.report.figures.part_panels import FEW, LONGEST, part_sheet
 from fedcal.experiments.report.figures.style import BOXES, HUES, LINES
 from fedcal.metrics import Reliability

@@ -15,7 +15,7 @@ from fedcal.experiments.research.studies import (
 from fedcal.experiments.research.studies.evaluation_intervals import Cell, shards_of
 from fedcal.experiments.research.studies.score_worlds import released, rng_of, rows_of_rounds, world
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedEvaluate
 
 

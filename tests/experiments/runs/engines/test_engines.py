@@ -26,7 +26,7 @@ from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Release
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FederatedStrategy, FedNewton
 
 CLIENTS, CLASSES = 12, 3

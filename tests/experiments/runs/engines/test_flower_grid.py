@@ -19,7 +19,7 @@ from fedcal.core.types import Words
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import ClassHistograms
 from fedcal.queries.request import Request
 from fedcal.strategies import FedBin, FederatedStrategy, FedNewton

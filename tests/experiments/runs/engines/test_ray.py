@@ -31,7 +31,7 @@ from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.ray import NamedData, run_ray
 from fedcal.experiments.runs.engines.superlink import MARK
 from fedcal.partition import deal
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies.server.job import Job
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]

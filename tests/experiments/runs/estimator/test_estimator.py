@@ -36,7 +36,7 @@ from fedcal.experiments.runs.engines import run_inline
 from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator, scores_of
 from fedcal.metrics import nll
 from fedcal.partition import deal
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedNewton
 from fedcal.units import UNITS
 

@@ -10,7 +10,7 @@ from laws import prefer
 from fedcal.experiments.runs.statement import about_subjects, of_plan
 from fedcal.experiments.runs.statement.sentences import in_short
 from fedcal.privacy.mechanism_choice import amplifying_rate
-from fedcal.privacy.plan import Federation, Plan, make_plan
+from fedcal.privacy.noise_plan import Federation, Plan, make_plan
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound

@@ -19,7 +19,7 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms.exponential import scores_of
 from fedcal.metrics.buckets import scored
 from fedcal.partition import dirichlet, iid
-from fedcal.privacy.plan import Federation
+from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import STRATEGIES, FedAccuracy
 from fedcal.strategies.methods.single.mean_search import POINTS, draw_std
 

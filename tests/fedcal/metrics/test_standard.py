@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from refusals import each_is_refused
 
 import fedcal.metrics as metrics
-from fedcal.metrics import accuracy, brier, classwise_ece, ece, mce, nll, scores, summary
+from fedcal.metrics import accuracy, brier, classwise_ece, ece, mce, nll, standard, summary
 
 # No deadline: no test depends on the clock. Derandomized: a run repeats.
 steady = settings(deadline=None, derandomize=True)
@@ -86,8 +86,8 @@ def test_twin_on_small_rows(data, bins):
 def test_blocks_change_nothing(monkeypatch, block, pending):
     probs, labels = draw_rows(np.random.default_rng(5), 501, 7, 2.0)
     expected = twin(probs, labels, 15)
-    monkeypatch.setattr(scores, "_BLOCK", block)
-    monkeypatch.setattr(scores, "_PENDING", pending)
+    monkeypatch.setattr(standard, "_BLOCK", block)
+    monkeypatch.setattr(standard, "_PENDING", pending)
     assert summary(probs, labels) == pytest.approx(expected, abs=1e-12)
 
 
@@ -149,7 +149,7 @@ def test_what_is_refused(score, monkeypatch):
     if score in (ece, classwise_ece, mce, summary):
         wrong = [(bins, "bins must be") for bins in (0, -3, 1.5)]
         each_is_refused(wrong, lambda bins: score(halves, [0, 1], bins=bins))
-    monkeypatch.setattr(scores, "_BLOCK", 4)  # a row of a later block
+    monkeypatch.setattr(standard, "_BLOCK", 4)  # a row of a later block
     probs = np.full((9, 2), 0.5)
     probs[7, 0] = 1.5
     each_is_refused([(probs, r"row 7, class 0 is 1\.5")], lambda probs: score(probs, [0] * 9))

@@ -1,7 +1,7 @@
 """Answer messages at a real site: its runtime, with what the strategies make of a job.
 
-python -m fedcal.experiments.deploy.worker --worker     imported once; forks for each message
-python -m fedcal.experiments.deploy.worker ARGUMENTS    one message, cold
+python -m fedcal.experiments.deploy.site_worker --worker     imported once; forks for each message
+python -m fedcal.experiments.deploy.site_worker ARGUMENTS    one message, cold
 """
 
 from __future__ import annotations
