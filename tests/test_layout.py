@@ -405,13 +405,6 @@ def test_a_fresh_import_loads_nothing_heavy(tmp_path):
     show = "print(*sys.modules)"
     privacy = ("privacy.noise_plan", "privacy.curator")
     names = ("calibrators", "datasets", "metrics", "partition", *privacy)
-        "calibrators",
-        "datasets",
-        "metrics",
-        "partition",
-        "privacy.noise_plan",
-        "privacy.curator",
-    )
     science = "; ".join(f"import fedcal.{name}" for name in (*names, "secure_aggregation"))
     rooms = "import fedcal.clients, fedcal.strategies, fedcal.experiments.cli.main"
     locks = "import sys; sys.modules['fcntl'] = None"
