@@ -1,14 +1,21 @@
 """Derivatives of the temperature objective: slow twins in exact sums, and finite differences."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
 
-from fedcal.clients.statistics.temperature import temperature_newton, temperature_scores
-from fedcal.core.numerics import log_grid
+from fedcal.calibrators import TemperatureScaling
+from fedcal.clients.statistics.temperature import (
+    local_log_a,
+    temperature_newton,
+    temperature_scores,
+    temperature_update,
+)
+from fedcal.core.numerics import LOG_A_LIMIT, log_grid
 from fedcal.core.shards import Shards
-from fedcal.queries import TemperatureNewton, TemperatureScores
+from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
 
 CLIENTS = 5
 GRID = {"low": 0.25, "high": 8.0, "points": 9}
@@ -59,3 +66,86 @@ def test_scores_are_the_gradient_on_the_grid(c):
     assert temperature_scores(shards, TemperatureScores(**GRID)) == pytest.approx(
         np.array(want), rel=1e-10, abs=1e-10
     )
+
+
+INVERSE: dict[str, Any] = {"w": 1.0, "average": "inverse", "count": True}
+
+
+def noisy_shards(c: int, clients: int = 8, rows: int = 400) -> Shards:
+    """Overconfident rows with errors at every client but the last, which is empty."""
+    rng = np.random.default_rng(c)
+    labels = rng.integers(0, c, rows)
+    logits = rng.normal(0, 4, (rows, c))
+    logits[np.arange(rows), labels] += 3
+    return Shards.from_owner(logits, labels, rng.integers(0, clients - 1, rows), clients)
+
+
+def updates(shards: Shards, params: dict[str, Any]) -> np.ndarray:
+    return temperature_update(shards, TemperatureUpdate(**params))
+
+
+def shard(logits: list[list[float]], labels: list[int]) -> Shards:
+    """One client."""
+    y = np.array(labels)
+    return Shards.from_owner(np.array(logits), y, np.zeros(len(y), np.int64), 1)
+
+
+def test_who_gives_up_after_some_steps_ends_on_the_way_to_the_bound():
+    """Newton on log(1 + exp(-a m)) comes nearer to infinity by about 1 / m a step."""
+    part = shard([[2.0, 0.0]], [0])
+    ends = [
+        float(np.exp(local_log_a(part, 0.0, math.log(1e6), steps)[0])) for steps in (1, 10, 50, 51)
+    ]
+    assert ends == sorted(ends)
+    assert ends[2] < 50
+    assert ends[3] - ends[2] == pytest.approx(1 / 2, rel=0.05)
+
+
+@pytest.mark.parametrize("c", [2, 10, 60])
+def test_the_local_optimum_is_the_fit_of_the_clients_rows(c):
+    """Wherever it starts, within 50 steps; the update is the way from it to w."""
+    shards = noisy_shards(c)
+    own = [shards.block(k, k + 1) for k in range(shards.clients - 1)]
+    t = np.array([TemperatureScaling().fit(one.logits, one.labels).temperature for one in own])
+    assert (np.abs(np.log(t)) < LOG_A_LIMIT - 0.1).all()
+    for start, steps in ((-2.0, 80), (0.0, 50), (1.5, 80)):
+        got = local_log_a(shards, start, steps=steps)
+        assert got[:-1] == pytest.approx(-np.log(t), abs=1e-6)
+        assert got[-1] == start
+    for w in (0.3, 4.0):
+        for average, optimum in (("inverse", 1 / t), ("temperature", t)):
+            asked = {"w": w, "average": average, "count": True}
+            sent = updates(shards, asked)
+            assert sent[:-1, 0] == pytest.approx(w - optimum, abs=1e-5)
+            assert sent[:, 1].tolist() == [1.0] * len(t) + [0.0]
+            assert sent[-1, 0] == 0
+            uncounted = updates(shards, asked | {"count": False})
+            assert np.array_equal(uncounted, sent[:, :1])
+
+
+def test_shards_without_an_optimum_answer_the_bound():
+    """Beside other clients, too; the fit of a calibrator has the same bound."""
+    for logits, labels, a in (
+        ([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0]], [0, 1], 20.0),  # no errors
+        ([[3.0, 0.0, 1.0]], [0], 20.0),  # one row, right
+        ([[2.0, 0.0, 1.0], [5.0, 0.0, 1.0]], [0, 0], 20.0),  # one class, right
+        ([[3.0, 0.0, 1.0]], [1], 1 / 20),  # one row, wrong
+        ([[3.0, 0.0], [0.0, 9.0]], [1, 0], 1 / 20),  # nothing but errors
+        ([[4.0, 0.0], [1.0, 0.0]], [1, 1], 1 / 20),  # one class, wrong
+    ):
+        own = shard(logits, labels)
+        beside = Shards.from_owner(
+            np.concatenate([own.logits, [[0.0] * own.classes]]),
+            np.append(own.labels, 0),
+            np.append(np.zeros(len(own.labels), np.int64), 1),
+            2,
+        )
+        for shards in (own, beside):
+            assert updates(shards, INVERSE)[0] == pytest.approx([1 - a, 1.0], rel=1e-12)
+        plain = updates(own, INVERSE | {"average": "temperature"})
+        assert plain[0] == pytest.approx([1 - 1 / a, 1.0], rel=1e-12)
+        fitted = TemperatureScaling().fit(own.logits, own.labels).temperature
+        assert 1 / a == pytest.approx(fitted, rel=1e-5)
+    for limit in (2.0, 1e6):
+        got = updates(shard([[4.0, 0.0], [0.0, 1.0]], [0, 1]), {**INVERSE, "limit": limit})
+        assert got[0, 0] == pytest.approx(1 - limit)
