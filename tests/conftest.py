@@ -4,7 +4,7 @@ import html
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,20 +21,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _plans_are_cached_for_the_session(tmp_path_factory: pytest.TempPathFactory) -> None:
+def _plans_are_cached_for_the_session(tmp_path_factory):
     patch = pytest.MonkeyPatch()
     patch.setenv("FEDCAL_CACHE", str(tmp_path_factory.mktemp("plans")))
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _quiet_flower() -> None:
+def _quiet_flower():
     import flwr.serverapp  # noqa: F401  Flower sets its own level when it is imported
 
     logging.getLogger("flwr").setLevel(logging.ERROR)
 
 
 @pytest.fixture(scope="module")
-def quick_figures() -> Iterator[None]:
+def quick_figures():
     """Figures beside reports are files of their contents as text: drawing takes a run's most time.
 
     For modules about files, commands and numbers; test_figures.py and test_report.py draw.
@@ -61,6 +61,6 @@ def quick_figures() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def no_lines_of_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_lines_of_progress(monkeypatch):
     """Lines come after three seconds: how fast a busy machine is decides no test."""
     monkeypatch.setattr("fedcal.experiments.report.terminal._QUIET_SECONDS", 3600.0)

@@ -29,16 +29,13 @@ HEAVY = {
     *("torch", "opacus", "ray", "pyarrow", "sklearn", "torchmetrics", "onnx", "onnxruntime"),
     *("datasets", "flwr_datasets", "pandas", "jinja2", "matplotlib"),
 }
+ESTIMATOR = ("__init__", "federated", "calibrated_model")
+TORCH = ("export/torch_modules", "export/torch_sets", "training/local_sgd", "training/torch_models")
 OPTIONAL = {
-    "experiments/runs/estimator/__init__.py": {"sklearn"},
-    "experiments/runs/estimator/federated.py": {"sklearn"},
-    "experiments/runs/estimator/calibrated_model.py": {"sklearn"},
+    **{f"experiments/runs/estimator/{name}.py": {"sklearn"} for name in ESTIMATOR},
+    **{f"fedcal/{name}.py": {"torch"} for name in TORCH},
     "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},
-    "fedcal/export/torch_modules.py": {"torch"},
-    "fedcal/export/torch_sets.py": {"torch"},
-    "fedcal/training/local_sgd.py": {"torch"},
-    "fedcal/training/torch_models.py": {"torch"},
     "fedcal/training/row_gradients.py": {"opacus", "torch"},
 }
 """Modules that are imported only by who wants just that package."""
@@ -54,15 +51,10 @@ MAY_NOT = {
 MAY = {
     "fedcal/__init__.py": {"fedcal.clients", "fedcal.strategies", "fedcal.experiments"},
     "fedcal/__main__.py": {"fedcal.experiments"},
-    "clients/client_app.py": {"flwr"},
-    "strategies/server/exchange.py": {"flwr"},
-    "clients/site/process/flower_guard.py": {"flwr"},
-    "clients/site/process/runtime.py": {"flwr"},
-    "clients/site/process/site_app.py": {"flwr"},
-    "strategies/server/transport.py": {"flwr"},
+    **{path: {"flwr"} for path in ("clients/client_app.py", "strategies/server_app.py")},
+    **{f"clients/site/process/{n}.py": {"flwr"} for n in ("flower_guard", "runtime", "site_app")},
+    **{f"strategies/server/{n}.py": {"flwr"} for n in ("exchange", "transport", "who")},
     "strategies/server/readiness.py": {"flwr"},
-    "strategies/server/who.py": {"flwr"},
-    "strategies/server_app.py": {"flwr"},
 }
 """The only modules that may name what their folder may not."""
 
@@ -192,21 +184,10 @@ def test_no_product_imports_research():
 
 
 SAME_IDEA = {
-    *(
-        "base",
-        "config",
-        "page",
-        "record",
-        "result",
-        "rows",
-        "run",
-        "sentences",
-    ),  # of each folder
+    *("base", "config", "page", "record", "result", "rows", "run", "sentences"),
     *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
-    *("training", "spread", "single_metrics"),  # question, statistic and method
-    *("unary", "exponential", "gaussian", "crossing"),  # a mechanism, its accounting, its use
-    *("artifact", "simulation", "curves", "models"),  # a thing, and how it is shown
-    *("plan", "features", "advice", "committee"),  # a command or an option, and its work
+    *("training", "spread", "single_metrics", "unary", "exponential", "gaussian", "crossing"),
+    *("artifact", "simulation", "curves", "models", "plan", "features", "advice", "committee"),
 }
 """Names that several modules of the product may have: they are of one idea."""
 

@@ -5,7 +5,7 @@ more than its own (epsilon, delta) is known (`Guarantee`: an exponential mechani
 The privacy losses of all stages add up, so their distributions are convolved (PLD) and epsilon is
 read off once, at one delta. That is valid where noise, rounds and rates of all stages were fixed
 before the first of them was released; what is asked may depend on earlier answers. Where budgets
-are chosen by looking at results: `fedcal.privacy.by_stage`.
+are chosen by looking at results: `fedcal.privacy.account.by_stage`.
 
 Everything is rounded up, and every inversion ends on the private side, as in `gaussian`.
 """

@@ -29,13 +29,13 @@ MASKING: dict[str, Any] = {"seed": 9, "cohort": [0, 2, 3]}
 
 
 @pytest.fixture
-def shards() -> Shards:
+def shards():
     labels = np.array([0, 0, 1, 2, 2, 2, 1])
     return Shards.from_owner(np.zeros((7, 3)), labels, np.array([0, 0, 1, 1, 2, 2, 3]), CLIENTS)
 
 
 @pytest.fixture
-def grid(shards: Shards) -> InProcessGrid:
+def grid(shards):
     app = client_app(lambda context: shards.block(site_of(context), site_of(context) + 1))
     return InProcessGrid(app, [70, 71, 72, 73])
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up import scored
 
 from fedcal.calibrators import (
     BBQ,
@@ -41,12 +42,7 @@ every_classes = pytest.mark.parametrize("classes", [2, 40])
 
 
 def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Overconfident logits, and labels that they are often right about."""
-    rng = np.random.default_rng([classes, seed])
-    labels = rng.integers(0, classes, n)
-    logits = rng.normal(scale=2, size=(n, classes))
-    logits[np.arange(n), labels] += 4
-    return logits, labels
+    return scored(classes, n, [classes, seed], scale=2)
 
 
 @cache
@@ -184,7 +180,7 @@ def rewrite(path: Path, header: Any = None, **changes: Any) -> None:
 
 
 @pytest.fixture
-def saved(tmp_path: Path) -> Callable[[str], Path]:
+def saved(tmp_path):
     def save(kind: str) -> Path:
         path = tmp_path / "c.npz"
         fitted(KINDS[kind], 3).save(path)
@@ -217,9 +213,7 @@ def test_another_header_and_a_missing_array_are_refused(make, tmp_path):
 
 TABLES = [np.full((3, 128), x) for x in (np.nan, np.inf, -0.1, 1.5)]
 MISFITS: dict[str, dict[str, list[Any]]] = {
-    "temperature": {
-        "temperature": [-1.0, 0.0, np.nan, np.inf, np.ones(2), "hot"],
-    },
+    "temperature": {"temperature": [-1.0, 0.0, np.nan, np.inf, np.ones(2), "hot"]},
     "vector": {"w": [np.zeros(7), np.full(6, np.nan), np.full(6, "a")], "classes": [2, 0]},
     "order-preserving-vector": {"w": [np.zeros(5), np.full(6, 1e101)], "classes": [4]},
     "order-preserving-mlp": {"w": [np.zeros(4610), np.full(4611, np.nan)]},
@@ -235,7 +229,7 @@ MISFITS: dict[str, dict[str, list[Any]]] = {
         "base": ["temperature"],
     },
     "top-label-binning": {
-        "values": [np.full(15, np.nan), np.full(15, 1.5), np.ones((3, 15)), np.full(15, "a")],
+        "values": [np.full(15, np.nan), np.full(15, 1.5), np.ones((3, 15)), np.full(15, "a")]
     },
     "score-map": {
         "values": [np.full(240, 0.5)],

@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
+from strategy_checks import BUDGETED
 
 from fedcal.clients.answers import answer
 from fedcal.core.numerics import LARGEST_LOGIT

@@ -37,29 +37,22 @@ MODULES = sorted(
 )
 CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
+COLUMN = (
+    *("experiments/training/extraction/inputs.py", "experiments/training/by_method.py"),
+    *("experiments/training/features.py", "experiments/research/shipped/hospitals.py"),
+    *("experiments/research/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
+    *("fedcal/datasets/_dataset.py", "fedcal/datasets/_huggingface.py"),
+)
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",
     ("strategies/methods/quantiles/exponential.py", "exponential"): "a quantile rule of that name",
     ("experiments/research/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
     ("experiments/runs/sweep/pools.py", "local"): "an address of Ray",
-    ("experiments/training/extraction/inputs.py", "subject"): "a column of data",
-    ("experiments/training/by_method.py", "subject"): "a column of data",
-    ("experiments/training/features.py", "subject"): "a column of data",
-    (
-        "clients/site/guard.py",
-        "subject",
-    ): "a part of a client, which the unit of that name protects",
-    ("experiments/research/shipped/hospitals.py", "subject"): "a column of data",
-    ("experiments/research/shipped/mmlu.py", "subject"): "a column of data",
+    ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",
+    ("fedcal/units/bounding.py", "subject"): "a part of a client, which that unit protects",
     ("experiments/research/studies/subgroups.py", "subject"): "of an exam",
-    (
-        "fedcal/units/bounding.py",
-        "subject",
-    ): "a part of a client, which the unit of that name protects",
-    ("fedcal/datasets/_arrays.py", "subject"): "a column of data",
-    ("fedcal/datasets/_dataset.py", "subject"): "a column of data",
-    ("fedcal/datasets/_huggingface.py", "subject"): "a column of data",
+    **{(file, "subject"): "a column of data" for file in COLUMN},
 }
 """Words that are something else there."""
 

@@ -27,7 +27,7 @@ def rows(n: int = 120, classes: int = 3) -> dict[str, Any]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """The current folder, with `data.npz` and `natural.npz` (7 clients) in it."""
     monkeypatch.chdir(tmp_path)
     np.savez("data.npz", **rows())
@@ -53,7 +53,7 @@ Refused = Callable[..., None]
 
 
 @pytest.fixture
-def refused(folder: Path, capsys: pytest.CaptureFixture[str]) -> Refused:
+def refused(folder, capsys):
     """Run a command that must be refused in one line that holds these words, and change nothing."""
 
     def run(*arguments: str, code: int = 2, says: Sequence[str] = ()) -> None:
@@ -186,7 +186,7 @@ def test_files(refused):
 
 
 @pytest.fixture
-def applied(folder: Path, refused: Refused) -> Refused:
+def applied(folder, refused):
     """Apply a calibrator of three classes, fitted on logits, and be refused."""
     assert _run([*RUN, "--out", "run", "--quiet"]) == 0
 
@@ -260,7 +260,7 @@ def test_a_failed_run_is_not_charged(folder, capsys):
 
 
 @pytest.fixture
-def earlier(folder: Path, capsys: pytest.CaptureFixture[str]) -> Disk:
+def earlier(folder, capsys):
     """What a successful run left in `run`."""
     assert _run(["simulate", "--data", "data.npz", "--seed", "1", "--out", "run", "--quiet"]) == 0
     return disk(folder)

@@ -71,16 +71,12 @@ def some_shards(clients: int = CLIENTS, rows: int = ROWS, empty: tuple[int, ...]
 
 
 @pytest.fixture(scope="module")
-def shards() -> Shards:
+def shards():
     return some_shards()
 
 
 def make(
-    method: str,
-    epsilon: float = math.inf,
-    rate: float = 1.0,
-    masks: str = "none",
-    **fields: Any,
+    method: str, epsilon: float = math.inf, rate: float = 1.0, masks: str = "none", **fields: Any
 ) -> FederatedStrategy:
     public = {"clients": CLIENTS, "classes": CLASSES, "seed": 4, **fields}
     name, settings = METHODS[method]

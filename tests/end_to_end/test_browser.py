@@ -12,12 +12,13 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made_up import with_test
 
 from fedcal.evaluation.pages.page import decimals, shown
 from fedcal.experiments import evaluate, simulate
@@ -125,8 +126,11 @@ class Chromium:
             os.close(self._read)
 
 
+HARD = (600, 5, 2.0)
+
+
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Chromium]:
+def chromium():
     program = next((p for p in map(shutil.which, NAMES) if p), None)
     if program is None:
         if os.environ.get("FEDCAL_REQUIRE_BROWSER") == "1":
@@ -138,16 +142,6 @@ def chromium() -> Iterator[Chromium]:
             yield browser
         finally:
             browser.close()
-
-
-def rows(classes: int, count: int = 600) -> dict[str, Any]:
-    """Overconfident logits, and test rows of the same kind."""
-    rng = np.random.default_rng(5)
-    labels = rng.integers(0, classes, 2 * count)
-    logits = rng.normal(size=(2 * count, classes))
-    logits[np.arange(2 * count), labels] += 2.0
-    parts = {"logits": 3 * logits[:count], "labels": labels[:count]}
-    return parts | {"test_logits": 3 * logits[count:], "test_labels": labels[count:]}
 
 
 def cell(method: str, epsilon: float | None, partition: str | None, k: int) -> dict[str, Any]:
@@ -187,15 +181,23 @@ def comparison() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def pages(tmp_path_factory):
     """Name -> page: runs of 10, 100 and 2 classes, a comparison, notebook cards."""
     out = tmp_path_factory.mktemp("pages")
-    few = simulate(rows(10), method="fednewton", clients=30, epsilon=1.0, out=out / "ten")
-    simulate(rows(100), method="fedtemp", clients=30, sampling_rate=0.5, out=out / "hundred")
+    few = simulate(
+        with_test(10, *HARD), method="fednewton", clients=30, epsilon=1.0, out=out / "ten"
+    )
+    simulate(
+        with_test(100, *HARD),
+        method="fedtemp",
+        clients=30,
+        sampling_rate=0.5,
+        out=out / "hundred",
+    )
     pooled = {"method": "pooled-bbq", "clients": 30}
-    simulate(rows(2), **pooled, out=out / "two")
+    simulate(with_test(2, *HARD), **pooled, out=out / "two")
     wards = {"group": np.where(np.arange(600) % 7 == 0, "a ward with a long name", "ward b")}
-    scored = {k: v for k, v in rows(2).items() if "test" not in k}
+    scored = {k: v for k, v in with_test(2, *HARD).items() if "test" not in k}
     options = {"epsilon": 2.0, "unit": "example", "partition": "iid", "clients": 5}
     told = evaluate({**scored, **wards}, by="group", out=out / "evaluation", **options)
     (out / "comparison").mkdir()
@@ -214,7 +216,7 @@ Open = Callable[[str, str, str], Chromium]
 
 
 @pytest.fixture
-def look(chromium: Chromium, pages: dict[str, Path]) -> Open:
+def look(chromium, pages):
     def open_page(page: str, size: str, scheme: str) -> Chromium:
         chromium.open(pages[page], SIZES[size], scheme)
         return chromium

@@ -35,7 +35,7 @@ def rows(n: int = 240, classes: int = 3, seed: int = 5) -> dict[str, Any]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """The current folder, with a data set in it; the terminal is plain and wide enough."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def fedcal_says(capsys: pytest.CaptureFixture[str]) -> Any:
+def fedcal_says(capsys):
     def run(*arguments: str) -> Run:
         code = _run(list(arguments))
         out, err = capsys.readouterr()
@@ -124,7 +124,7 @@ def test_names_that_look_like_markup_are_printed_as_they_are(fedcal_says, folder
 
 
 @pytest.fixture
-def fitted(folder: Path, fedcal_says: Any) -> Path:
+def fitted(folder, fedcal_says):
     fedcal_says("simulate", "--data", "data.npz", "--method", "fedbbq", "--out", "run", "--quiet")
     return folder / "run" / "calibrator.npz"
 

@@ -32,7 +32,7 @@ QUICK = ("--method", "none,fednewton,fedbin", "--clients", "5", "--seeds", "2", 
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """The current folder, with a data set in it."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "60")
@@ -45,7 +45,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def says(folder: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+def says(folder, capsys):
     def run(*arguments: str) -> tuple[int, str, str]:
         code = _run(["compare", "--data", "data.npz", *arguments])
         out, err = capsys.readouterr()

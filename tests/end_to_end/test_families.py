@@ -1,11 +1,11 @@
 """What yields no calibrator: files that take each other's place, and who refuses it."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from made_up import scored
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments import compare, plan, simulate
@@ -25,11 +25,8 @@ ASKED: dict[str, Any] = {"method": "evaluate", "clients": 8, "set": {"bins": 6}}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    rng = np.random.default_rng(3)
-    labels = rng.integers(0, 2, 400)
-    logits = rng.normal(size=(400, 2))
-    logits[np.arange(400), labels] += 1.5
+def data(tmp_path_factory):
+    logits, labels = scored(2, 400, 3, 1.0, 1.5)
     path = tmp_path_factory.mktemp("data") / "rows.npz"
     np.savez(path, logits=2 * logits, labels=labels)
     return path

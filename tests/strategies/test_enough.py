@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
-from strategy_checks import nobody
+from strategy_checks import BUDGETED, nobody
 
 from fedcal import datasets, simulate
 from fedcal.core.errors import TooLittle

@@ -34,7 +34,7 @@ NEWTON = {"rows_per_client": 12.0}
 
 
 @pytest.fixture
-def shards() -> Shards:
+def shards():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, 110)
     logits = rng.normal(0, 4, (110, CLASSES))

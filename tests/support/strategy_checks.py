@@ -8,6 +8,11 @@ from refusals import each_is_refused
 
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.settings import exact_only
+
+BUDGETED = tuple(name for name in STRATEGIES if name not in exact_only())
+"""All that take a budget."""
 
 
 def assert_refused(table: Iterable[tuple[Any, ...]], make: Callable[..., object]) -> None:

@@ -1,7 +1,6 @@
 """What a site checks before it answers."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,7 @@ def asked(federation: Federation = FEDERATION) -> Request:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Prepared:
+def site(tmp_path):
     prepare(tmp_path / "site", ROWS, names=["healthy", "disease"])
     return prepared(tmp_path / "site")
 

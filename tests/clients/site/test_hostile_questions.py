@@ -47,7 +47,7 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Site:
+def site(tmp_path, caplog):
     caplog.set_level(logging.INFO, LOGGER)
     return Site(tmp_path / "site")
 

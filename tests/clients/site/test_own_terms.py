@@ -4,7 +4,6 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ from refusals import each_is_refused
 
 from fedcal.clients.site import own_terms as module
 from fedcal.clients.site.own_terms import PLANS, own_terms, plan_fields, plan_from
-from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import InputError
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
@@ -41,7 +40,7 @@ class Planner:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Prepared:
+def site(tmp_path):
     rows = Shards(np.zeros((6, 2)), np.array([0, 1] * 3), np.array([0, 6]))
     prepare(tmp_path / "site", rows)
     return prepared(tmp_path / "site")

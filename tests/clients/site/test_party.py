@@ -3,7 +3,6 @@
 What follows from all of it, whatever goes wrong: tests/end_to_end/test_secure_sum_faults.py.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,7 @@ SITES, LEAST = 5, 3
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world():
     """Five sites, the first four of which are members; three open a sum, of three at least."""
     made = World.of(Committee((0, 1, 2, 3), 3), sites=SITES, least=LEAST)
     yield made

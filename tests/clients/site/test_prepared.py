@@ -2,7 +2,6 @@
 
 import os
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -98,7 +97,7 @@ def test_a_damaged_file_is_one_line(tmp_path):
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> dict[str, Path]:
+def files(tmp_path):
     """A federation of three with this site as its second, its key and its policy."""
     key = make_key(tmp_path / "signing.pem")
     others = [SigningKey(bytes([n]) * 32).public for n in (1, 2)]

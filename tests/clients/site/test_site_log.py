@@ -2,8 +2,6 @@
 
 import logging
 import os
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,7 +10,7 @@ from fedcal.experiments.deploy.site import _Echo
 
 
 @pytest.fixture
-def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def path(tmp_path, monkeypatch):
     monkeypatch.setattr(site_log, "MOST_BYTES", 1000)
     log = site_log.log
     before = (log.handlers[:], log.level, log.propagate, logging.getLogger("flwr").filters[:])

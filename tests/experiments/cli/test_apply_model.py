@@ -1,7 +1,6 @@
 """`fedcal apply` and `fedcal export` with a trained model."""
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ Y = np.random.default_rng(1).integers(0, 3, 30)
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     w = np.random.default_rng(2).normal(size=15)
     TrainedModel("linear", (4,), 3, w).write(tmp_path, "model")

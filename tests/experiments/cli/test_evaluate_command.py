@@ -40,7 +40,7 @@ def arrays(**more: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     path = tmp_path / "rows.npz"
     np.savez(path, **arrays())
     return path
@@ -161,7 +161,7 @@ def test_another_method_s_files_are_no_evaluation_and_no_release(file, tmp_path,
 
 
 @pytest.fixture(scope="module")
-def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def release(tmp_path_factory):
     folder = tmp_path_factory.mktemp("release")
     options: dict[str, Any] = {"partition": "iid", "epsilon": 2.0, "unit": "example"}
     evaluate(arrays(), out=folder, overwrite=True, report=False, **options)
@@ -230,7 +230,7 @@ SUBJECTS = {"subject": np.arange(ROWS) // 3}
 
 
 @pytest.fixture(scope="module")
-def last_year(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def last_year(tmp_path_factory):
     out = tmp_path_factory.mktemp("last") / "out"
     evaluate(arrays(**SUBJECTS), by="site", out=out, report=False, **SEVERAL)
     return out / "release.npz"

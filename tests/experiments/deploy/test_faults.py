@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def there(tmp_path_factory):
     with Machine(tmp_path_factory.mktemp("deployment")) as machine:
         there = Deployment(machine)
         there.up()

@@ -35,7 +35,7 @@ NAMES = ("superlink", "localhost", "calibration.example.org", "127.0.0.1", "::1"
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     folder = tmp_path_factory.mktemp("certificates")
     make_certificates(folder / "ours", names=NAMES, sites=("a", "b"), days=30)
     make_certificates(folder / "named", names=["hub.example"], sites=[])

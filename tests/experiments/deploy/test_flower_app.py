@@ -120,7 +120,7 @@ def shell(line: str, cwd: Path) -> str:
 
 
 @pytest.fixture
-def clone(tmp_path: Path) -> Path:
+def clone(tmp_path):
     folder, ignored = tmp_path / "clone", shutil.ignore_patterns("__pycache__")
     for name in ("fedcal", "clients", "strategies", "experiments"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored, symlinks=True)

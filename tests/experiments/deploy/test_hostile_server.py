@@ -3,7 +3,7 @@
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ REASON = (
 
 
 @pytest.fixture(scope="module")
-def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuperLink]:
+def link(tmp_path_factory):
     link = SuperLink(tmp_path_factory.mktemp("superlink"), ["a"])
     link.env["PYTHONPATH"] = str(Path(hostile_server.__file__).parent)
     with link.running():

@@ -87,9 +87,7 @@ class SuperLink:
 
 
 @pytest.fixture
-def link(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> SuperLink:
+def link(tmp_path, monkeypatch, caplog):
     caplog.set_level(logging.WARNING, "flwr")  # as in the process of a server
     found = SuperLink(tmp_path)
 

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +26,7 @@ AGAIN = ", again, with the same numbers"
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federated]:
+def there(tmp_path_factory):
     with Machine(tmp_path_factory.mktemp("federated")) as machine:
         there = Federated(machine)
         there.up()

@@ -8,7 +8,6 @@ import stat
 from collections.abc import Callable
 from dataclasses import replace
 from hashlib import sha256
-from pathlib import Path
 
 import pytest
 
@@ -27,7 +26,7 @@ Says = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def says(capsys: pytest.CaptureFixture[str]) -> Says:
+def says(capsys):
     """Runs a command: exit code, stdout and stderr."""
 
     def call(*words: object) -> tuple[int, str, str]:
@@ -38,7 +37,7 @@ def says(capsys: pytest.CaptureFixture[str]) -> Says:
 
 
 @pytest.fixture
-def state(tmp_path: Path) -> Path:
+def state(tmp_path):
     """A site that answered three jobs: by its own noise, by the server's, and exactly."""
     folder = tmp_path / "state"
     folder.mkdir()

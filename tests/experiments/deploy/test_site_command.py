@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
 from refusals import each_is_refused
+from strategy_checks import BUDGETED
 
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import FedcalError, InputError
@@ -25,7 +25,7 @@ LABELS = [0, 1, 0, 1, 1, 0]
 
 
 @pytest.fixture
-def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def module(tmp_path, monkeypatch):
     """A module of the site's own, in its working folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delitem(sys.modules, "own_rows", raising=False)

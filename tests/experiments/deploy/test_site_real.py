@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SuperLink]:
+def link(tmp_path_factory):
     link = SuperLink(tmp_path_factory.mktemp("superlink"), ["a", "b", "c"])
     with link.running():
         link.register("a", "b")

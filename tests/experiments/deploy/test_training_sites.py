@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def features(name: str) -> dict[str, NDArray[Any]]:
 
 
 @pytest.fixture(scope="module")
-def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def there(tmp_path_factory):
     with Machine(tmp_path_factory.mktemp("training")) as machine:
         there = Deployment(machine)
         there.up()

@@ -27,7 +27,7 @@ NEAR = np.eye(3)[LABELS]
 
 
 @pytest.fixture(scope="module")
-def logits(tmp_path_factory: pytest.TempPathFactory) -> str:
+def logits(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "logits.npz"
     z = 4 * (RNG.normal(size=(900, 3)) + NEAR)
     rows = {"logits": z[:600], "labels": LABELS[:600]}
@@ -36,7 +36,7 @@ def logits(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def features(tmp_path_factory: pytest.TempPathFactory) -> str:
+def features(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "features.npz"
     x = (RNG.normal(size=(900, 6)) / 4 + np.hstack([NEAR, NEAR])).astype(np.float32)
     group = np.arange(900) % 2

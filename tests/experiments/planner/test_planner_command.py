@@ -23,7 +23,7 @@ FACTS = ["--clients", "60", "--rows-per-client", "20", "--classes", "2", "--epsi
 
 
 @pytest.fixture(autouse=True)
-def few_methods(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_methods(monkeypatch):
     """Two methods and few runs: the command, not the advice, is what is tested here."""
     from fedcal.experiments.planner import candidates
 

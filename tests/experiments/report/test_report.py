@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from compared import cell
 from html_page import Page, page_of
+from made_up import with_test
 from refusals import each_is_refused
 
 from fedcal.experiments import simulate
@@ -29,24 +30,17 @@ from fedcal.metrics import Reliability
 FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("png", "svg")}
 
 
-def arrays(classes: int = 4, rows: int = 300) -> dict[str, Any]:
-    rng = np.random.default_rng(11)
-    labels = rng.integers(0, classes, 2 * rows)
-    logits = rng.normal(size=(2 * rows, classes))
-    logits[np.arange(2 * rows), labels] += 1.5
-    parts = {"logits": 3 * logits[:rows], "labels": labels[:rows]}
-    return parts | {"test_logits": 3 * logits[rows:], "test_labels": labels[rows:]}
-
-
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "out"
-    simulate(arrays(), method="fednewton", clients=30, epsilon=1.0, seed=3, out=out)
+    simulate(
+        with_test(4, 300, 11, 1.5), method="fednewton", clients=30, epsilon=1.0, seed=3, out=out
+    )
     return out
 
 
 @pytest.fixture
-def copy(made: Path, tmp_path: Path) -> Path:
+def copy(made, tmp_path):
     for name in ("result.json", "reliability.json", "rounds.jsonl"):
         (tmp_path / name).write_bytes((made / name).read_bytes())
     return tmp_path
@@ -106,7 +100,7 @@ def test_every_part_of_the_order_is_there(made):
 @pytest.mark.usefixtures("quick_figures")
 def test_the_command_gives_the_same_bits(tmp_path, monkeypatch):
     data = tmp_path / "my rows.npz"
-    np.savez(data, **arrays())
+    np.savez(data, **with_test(4, 300, 11, 1.5))
     options = {"method": "fedbbq", "epsilon": 2.0, "sampling_rate": 0.5, "clients": 40}
     options["set"] = {"weighting": "changed", "bins_exponent": 5}
     simulate(data, **options, seed=5, out=tmp_path / "a")

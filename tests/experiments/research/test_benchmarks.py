@@ -5,7 +5,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -63,6 +63,7 @@ def contestant(name: str, run: Callable[[], Any] = lambda: 1.0, pieces: int = 1)
     return Contestant(name, lambda: run, lambda result: {"value": result}, pieces)
 
 
+@pytest.mark.slow
 def test_every_work_has_a_row_with_our_time_and_its_peers_agree(tmp_path, monkeypatch):
     names = [name for name in CASES if name not in COMMANDS]
     monkeypatch.setenv(timing.VARIABLE, str(tmp_path / "no-python"))
@@ -144,7 +145,7 @@ def test_seconds_are_those_of_a_result_that_timed_itself_or_of_one_piece(monkeyp
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+def fake(tmp_path, monkeypatch):
     """Gives the peers' interpreter, our own here, a `netcal.metrics` with this source."""
     package = tmp_path / "netcal"
     package.mkdir()
@@ -155,7 +156,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
 
 
 @pytest.fixture
-def top_label() -> AbstractContextManager[timing.Prepare]:
+def top_label():
     arrays = {"probs": np.full((300, 3), 0.25), "labels": np.zeros(300, np.int64)}
     return apart("netcal_top_label", arrays, bins=15)
 

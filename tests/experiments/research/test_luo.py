@@ -2,7 +2,6 @@
 
 import dataclasses
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -42,7 +41,7 @@ def made(n: int = 600, classes: int = 4, seed: int = 0, name: str = "made") -> D
 
 
 @pytest.fixture(scope="module")
-def tables() -> Tables:
+def tables():
     return Tables.of(made())
 
 
@@ -147,7 +146,7 @@ KEYS = ("none", "one-source", "acc-t/local", "ece-t/central", "acc-t-exponential
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> tuple[str, ...]:
+def files(tmp_path):
     paths = []
     for k in range(2):
         data = made(3000, seed=k)

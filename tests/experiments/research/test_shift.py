@@ -1,6 +1,5 @@
 """Domain shift: readers of the benchmarks' layouts, logits of a model on them, `mnist-shift`."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ def stacked(source: images.ShiftedImages, size: int = 3) -> NDArray[np.uint8]:
 
 
 @pytest.fixture
-def cifar_c(tmp_path: Path) -> Path:
+def cifar_c(tmp_path):
     """Eight images in five severities, as CIFAR-10-C lies in its folder."""
     rng = np.random.default_rng(0)
     folder = tmp_path / "CIFAR-10-C"
@@ -34,7 +33,7 @@ def cifar_c(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def imagenet_c(tmp_path: Path) -> Path:
+def imagenet_c(tmp_path):
     """Three images of two classes, as ImageNet-C lies in its folders."""
     image = pytest.importorskip("PIL.Image")
     for wnid, level in (("n01443537", 60), ("n01440764", 200)):
@@ -56,7 +55,7 @@ class Mean(torch.nn.Module):
 
 
 @pytest.fixture
-def model(tmp_path: Path) -> Path:
+def model(tmp_path):
     path = tmp_path / "model.pt2"
     rows = {0: torch.export.Dim("rows", min=1, max=1000)}
     torch.export.save(

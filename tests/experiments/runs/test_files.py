@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments import SimulationResult, simulate
+from fedcal.experiments import simulate
 from fedcal.experiments.runs.files import check_out, to_json, write_folder
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -22,7 +22,7 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def result() -> SimulationResult:
+def result():
     labels = np.arange(40) % 2
     return simulate({"logits": np.eye(2)[labels] * 3, "labels": labels}, clients=3, rounds=2)
 

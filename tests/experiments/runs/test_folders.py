@@ -21,7 +21,7 @@ Disk = dict[str, bytes]
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path, monkeypatch):
     """The current folder, with rows of logits, features, a pipeline, a calibrator, a release."""
     monkeypatch.chdir(tmp_path)
     np.savez("rows.npz", logits=RNG.normal(size=(ROWS, 3)) + 2 * np.eye(3)[LABELS], labels=LABELS)

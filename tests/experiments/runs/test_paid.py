@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
+from strategy_checks import BUDGETED
 
 from fedcal import datasets
 from fedcal.core.errors import FedcalError, InputError, TooLittle
@@ -35,7 +35,7 @@ REPORTED = {m.family: m.name for m in STRATEGIES.values()}
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> str:
+def data(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "rows.npz"
     rng = np.random.default_rng(0)
     labels = np.arange(ROWS) % 3
@@ -45,7 +45,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> str:
+def images(tmp_path_factory):
     path = tmp_path_factory.mktemp("data") / "features.npz"
     rng = np.random.default_rng(0)
     y = np.arange(ROWS) % 3

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
 from refusals import each_is_refused
+from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
 from fedcal.core.errors import RoundFailed, TooLittle

@@ -31,7 +31,7 @@ def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[s
 
 
 @pytest.fixture(scope="module")
-def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def images(tmp_path_factory):
     path = tmp_path_factory.mktemp("images") / "stripes.npz"
     np.savez(path, **stripes(300))
     return path

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +40,7 @@ rates = st.floats(1e-4, 1)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path, monkeypatch):
     """A cache folder of the test's own, and a process that remembers nothing."""
     monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "cache"))
     forget()
@@ -254,7 +254,7 @@ PLAN = (1.0, 1e-5, 4, 0.5)
 
 
 @pytest.fixture
-def evaluations(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def evaluations(monkeypatch):
     """The multipliers that PLD was asked about."""
     asked: list[float] = []
     real = module._pld_epsilon

@@ -2,8 +2,7 @@
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import dp_accounting
 import pytest
@@ -31,7 +30,7 @@ TRAINING = Stage(0.8, 400, 0.02)
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def folder(tmp_path, monkeypatch):
     """A cache folder of the test's own, and a process that remembers nothing."""
     monkeypatch.setenv("FEDCAL_CACHE", str(tmp_path / "cache"))
     stages._multiplier_beside.cache_clear()

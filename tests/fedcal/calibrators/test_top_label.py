@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from made_up import scored
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.calibrators.top_label import MARGIN, least_value, outcome_cells, top_confidence
@@ -13,11 +14,7 @@ from fedcal.metrics.binning import bin_index
 
 
 def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng([classes, seed])
-    labels = rng.integers(0, classes, n)
-    logits = rng.normal(scale=3, size=(n, classes))
-    logits[np.arange(n), labels] += 4
-    return logits, labels
+    return scored(classes, n, [classes, seed])
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10])

@@ -21,7 +21,7 @@ COLUMNS: dict[str, Any] = {"logits": Z.tolist(), "label": Y, "text": list("abcd"
 
 
 @pytest.fixture
-def hf(monkeypatch: pytest.MonkeyPatch) -> Any:
+def hf(monkeypatch):
     """The package `datasets`, on a machine where nobody answers."""
     module = pytest.importorskip("datasets", reason="the extra `datasets` is not installed")
 

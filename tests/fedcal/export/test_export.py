@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from made_up import scored
 
 from fedcal import export
 from fedcal.calibrators import (
@@ -30,12 +31,7 @@ from fedcal.core.numerics import softmax
 
 
 def rows(classes: int, n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Overconfident logits, and labels that they are often right about."""
-    rng = np.random.default_rng([classes, seed])
-    labels = rng.integers(0, classes, n)
-    logits = rng.normal(scale=3, size=(n, classes))
-    logits[np.arange(n), labels] += 4
-    return logits, labels
+    return scored(classes, n, [classes, seed])
 
 
 def weighted(base: HistogramBinning | BBQ, rows: Any) -> WeightedBinning:

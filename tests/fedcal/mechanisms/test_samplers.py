@@ -145,7 +145,7 @@ def total_variation(mass: dict[int, Decimal], weights: dict[int, Decimal]) -> De
 
 
 @pytest.fixture(autouse=True)
-def _context() -> object:
+def _context():
     """A caller's own decimal context, which must not matter to the library: 45 digits here."""
     with decimal.localcontext(decimal.Context(prec=45)) as context:
         yield context

@@ -16,7 +16,7 @@ from fedcal.partition.flower_partitioners import owners_by
 
 
 @pytest.fixture
-def _flower_datasets() -> None:
+def _flower_datasets():
     pytest.importorskip("flwr_datasets", reason="the extra `datasets` is not installed")
 
 

@@ -1,7 +1,6 @@
 """One release per round, in order, charged before the noise is drawn, and no more than planned."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -54,13 +53,13 @@ def release(curator: Curator, round_number: int = 1) -> Release:
 
 
 @pytest.fixture
-def ledger() -> Iterator[Ledger]:
+def ledger():
     with Ledger(None, 1.5) as ledger:
         yield ledger
 
 
 @pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+def drawn(monkeypatch):
     """Rounds for which noise was drawn."""
     rounds: list[int] = []
 

@@ -32,7 +32,7 @@ def reserve(ledger: Ledger, run: str, epsilon: float, releases: int = 4, **chang
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "budget.ledger"
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
-from strategy_checks import assert_refused
+from strategy_checks import BUDGETED, assert_refused
 
 from fedcal.accounting.gaussian import gaussian_multiplier
 from fedcal.calibrators import Calibrator

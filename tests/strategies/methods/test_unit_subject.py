@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from budgets import BUDGETED
+from strategy_checks import BUDGETED
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer

@@ -1,6 +1,6 @@
 """The server's side of a secure sum: one site's damaged message does not spoil the round."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ ALICES = bytes.fromhex("8520f0098930a754748b7ddcb43ef75a0dbf3a0d26381af4eba4a98e
 
 
 @pytest.fixture
-def world() -> Iterator[World]:
+def world():
     """Five sites, of which the first three are members and two open a sum."""
     made = World.of(Committee((0, 1, 2), 2), sites=SITES, least=3)
     yield made

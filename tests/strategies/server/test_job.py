@@ -29,7 +29,7 @@ JOBS = [
 
 
 @pytest.fixture
-def shards() -> Shards:
+def shards():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, 90)
     return Shards.from_owner(

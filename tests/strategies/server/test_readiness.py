@@ -147,7 +147,7 @@ class Sites(InProcessGrid):
 
 
 @pytest.fixture(autouse=True)
-def _notices(caplog: pytest.LogCaptureFixture) -> None:
+def _notices(caplog):
     caplog.set_level(logging.INFO, "flwr")
     caplog.set_level(logging.INFO, site_app.LOGGER)
 

@@ -43,7 +43,7 @@ Broken = Callable[[int, Message], bool]
 
 
 @pytest.fixture(autouse=True)
-def _notices(caplog: pytest.LogCaptureFixture) -> None:
+def _notices(caplog):
     caplog.set_level(logging.WARNING, "flwr")  # as in the process of a server
 
 

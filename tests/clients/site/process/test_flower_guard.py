@@ -20,7 +20,7 @@ from fedcal.core.errors import FedcalError, InputError
 
 
 @pytest.fixture(autouse=True)
-def _as_it_was(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _as_it_was(monkeypatch, tmp_path):
     """Flower puts the folder of an app that it loads first on the path; and its home is ours."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("FLWR_HOME", str(tmp_path / "home"))

@@ -15,7 +15,7 @@ from fedcal.strategies.server.job import terms_of_job
 
 SPIN = """
 import resource, sys, time
-from fedcal.clients import limits
+from fedcal.clients.site.process import limits
 limits.limit_cpu(1)
 assert resource.getrlimit(resource.RLIMIT_CORE) == (0, 0)
 try:
@@ -29,7 +29,7 @@ while time.process_time() < end:  # time to say so: it is stopped once
 print("said")
 """
 DEAF = """
-from fedcal.clients import limits
+from fedcal.clients.site.process import limits
 limits.GRACE_S = 1
 limits.limit_cpu(1)
 while True:

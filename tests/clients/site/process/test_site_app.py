@@ -74,7 +74,7 @@ class Site:
 
 
 @pytest.fixture
-def site(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Site:
+def site(tmp_path, caplog):
     caplog.set_level(logging.INFO, site_app.LOGGER)
     prepare(tmp_path / "site", rows(), names=["healthy", "disease"])
     return Site(tmp_path / "site")

@@ -58,12 +58,12 @@ def nothing() -> tuple[bytes, bytes]:
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
+def file(tmp_path):
     return tmp_path / "records.sqlite"
 
 
 @pytest.fixture(params=["memory", "file"])
-def records(request: pytest.FixtureRequest, file: Path) -> SiteRecords:
+def records(request, file):
     return SiteRecords(None if request.param == "memory" else file, limits=LIMITS)
 
 
@@ -617,7 +617,7 @@ class Key:
 
 
 @pytest.fixture
-def key(tmp_path: Path) -> Key:
+def key(tmp_path):
     """It has spent all of its budget in folder "a"."""
     key = Key(tmp_path)
     with key.records("a") as records:

@@ -3,7 +3,6 @@
 import hashlib
 import os
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,7 @@ class Run:
 
 
 @pytest.fixture
-def site(tmp_path: Path) -> Prepared:
+def site(tmp_path):
     (tmp_path / "site.toml").write_text(POLICY)
     prepare(tmp_path / "site", ROWS, policy=tmp_path / "site.toml", server="hub:9092")
     return prepared(tmp_path / "site")

@@ -1,7 +1,5 @@
 """The shipped set of four hospitals: who trains, what is missing, what is refused."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -12,7 +10,7 @@ LINE = "63,1,1,145,233,1,2,150,0,2.3,3,0,6,0"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """Patients like UCI's, whose disease follows from their age."""
     rng = np.random.default_rng(0)
     for name in HOSPITALS.values():

@@ -1,6 +1,5 @@
 """A small experiment of two parts, and what it runs on."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +8,6 @@ import pytest
 
 import fedcal.experiments.report
 from fedcal.experiments.research.studies import figures, registry
-from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.run import reproduce
 
 SMALL = """
@@ -53,7 +51,7 @@ block = "Ours"
 
 
 @pytest.fixture(scope="session")
-def data_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
+def data_file(tmp_path_factory):
     """Writes a data file of three classes with a test part; gives its path."""
     folder = tmp_path_factory.mktemp("data")
 
@@ -73,7 +71,7 @@ def data_file(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
-def network(data_file: Callable[..., str]) -> str:
+def network(data_file):
     return data_file("net.npz")
 
 
@@ -85,7 +83,7 @@ def _known(folder: Path, patch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def small(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> str:
+def small(tmp_path_factory, monkeypatch):
     """The name of the small experiment, which is in the table."""
     return _known(tmp_path_factory.mktemp("studies"), monkeypatch)
 
@@ -101,12 +99,12 @@ def _undrawn(patch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+def undrawn(monkeypatch):
     _undrawn(monkeypatch)
 
 
 @pytest.fixture(scope="session")
-def ran(network: str, tmp_path_factory: pytest.TempPathFactory) -> tuple[Reproduction, Path]:
+def ran(network, tmp_path_factory):
     """The small experiment, run once, and the folder of its files."""
     out = tmp_path_factory.mktemp("out")
     with pytest.MonkeyPatch.context() as patch:

@@ -55,6 +55,7 @@ def test_renyi_is_the_papers_zcdp_and_with_sampling_above_the_tight_one():
     assert gaussian_multiplier(1.0, 1e-5, 12, 0.1) < found < zcdp_multiplier(1.0, 1e-5, 12)
 
 
+@pytest.mark.slow
 def test_rows_are_plain_and_complete(monkeypatch):
     monkeypatch.setattr(amplification, "EPSILONS", (1.0,))
     monkeypatch.setattr(amplification, "ROUNDS", (4,))

@@ -2,7 +2,6 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ from fedcal.experiments.research.studies.run import reproduce
 
 
 @pytest.fixture
-def result(ran: tuple[Reproduction, Path]) -> Reproduction:
+def result(ran):
     return ran[0]
 
 

@@ -2,7 +2,6 @@
 
 import functools
 import inspect
-from collections.abc import Callable
 from statistics import median
 from typing import Any
 
@@ -17,7 +16,7 @@ from fedcal.experiments.research.studies.run import reproduce
 
 
 @pytest.fixture
-def shifts(data_file: Callable[..., str]) -> list[str]:
+def shifts(data_file):
     return [data_file("fog.npz", n=3100), data_file("snow.npz", n=3110)]
 
 

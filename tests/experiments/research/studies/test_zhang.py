@@ -10,7 +10,6 @@ from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
 from fedcal.core.errors import InputError
 from fedcal.experiments.research.studies import angelopoulos_figure3
 from fedcal.experiments.research.studies.expected import shipped
-from fedcal.experiments.research.studies.spec import Rows
 from fedcal.experiments.research.studies.zhang import mixture, models, table1, table3
 from fedcal.experiments.research.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
 from fedcal.experiments.research.studies.zhang.models import DELTA, Training
@@ -19,7 +18,7 @@ from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, task
 
 
 @pytest.fixture(scope="module")
-def file(tmp_path_factory: pytest.TempPathFactory) -> str:
+def file(tmp_path_factory):
     """600 rows of three classes, and as many to test on."""
     rng = np.random.default_rng(0)
     arrays = {}
@@ -33,7 +32,7 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="module")
-def found(file: str) -> Rows:
+def found(file):
     return table1.rows(data=[file], seeds=2)
 
 

@@ -36,7 +36,7 @@ SMALL: dict[str, Any] = {"method": "none,fednewton,fedbin", "clients": 4, "seeds
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _no_figures() -> Iterator[None]:
+def _no_figures():
     """Reports have tests of their own, and Matplotlib takes its time."""
 
     def write(folder: Path) -> None:
@@ -49,7 +49,7 @@ def _no_figures() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def saved(_no_figures: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Comparison, Path]:
+def saved(_no_figures, tmp_path_factory):
     out = tmp_path_factory.mktemp("compare") / "small"
     seen: list[tuple[int, int]] = []
     found = compare(arrays(), jobs=1, out=out, progress=lambda *k: seen.append(k), **SMALL)
@@ -58,7 +58,7 @@ def saved(_no_figures: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[
 
 
 @pytest.fixture
-def folder(saved: tuple[Comparison, Path], tmp_path: Path) -> Path:
+def folder(saved, tmp_path):
     return Path(shutil.copytree(saved[1], tmp_path / "copy"))
 
 

@@ -34,7 +34,7 @@ engines = pytest.mark.parametrize("run", [run_inline, run_in_process])
 
 
 @pytest.fixture
-def shards() -> Shards:
+def shards():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, 120)
     logits = rng.normal(0, 4, (120, CLASSES))
@@ -42,7 +42,7 @@ def shards() -> Shards:
 
 
 @pytest.fixture
-def ledger() -> Ledger:
+def ledger():
     return Ledger(None, 1.5)
 
 

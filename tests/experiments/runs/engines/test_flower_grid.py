@@ -33,7 +33,7 @@ Replies = list[Message]
 
 
 @pytest.fixture
-def shards() -> Shards:
+def shards():
     rng = np.random.default_rng(0)
     labels = rng.integers(0, CLASSES, 200)
     logits = rng.normal(0, 4, (200, CLASSES))

@@ -6,7 +6,6 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +38,7 @@ def bits(result: SimulationResult) -> Any:
 
 
 @pytest.fixture
-def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def nothing_stays(monkeypatch):
     folders, make = [], tempfile.mkdtemp
 
     def noted(*arguments: Any, **options: Any) -> str:

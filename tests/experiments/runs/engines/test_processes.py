@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -63,7 +62,7 @@ def daemons(folder: Path) -> list[int]:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
+def folder(tmp_path):
     (tmp_path / "folder").mkdir()
     yield tmp_path / "folder"
     for name in ("daemon", "other"):  # if a test fails, leave nothing

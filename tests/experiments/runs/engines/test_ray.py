@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +107,7 @@ FOLDERS: list[str] = []
 
 
 @pytest.fixture(autouse=True)
-def _folders(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _folders(monkeypatch):
     make = tempfile.mkdtemp
 
     def noted(*arguments: Any, **options: Any) -> str:
@@ -248,7 +247,7 @@ def test_an_interrupted_run_leaves_nothing(number, file, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def cluster(tmp_path_factory):
     """The head of a Ray cluster on the loopback."""
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     port, client_port = superlink.free_port(), superlink.free_port()
