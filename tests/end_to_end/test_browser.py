@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from made_up import with_test
+from made_up import halves
 
 from fedcal.evaluation.pages.page import decimals, shown
 from fedcal.experiments import evaluate, simulate
@@ -184,20 +184,14 @@ def comparison() -> dict[str, Any]:
 def pages(tmp_path_factory):
     """Name -> page: runs of 10, 100 and 2 classes, a comparison, notebook cards."""
     out = tmp_path_factory.mktemp("pages")
-    few = simulate(
-        with_test(10, *HARD), method="fednewton", clients=30, epsilon=1.0, out=out / "ten"
-    )
+    few = simulate(halves(10, *HARD), method="fednewton", clients=30, epsilon=1.0, out=out / "ten")
     simulate(
-        with_test(100, *HARD),
-        method="fedtemp",
-        clients=30,
-        sampling_rate=0.5,
-        out=out / "hundred",
+        halves(100, *HARD), method="fedtemp", clients=30, sampling_rate=0.5, out=out / "hundred"
     )
     pooled = {"method": "pooled-bbq", "clients": 30}
-    simulate(with_test(2, *HARD), **pooled, out=out / "two")
+    simulate(halves(2, *HARD), **pooled, out=out / "two")
     wards = {"group": np.where(np.arange(600) % 7 == 0, "a ward with a long name", "ward b")}
-    scored = {k: v for k, v in with_test(2, *HARD).items() if "test" not in k}
+    scored = {k: v for k, v in halves(2, *HARD).items() if "test" not in k}
     options = {"epsilon": 2.0, "unit": "example", "partition": "iid", "clients": 5}
     told = evaluate({**scored, **wards}, by="group", out=out / "evaluation", **options)
     (out / "comparison").mkdir()

@@ -14,7 +14,7 @@ def scored(classes: int, n: int, seed: Any, scale: float = 3.0, shift: float = 4
     return logits, labels
 
 
-def with_test(classes: int, n: int, seed: int, shift: float) -> dict[str, Any]:
+def halves(classes: int, n: int, seed: int, shift: float) -> dict[str, Any]:
     """Arrays of n fit rows and of as many test rows."""
     logits, labels = scored(classes, 2 * n, seed, 1.0, shift)
     fit = {"logits": 3 * logits[:n], "labels": labels[:n]}

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from compared import cell
 from html_page import Page, page_of
-from made_up import with_test
+from made_up import halves
 from refusals import each_is_refused
 
 from fedcal.experiments import simulate
@@ -33,9 +33,7 @@ FIGURES = {f"{n}.{s}" for n in ("reliability", "classes", "rounds") for s in ("p
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
     out = tmp_path_factory.mktemp("run") / "out"
-    simulate(
-        with_test(4, 300, 11, 1.5), method="fednewton", clients=30, epsilon=1.0, seed=3, out=out
-    )
+    simulate(halves(4, 300, 11, 1.5), method="fednewton", clients=30, epsilon=1.0, seed=3, out=out)
     return out
 
 
@@ -100,7 +98,7 @@ def test_every_part_of_the_order_is_there(made):
 @pytest.mark.usefixtures("quick_figures")
 def test_the_command_gives_the_same_bits(tmp_path, monkeypatch):
     data = tmp_path / "my rows.npz"
-    np.savez(data, **with_test(4, 300, 11, 1.5))
+    np.savez(data, **halves(4, 300, 11, 1.5))
     options = {"method": "fedbbq", "epsilon": 2.0, "sampling_rate": 0.5, "clients": 40}
     options["set"] = {"weighting": "changed", "bins_exponent": 5}
     simulate(data, **options, seed=5, out=tmp_path / "a")
