@@ -168,9 +168,7 @@ def test_no_module_imports_itself_in_a_circle():
     assert circle(graph) == []
 
 
-RESEARCH = "fedcal.experiments.research"
-REPRODUCE = "fedcal.experiments.cli.studies"
-"""The only module of the product that imports research: `fedcal reproduce`."""
+RESEARCH, REPRODUCE = "fedcal.experiments.research", "fedcal.experiments.cli.studies"
 
 
 def test_no_product_imports_research():

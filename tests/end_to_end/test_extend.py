@@ -196,8 +196,8 @@ def test_a_method_of_another_package_needs_no_change(tmp_path, monkeypatch, caps
     assert _run(f"simulate --method mine:FedGap --out run {options}".split()) == 0
     result = json.loads((tmp_path / "run/result.json").read_text("utf-8"))
     assert result["method"] == "mine:FedGap"
-    mine = importlib.import_module("mine")
-    by_class = simulate("resnet110-cifar10", method=mine.FedGap, epsilon=8.0, clients=20)
+    mine = importlib.import_module("mine").FedGap
+    by_class = simulate("resnet110-cifar10", method=mine, epsilon=8.0, clients=20)
     assert by_class.after == pytest.approx(result["after"])
     assert _run(["simulate", "--config", "run/config.toml", "--quiet"]) == 0
     capsys.readouterr()
