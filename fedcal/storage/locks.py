@@ -1,8 +1,9 @@
-"""Files that one process holds at a time."""
+"""Files and folders that one process holds at a time."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,32 +11,42 @@ from fedcal.core.errors import InputError
 
 
 @contextlib.contextmanager
-def locked(path: Path, taken: str, *, wait: bool = False) -> Iterator[None]:
-    """Hold a lock file, which is made if it is not there, until the block ends or the process.
+def locked(path: Path, taken: str, *, wait: bool = False, must: bool = True) -> Iterator[None]:
+    """Hold a folder, or a lock file (made if not there), until the block or the process ends.
 
     Parameters
     ----------
     path
-        of the file, on a disk whose locks work; many network file systems' do not
+        on a disk whose locks work; many network file systems' do not
     taken
         what is said if another process holds it
     wait
         until that one lets go
+    must
+        False = go on without a lock where the system, or the file system, has none
 
     Raises
     ------
     InputError
         If another process holds it and nobody waits, or the file cannot be written.
     """
-    import fcntl  # not on Windows, where all else of fedcal can be imported
-
     try:
-        file = path.open("w")
+        import fcntl
+    except ImportError:  # Windows, where all else of fedcal can be imported
+        if must:
+            raise
+        yield
+        return
+    try:
+        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_WRONLY | os.O_CREAT, 0o666)
     except OSError as e:
         raise InputError(f"cannot write {path.parent}: {e.strerror}") from None
-    with file:
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except OSError:
-            raise InputError(taken) from None
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except OSError as e:
+            if must or isinstance(e, BlockingIOError):
+                raise InputError(taken) from None
         yield
+    finally:
+        os.close(handle)

@@ -26,6 +26,7 @@ from fedcal.experiments.report.terminal import console
 from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.sweep.pools import Row, key_of
 from fedcal.storage.atomic import path_of, whole_file
+from fedcal.storage.locks import locked
 
 CONFIG, ROWS = "config.toml", "rows.jsonl"
 """What is run; a line for each finished run."""
@@ -135,7 +136,7 @@ def journal(
     path = folder.path
     with _writing(f"to {path}"):
         path.mkdir(parents=True, exist_ok=True)
-    with _locked(path):
+    with locked(path, f"another comparison is writing to {path}", must=False):
         for pattern in (CONFIG, ROWS, INPUTS, folder.done, *folder.files):
             for there in path.glob(pattern):
                 if there.is_dir():
@@ -277,34 +278,6 @@ def _check_inputs(path: Path, inputs: Mapping[str, str]) -> None:
         raise InputError(f"{path} is damaged, which tells whose rows these are; {anew}") from None
     if changed:
         raise InputError(f"{', '.join(changed)} changed since this comparison was begun; {anew}")
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Keep a second writer out of the folder, where the system has locks.
-
-    Raises
-    ------
-    InputError
-        If another process is at work in it.
-    """
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(handle)
-        raise InputError(f"another comparison is writing to {folder}") from None
-    except OSError:  # a file system without locks
-        pass
-    try:
-        yield
-    finally:
-        os.close(handle)
 
 
 def ask_about_unfinished(out: Path, done: str) -> tuple[Path, bool]:
