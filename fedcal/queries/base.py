@@ -91,6 +91,23 @@ class Query(ABC):
     learned: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
 
+    @classmethod
+    def example(cls, number: int, classes: int) -> Self | None:
+        """One of `examples` for another number of classes; None where a vector has no other size.
+
+        A question whose vectors depend on the classes says in `resized` how long they are.
+        """
+        given = dict(cls.examples[number])
+        vectors = any(np.ndim(value) for value in cls(**given).params().values())
+        given |= {name: classes for name in cls.facts if name == "classes"}
+        resized = cls.resized(given, classes)
+        return None if vectors and resized is None else cls(**{**given, **(resized or {})})
+
+    @classmethod
+    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any] | None:
+        """The arguments of an example that are vectors, for so many classes; None = no rule."""
+        return None
+
     @abstractmethod
     def lengths(self) -> tuple[int, ...]:
         """Numbers in each block of an answer."""

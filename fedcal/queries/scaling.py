@@ -76,8 +76,21 @@ def form_of(kind: Any) -> type[ParametricScaling]:
     return forms[one_of("form", kind, forms)]
 
 
+class _OfForm(Query):
+    """A question at the parameters w of a scaling."""
+
+    @classmethod
+    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
+        """Parameters near the identity."""
+        name = example.get("form", "order-preserving-mlp")
+        if name == TemperatureScaling.kind:
+            return {}
+        near = form_of(name).identity(classes)
+        return {"w": near + np.linspace(-0.25, 0.25, len(near))}
+
+
 @dataclass(frozen=True, eq=False)
-class ScalingUpdate(Update):
+class ScalingUpdate(_OfForm, Update):
     """How far from w is the optimum of your own rows? (Maddock et al., Algorithm 2.)
 
     As many numbers as w and, with `count`, 1 if the client has rows. `bound` takes the clip of the
@@ -133,7 +146,7 @@ class ScalingUpdate(Update):
 
 
 @dataclass(frozen=True, eq=False)
-class MLPUpdate(Update):
+class MLPUpdate(_OfForm, Update):
     """How far from w does SGD on your own rows lead? (Maddock et al., Algorithm 2; Peng et al.)
 
     Numbers and bound are those of `ScalingUpdate`.
@@ -181,7 +194,7 @@ class MLPUpdate(Update):
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingNewton(Query):
+class ScalingNewton(_OfForm):
     """Gradient and Gauss-Newton curvature of the negative log-likelihood at w, in nats.
 
     `bound` takes the clip of a client's gradient; all numbers are clipped together.
@@ -260,7 +273,7 @@ class ScalingNewton(Query):
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingGradients(Query):
+class ScalingGradients(_OfForm):
     """The gradient of the negative log-likelihood at w, in nats, summed over rows. (DP-SGD.)
 
     As many numbers as w. `bound` takes the clip of a client's sum.

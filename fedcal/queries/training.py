@@ -42,6 +42,12 @@ class _OfNetwork(Query):
     network: str
     shape: str
 
+    @classmethod
+    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
+        """Weights for inputs that are logits."""
+        size = NETWORKS[example["network"]].size((classes,), classes)
+        return {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
+
     @property
     def architecture(self) -> Network:
         """What is trained."""

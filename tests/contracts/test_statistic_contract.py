@@ -3,7 +3,7 @@
 The cases are the `examples` of `fedcal.queries.QUERIES`: a new question needs no line here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
@@ -12,62 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedcal.calibrators import OrderPreservingMLP
 from fedcal.clients.answers import QUICK, STATISTICS, answer
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Words
 from fedcal.queries import QUERIES, Query
 from fedcal.queries.request import Request
-from fedcal.queries.scaling import form_of
 from fedcal.secure_aggregation import Ring
-from fedcal.training.networks import NETWORKS
 from fedcal.units.bounding import Bound, Per, Rule
 
 CLASSES = 3
 
 
-def of_network(example: Mapping[str, Any], c: int) -> dict[str, Any]:
-    """Weights of a network that reads the logits that are there."""
-    size = NETWORKS[example["network"]].size((c,), c)
-    return {"shape": str(c), "w": np.random.default_rng(c).normal(0, 0.2, size)}
-
-
-def of_form(example: Mapping[str, Any], c: int) -> dict[str, Any]:
-    """Parameters of a scaling near its identity."""
-    name = example.get("form", OrderPreservingMLP.kind)
-    if name == "temperature":
-        return {}
-    form = form_of(name) if "form" in example else OrderPreservingMLP
-    return {"w": form.identity(c) + np.random.default_rng(c).normal(0, 0.2, form.size(c))}
-
-
-RESIZED = {
-    "gradients": of_network,
-    "local_update": of_network,
-    "mlp_update": of_form,
-    "scaling_gradients": of_form,
-    "scaling_newton": of_form,
-    "scaling_update": of_form,
-}
-"""Questions with a vector whose size depends on the classes, and how to make it. A question that is
-not here is tested with its own examples, and for other numbers of classes if it has no vector."""
-
-
-def query_of(kind: str, number: int, c: int = CLASSES) -> Query:
-    """An example as its question has it, or for another number of classes."""
-    query = QUERIES[kind]
-    given = dict(query.examples[number])
-    if c != CLASSES:
-        given |= {name: c for name in query.facts if name == "classes"}
-        given |= RESIZED[kind](given, c) if kind in RESIZED else {}
-    return query(**given)
-
-
-def fits_any(kind: str, number: int) -> bool:
-    """Return whether `query_of` can make it for another number of classes."""
-    vectors = any(np.ndim(v) for v in query_of(kind, number).params().values())
-    return kind in RESIZED or not vectors
+def query_of(kind: str, number: int) -> Query:
+    return QUERIES[kind](**QUERIES[kind].examples[number])
 
 
 kinds = pytest.mark.parametrize("kind", QUERIES)
@@ -78,14 +36,12 @@ def numbers(kind: str) -> range:
 
 
 def cases(kind: str) -> Iterator[tuple[Query, int]]:
-    """Its examples as they are; for two and for many classes by turns, the first for both.
-
-    Of examples with a vector that nobody resized, for their own classes alone.
-    """
+    """Its examples as they are; for two and for many classes by turns, the first for both."""
     for number in numbers(kind):
-        sizes = (2, 33) if number == 0 else ((2, 33)[number % 2],)
-        for c in (CLASSES, *(sizes if fits_any(kind, number) else ())):
-            yield query_of(kind, number, c), c
+        yield query_of(kind, number), CLASSES
+        for c in (2, 33) if number == 0 else ((2, 33)[number % 2],):
+            if (query := QUERIES[kind].example(number, c)) is not None:
+                yield query, c
 
 
 CLIENTS = 17
@@ -204,8 +160,7 @@ def test_neighbours_differ_by_at_most_the_declared_bound(kind):
         for turn, (norm, order) in enumerate(norms[:3]):
             bound = in_halves(query, RULES[(turn + number) % 3], norm, order)
             neighbours_differ(query, CLASSES, bound)
-        if fits_any(kind, number):
-            more = query_of(kind, number, 10)
+        if (more := QUERIES[kind].example(number, 10)) is not None:
             for rule, (norm, order) in zip(RULES, norms[2:], strict=True):
                 neighbours_differ(more, 10, in_halves(more, rule, norm, order))
         for order in (1, 2):
