@@ -26,7 +26,7 @@ from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import console, headings, progress
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
 from fedcal.experiments.runs.evaluated import about_intervals
-from fedcal.experiments.runs.files import OWN_PAGES, to_json
+from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.options import RUNNING
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.simulation import simulate
@@ -106,7 +106,7 @@ def show(result: SimulationResult, out: Path | None) -> None:
 
 def _tables(result: SimulationResult) -> list[TextTable]:
     """Metrics before and after a calibrator, or what tables another artifact has."""
-    if result.artifact.form not in OWN_PAGES or result.test is None:
+    if not result.artifact.rescores or result.test is None:
         return [of_part(p) for p in result.page() if isinstance(p, pages.Table)]
     named = headings(result.judged.get("score", ""), result.class_names)
     tables = [TextTable(("test rows", *named.values()), before_and_after(result))]

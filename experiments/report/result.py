@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fedcal.experiments.report.terminal import SHOWN, headings, shown
-from fedcal.experiments.runs.files import OWN_PAGES
 from fedcal.strategies.server import participation
 from fedcal.units import UNITS
 
@@ -51,7 +50,7 @@ def before_and_after(result: SimulationResult) -> list[tuple[str, ...]]:
 
 def in_short(result: SimulationResult) -> str:
     """Ten lines at most."""
-    if result.artifact.form in OWN_PAGES and result.test is not None:
+    if result.artifact.rescores and result.test is not None:
         lines = []
         for name, *values in before_and_after(result):
             named = headings(result.judged["score"], result.class_names)

@@ -17,10 +17,7 @@ _SUMMARIES = ("result.json", "compare.json")
 """What says that a folder is complete."""
 
 PAGE = "page.json"
-"""An artifact's part of the report, as data; a folder without it is a calibrator's."""
-
-OWN_PAGES = ("calibrator",)
-"""Forms whose reports are drawn from other files instead (`report.simulation`)."""
+"""An artifact's part of the report, as data; a folder without it is of one that rescores rows."""
 
 
 def to_json(value: Any) -> str:

@@ -22,7 +22,7 @@ from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
 from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.files import OWN_PAGES, PAGE, to_json, write_folder
+from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
 from fedcal.storage.artifact import Artifact, Holdout
 from fedcal.storage.atomic import path_of
@@ -218,7 +218,7 @@ class SimulationResult:
 
     @property
     def _own_page(self) -> bool:
-        return self.artifact.form in OWN_PAGES and self.test is not None
+        return self.artifact.rescores and self.test is not None
 
     def page(self) -> list[pages.Part]:
         """The artifact's part of a report, then exact numbers of clients.
@@ -229,7 +229,7 @@ class SimulationResult:
         if self.test is not None:
             shown += self.artifact.judged_page(self.test)
         shown += client_parts(self.judged)
-        if self.test is not None or self.artifact.form not in OWN_PAGES or not self.rounds:
+        if self.test is not None or not self.artifact.rescores or not self.rounds:
             return shown
         plain = [
             {k: v for k, v in one.items() if k not in RELEASED and isinstance(v, (int, float, str))}

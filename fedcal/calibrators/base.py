@@ -45,6 +45,7 @@ class Calibrator(Artifact):
     """
 
     form = noun = "calibrator"
+    rescores = True
     kind: ClassVar[str]
     parameters: ClassVar[tuple[str, ...]] = ()
     classes: int = 0

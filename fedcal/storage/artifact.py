@@ -93,12 +93,15 @@ class Artifact(ABC):
         calibrators, whatever their own kind)
     noun
         what sentences about a run call it
+    rescores
+        it gives test rows other probabilities: a report shows them before and after it
     class_names
         of the columns, in their order; None = nobody said (see `of_classes`)
     """
 
     form: ClassVar[str]
     noun: ClassVar[str] = "result"
+    rescores: ClassVar[bool] = False
     class_names: tuple[str, ...] | None = None
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
