@@ -58,8 +58,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(?!fedcal\b).*"),
     (r"py:.*", r".*\._.*"),  # private bases and modules: their members are shown where used
     (r"py:class", r"fedcal\.privacy\.ledger\.Entry"),
-    (r"py:class", r"fedcal\.artifact\.T"),
-    (r"py:class", r"fedcal\.experiments\.signatures\.Call"),
+    (r"py:class", r"fedcal\.storage\.artifact\.T"),
+    (r"py:class", r"fedcal\.experiments\.runs\.signatures\.Call"),
 ]
 
 html_theme = "furo"
