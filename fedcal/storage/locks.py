@@ -11,7 +11,7 @@ from fedcal.core.errors import InputError
 
 
 @contextlib.contextmanager
-def locked(path: Path, taken: str, *, wait: bool = False, must: bool = True) -> Iterator[None]:
+def locked(path: Path, taken: str, *, wait: bool = False, folder: bool = False) -> Iterator[None]:
     """Hold a folder, or a lock file (made if not there), until the block or the process ends.
 
     Parameters
@@ -22,8 +22,8 @@ def locked(path: Path, taken: str, *, wait: bool = False, must: bool = True) -> 
         what is said if another process holds it
     wait
         until that one lets go
-    must
-        False = go on without a lock where the system, or the file system, has none
+    folder
+        the path is a folder; it is not held where the system, or its file system, has no locks
 
     Raises
     ------
@@ -33,19 +33,19 @@ def locked(path: Path, taken: str, *, wait: bool = False, must: bool = True) -> 
     try:
         import fcntl
     except ImportError:  # Windows, where all else of fedcal can be imported
-        if must:
+        if not folder:
             raise
         yield
         return
     try:
-        handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_WRONLY | os.O_CREAT, 0o666)
+        handle = os.open(path, os.O_RDONLY if folder else os.O_WRONLY | os.O_CREAT, 0o666)
     except OSError as e:
         raise InputError(f"cannot write {path.parent}: {e.strerror}") from None
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as e:
-            if must or isinstance(e, BlockingIOError):
+            if not folder or isinstance(e, BlockingIOError):
                 raise InputError(taken) from None
         yield
     finally:

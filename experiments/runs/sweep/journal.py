@@ -136,7 +136,7 @@ def journal(
     path = folder.path
     with _writing(f"to {path}"):
         path.mkdir(parents=True, exist_ok=True)
-    with locked(path, f"another comparison is writing to {path}", must=False):
+    with locked(path, f"another comparison is writing to {path}", folder=True):
         for pattern in (CONFIG, ROWS, INPUTS, folder.done, *folder.files):
             for there in path.glob(pattern):
                 if there.is_dir():
