@@ -29,7 +29,7 @@ import cells  # noqa: E402
 
 ROOT = "fedcal.experiments."
 ENTRIES = {
-    "fedcal": "cli:main cli.main:main",
+    "fedcal": "cli.main:main cli:main",
     "demo": "demo:main",
     "methods": "config:METHODS runs.config:METHODS",
     "benchmarks": "benchmarks.__main__:main research.benchmarks.__main__:main",
