@@ -1,1 +1,1 @@
-"""What a client computes of its rows, vectorised over the clients of a `Shards`."""
+"""Statistics of a client's rows, vectorised over the clients of a `Shards`."""

@@ -28,7 +28,7 @@ METHOD = "evaluate"
 ONLY = {
     name.removeprefix(f"{METHOD}-"): name for name in STRATEGIES if name.startswith(f"{METHOD}-")
 }
-"""What an evaluation may be of alone -> the method that asks for nothing else."""
+"""Metric of `--only` -> the method that spends the whole budget on it."""
 
 BY = ("none", "site", "group")
 """What rows are counted apart by: nothing, their client, or their column `group`."""

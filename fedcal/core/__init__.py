@@ -1,1 +1,1 @@
-"""What everything else is built on: types, errors, checks, streams, rows of clients, registries."""
+"""Types, errors, checks, random streams, rows of clients and registries: everything uses them."""

@@ -29,7 +29,7 @@ def need(module: str, extra: str, purpose: str) -> Any:
 
 
 def named(option: str, text: str) -> Any:
-    """What `module:name` is the name of, in the working directory or installed; or InputError."""
+    """Import `module:name` from the working directory or what is installed; or InputError."""
     module, _, name = text.partition(":")
     sys.path.insert(0, os.getcwd())
     try:

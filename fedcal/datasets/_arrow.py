@@ -30,7 +30,7 @@ _HOLDS = {  # what a column must hold, and the types of Arrow that it may have
 
 
 def damage(pa: Any, what: str) -> dict[tuple[type[Exception], ...], str]:
-    """What pyarrow raises for a damaged or hostile file, for `fedcal.storage.npz.intact`."""
+    """Return pyarrow's errors for a damaged or hostile file, for `fedcal.storage.npz.intact`."""
     errors = (pa.ArrowException, OSError, ValueError, OverflowError)
     return {errors: f"is not {what} (truncated or damaged)"}
 

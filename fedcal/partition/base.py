@@ -1,4 +1,4 @@
-"""What every partition is: how it is written, and who owns which row."""
+"""Base classes of partitions: how one is written, and which client owns a row."""
 
 from __future__ import annotations
 

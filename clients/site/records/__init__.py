@@ -1,1 +1,1 @@
-"""What a site writes down: what it has sent and signed, and what it was charged."""
+"""Records of a site: the answers it has sent and signed, and the budget it was charged."""
