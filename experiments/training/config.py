@@ -25,7 +25,7 @@ from fedcal.experiments.runs.options import (
     options_of,
 )
 from fedcal.privacy.federation import check_size
-from fedcal.strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES, FedAvg
 from fedcal.strategies.settings import Setting, check_settings
 from fedcal.training.networks import NETWORKS
 from fedcal.units import UNITS, Example
@@ -45,13 +45,21 @@ KINDS = {name: network.reads for name, network in NETWORKS.items()}
 USUAL = {"image": "cnn", "text": "lstm", "features": "linear"}
 """The model for each kind of data where none is named."""
 
-FEDAVG = "fedavg"
-"""Flower's own FedAvg, without privacy."""
+FEDAVG = FedAvg.name
 
-TRAINERS = (FEDAVG, *(n for n, method in STRATEGIES.items() if method.family == "train"))
+TRAINERS = (FEDAVG, *(n for n, m in STRATEGIES.items() if m.family == "train" and n != FEDAVG))
 
 SETTINGS = {"lr": "lr", "batch_size": "batch"}
 """Option -> the setting of a method that it stands for."""
+
+SETTINGS_OF_FEDAVG = {**SETTINGS, "local_epochs": "epochs", "server_lr": "server_lr"}
+
+SHARED = (
+    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
+    *("committee", "colluding"),
+    *("noise_source", "ledger", "cap", "cap_delta", "seed", "engine", "rounds", "method"),
+)
+"""Options that `fedcal train` shares with `fedcal simulate`."""
 
 FOLLOWING = {"network": "--model says it", "shape": "the data say it"}
 """Setting of a method that follows from what is said elsewhere -> where."""
@@ -226,8 +234,19 @@ class TrainConfig(Options):
 
     @property
     def by_method(self) -> bool:
-        """Whether a strategy of ours trains, by the rounds that every method has."""
+        """Whether another method than FedAvg trains, with settings of its own (`set`)."""
         return self.method not in (None, FEDAVG)
+
+    @property
+    def stands_for(self) -> dict[str, str]:
+        """Option -> the method's setting that it stands for."""
+        return SETTINGS if self.by_method else SETTINGS_OF_FEDAVG
+
+    def own_settings(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Of a method's resolved settings those that `set` may say."""
+        if not self.by_method:
+            return {}
+        return {k: v for k, v in settings.items() if k not in FOLLOWING}
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:

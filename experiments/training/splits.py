@@ -20,13 +20,16 @@ from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.training.config import (
     DEFAULTS,
     FEDAVG,
     KINDS,
+    SHARED,
     USUAL,
     TrainConfig,
     merged,
@@ -42,6 +45,7 @@ from fedcal.experiments.training.rows import (
 from fedcal.partition import deal, held_out
 from fedcal.partition.base import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD
+from fedcal.training.network import text_of
 from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")
@@ -112,6 +116,33 @@ class ClientData:
     def labels(self, part: str) -> Integers:
         """Classes of one part, client by client."""
         return np.concatenate([rows.y for rows in self.parts[part]])
+
+    def column(self, part: str, name: str) -> Integers | None:
+        """A column of all clients' rows in a part, client by client, or None."""
+        found = [getattr(rows, name) for rows in self.parts[part]]
+        return None if any(c is None for c in found) else np.concatenate(found)
+
+    def inputs(self, part: str) -> NDArray[Any]:
+        """Inputs of all clients' rows in a part, client by client, (n, ...)."""
+        return np.concatenate([rows.x for rows in self.parts[part]])
+
+    def shards(self, *, trainers: bool = False) -> Shards:
+        """The clients' training rows; there are no logits yet, which are zeros.
+
+        Parameters
+        ----------
+        trainers
+            leave out clients without training rows
+        """
+        labels, sizes = self.labels("train"), self.sizes("train")
+        sizes = sizes[sizes > 0] if trainers else sizes
+        return Shards(
+            np.broadcast_to(0.0, (len(labels), self.classes)),
+            labels,
+            np.concatenate([[0], np.cumsum(sizes)]),
+            subjects=self.column("train", "subject"),
+            inputs=self.inputs("train"),
+        )
 
     def fingerprint(self) -> str:
         """Tells other rows, or the same ones dealt otherwise, from these.
@@ -301,6 +332,18 @@ def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
         by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
         method = ("dp-fedavg" if by_user else FedSGD.name) if own else FEDAVG
     return replace(config, model=model, method=method)
+
+
+def run_config(config: TrainConfig, data: ClientData) -> Config:
+    """What the run is called in the words of `fedcal simulate`."""
+    known = config.to_dict()
+    settings: dict[str, Any] = {"network": config.model, "shape": text_of(data.shape)}
+    settings |= {s: known[name] for name, s in config.stands_for.items() if name in known}
+    clients = data.clients if config.by_method else int((data.sizes("train") > 0).sum())
+    shared = {name: known[name] for name in SHARED if name in known}
+    if not STRATEGIES[str(config.method)].one_place:  # it samples clients, the others rows
+        shared["sampling_rate"] = config.sampling_rate
+    return Config(data=config.data, clients=clients, set=settings | dict(config.set), **shared)
 
 
 def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:

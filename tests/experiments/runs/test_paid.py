@@ -19,7 +19,7 @@ from fedcal.experiments.runs import simulation
 from fedcal.experiments.runs.config import job_of, merge
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.estimator.federated import FederatedCalibrator
-from fedcal.experiments.training import by_method
+from fedcal.experiments.training import result as trained
 from fedcal.experiments.training import run as training
 from fedcal.partition import deal
 from fedcal.privacy.ledger import Ledger
@@ -118,8 +118,8 @@ def test_a_warning_is_raised_before_the_first_charge(tmp_path):
 @pytest.mark.parametrize(
     ("end", "again"),
     [
-        ((by_method, "scored"), ("report", "{out}")),
-        ((by_method.ModelTraining, "to_json"), ("train", "--out", "{out}", "--resume")),
+        ((training, "scored"), ("report", "{out}")),
+        ((trained.Training, "to_json"), ("train", "--out", "{out}", "--resume")),
         ((page, "render"), ("report", "{out}")),
     ],
 )
