@@ -34,7 +34,6 @@ TORCH = ("export/torch_modules", "export/torch_sets", "training/local_sgd", "tra
 OPTIONAL = {
     **{f"experiments/runs/estimator/{name}.py": {"sklearn"} for name in ESTIMATOR},
     **{f"fedcal/{name}.py": {"torch"} for name in TORCH},
-    "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},
     "fedcal/training/row_gradients.py": {"opacus", "torch"},
 }
