@@ -10,7 +10,6 @@ import numpy as np
 from fedcal.core import pages
 from fedcal.core.errors import RoundFailed
 from fedcal.core.numerics import softmax
-from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import ClientData
@@ -49,8 +48,8 @@ class Looks:
         """Return what the method tells of a round."""
         return {} if self._strategy is None else self._strategy.round_record(round_number)
 
-    def drive(self, strategy: FederatedStrategy, shards: Shards) -> None:
-        """Run a strategy on the clients' rows.
+    def drive(self, strategy: FederatedStrategy, **rows: Any) -> None:
+        """Run a strategy on the clients' rows, as `run_inline` takes them.
 
         Raises
         ------
@@ -71,7 +70,7 @@ class Looks:
                 told(release)
 
         strategy.on_release = note
-        run_inline(strategy, shards=shards)
+        run_inline(strategy, **rows)
 
     def _judge(self, strategy: FedAvg, round_number: int) -> None:
         logits = strategy.result().predict(self._inputs)

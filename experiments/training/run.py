@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,11 @@ from fedcal.accounting.zcdp import rdp_epsilons
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
-from fedcal.core.shards import Shards
-from fedcal.experiments.runs.config import job_of, read_toml
+from fedcal.experiments.runs import engines
+from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.folders import TRAINING as KIND
 from fedcal.experiments.runs.folders import claim
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
@@ -30,7 +30,7 @@ from fedcal.storage.atomic import path_of
 from fedcal.storage.locks import locked
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
+from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
 from fedcal.strategies.settings import check_subjects
 from fedcal.training.model_card import scored
@@ -166,18 +166,19 @@ def train_on(
             progress(done, total, {"epsilon": spent(done)} | looks.round_record(done))
 
     def trained() -> Outcome:
-        if run.engine == "inline":
-            return job.run(
-                partial(looks.drive, shards=shards),
-                told,
-                folder=folder,
-                resume=resume,
-                every=config.checkpoint_every,
-                about=about,
-            )
-        if resume:
+        if run.engine != "inline" and resume:
             raise InputError("--resume goes on with a training that runs inline")
-        return _by_engine(run.engine, job, shards, told)
+        return engines.run(
+            job,
+            shards,
+            run.engine,
+            progress=told,
+            drive=looks.drive,
+            folder=folder,
+            resume=resume,
+            every=config.checkpoint_every,
+            about=about,
+        )
 
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
     paid = Paid(folder, KIND, config.to_toml(), resume=ended)
@@ -294,16 +295,6 @@ def _stopping(folder: Path | None, plan: Plan, looks: Looks, paid: Paid) -> Iter
         if folder is not None and not plan.private and looks.released <= 1 and not paid.known:
             (folder / CHECKPOINT).unlink(missing_ok=True)
         raise
-
-
-def _by_engine(engine: str, job: Job, shards: Shards, progress: Progress) -> Outcome:
-    if engine == "ray":
-        from fedcal.experiments.runs.engines.ray import run_ray
-
-        return run_ray(job, shards, progress=progress)
-    from fedcal.experiments.runs.engines.grpc import run_grpc
-
-    return run_grpc(job, shards, progress=progress)
 
 
 def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:

@@ -47,8 +47,6 @@ class _Averaging(FederatedStrategy):
 
     family: ClassVar[Family] = "train"
     keeps_releases = False
-    fits_locally = True
-    planned = 0
 
     def __init__(
         self,
