@@ -39,11 +39,6 @@ class Looks:
         self._last: Gradients | None = None
         self._strategy: FederatedStrategy | None = None
 
-    @property
-    def released(self) -> int:
-        """Rounds that are over."""
-        return 0 if self._strategy is None else self._strategy.released
-
     def round_record(self, round_number: int) -> dict[str, Any]:
         """Return what the method tells of a round."""
         return {} if self._strategy is None else self._strategy.round_record(round_number)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -106,19 +107,38 @@ def train(
     if folder is None:
         if resume:
             raise InputError("--resume needs --out DIR, the folder of the training")
-        data, config = load(merged(given))
-        return train_on(config, data, progress=progress)
+        data, resolved = load(merged(given))
+        return train_on(resolved, data, progress=progress)
     claim(folder, KIND, overwrite=overwrite, resume=resume)
-    config = _resumed(folder, given) if resume else merged(given)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
         raise InputError(
             f"--out {folder} holds an unfinished training: go on with --resume, or replace it "
             "with --overwrite"
         )
-    data, config = load(config)
+    if not resume:
+        data, resolved = load(merged(given))
+    reached = 0
+
+    def told(done: int, total: int, record: dict[str, Any]) -> None:
+        nonlocal reached
+        reached = done
+        if progress is not None:
+            progress(done, total, record)
+
     with _alone(folder):
-        training = train_on(config, data, folder=folder, resume=resume, progress=progress)
-    return training
+        if resume:  # what is there must not change on the way
+            data, resolved = load(_resumed(folder, given))
+        try:
+            return train_on(resolved, data, folder=folder, resume=resume, progress=told)
+        except KeyboardInterrupt:
+            if not (folder / CHECKPOINT).is_file():
+                raise
+            kept = f"{reached} rounds are" if reached else "what was done is"
+            raise Interrupted(f"{kept} kept; go on: fedcal train --out {folder} --resume") from None
+        except RoundFailed:
+            if math.isinf(resolved.epsilon) and not (reached or resume):
+                (folder / CHECKPOINT).unlink(missing_ok=True)  # nothing is lost
+            raise
 
 
 def train_on(
@@ -182,7 +202,7 @@ def train_on(
 
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
     paid = Paid(folder, KIND, config.to_toml(), resume=ended)
-    with paid.reporting(), _stopping(folder, job.plan, looks, paid):
+    with paid.reporting():
         outcome = paid.outcome(job, trained)
         model = outcome.artifact
         if not isinstance(model, TrainedModel):
@@ -278,23 +298,6 @@ def _alone(folder: Path) -> Iterator[None]:
             lock.unlink(missing_ok=True)
             with suppress(OSError):
                 folder.rmdir()  # only if nothing was kept
-
-
-@contextmanager
-def _stopping(folder: Path | None, plan: Plan, looks: Looks, paid: Paid) -> Iterator[None]:
-    """Say how a training goes on that was stopped; of one that failed at once nothing stays."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        if folder is None or paid.known or not (folder / CHECKPOINT).is_file():
-            raise
-        raise Interrupted(
-            f"{looks.released} rounds are kept; go on: fedcal train --out {folder} --resume"
-        ) from None
-    except RoundFailed:
-        if folder is not None and not plan.private and looks.released <= 1 and not paid.known:
-            (folder / CHECKPOINT).unlink(missing_ok=True)
-        raise
 
 
 def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
