@@ -141,7 +141,7 @@ def test_training_tuning_and_what_follows(features, tmp_path):
         "evaluate": {"by": "group"},
     }
     pipeline = settled(tables)
-    seeds = {stage.name: stage.seed for stage in pipeline.stages}
+    seeds = {stage.name: stage.config.seed for stage in pipeline.stages}
     assert seeds["evaluate"] not in (seeds["choose-train"], seeds["choose-tune-1"])  # nor its noise
     out = tmp_path / "out"
     record = run(pipeline, out)
