@@ -20,7 +20,7 @@ from fedcal.core.numerics import softmax
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
 from fedcal.experiments.pipeline.config import Stage
-from fedcal.experiments.pipeline.record import FILE, new_record, numbers_of
+from fedcal.experiments.pipeline.record import FILE, TOLD, new_record
 from fedcal.experiments.pipeline.report import write_pipeline_report
 from fedcal.experiments.pipeline.settle import Pipeline
 from fedcal.experiments.runs.files import PAGE, to_json
@@ -231,7 +231,8 @@ class _Run:
                 overwrite=True,
                 progress=self._told(stage),
             )
-        return numbers_of(result.to_json())
+        found = result.to_json()
+        return {key: found[key] for key in TOLD if key in found}
 
     def _train(self, stage: Stage, config: TrainConfig, folder: Path) -> dict[str, Any]:
         data = self.pipeline.rows.of_clients

@@ -6,9 +6,9 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.candidates import Estimate
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.runs.config import Config
 from fedcal.privacy.federation import MOST_CLIENTS
@@ -31,18 +31,6 @@ class Enough:
 
     clients: tuple[int, str] | None
     epsilon: tuple[float, str] | None
-
-
-class Estimate(Protocol):
-    """What a candidate gave in its runs."""
-
-    @property
-    def candidate(self) -> Candidate:
-        """What was tried."""
-
-    @property
-    def plan(self) -> Plan:
-        """Its privacy plan."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

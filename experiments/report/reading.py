@@ -6,11 +6,10 @@ from pathlib import Path
 
 from fedcal.core.pages import Table
 from fedcal.experiments.report.artifact import sections
-from fedcal.experiments.report.figures.drawing import save_sheets
 from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import read_json, reading, write_page
-from fedcal.experiments.report.simulation import FILE, read_parts
+from fedcal.experiments.report.page import read_json, reading, write_with_figures
+from fedcal.experiments.report.simulation import read_parts
 from fedcal.experiments.runs.files import PAGE
 
 READING = "reading.json"
@@ -40,6 +39,4 @@ def write_reading_report(folder: Path) -> Path:
             "statement": told["statement"],
             "versions": told["versions"],
         }
-        save_sheets(sheets, folder)
-        write_page(folder / FILE, "pipeline.html.j2", **context)
-    return folder / FILE
+        return write_with_figures(folder, "pipeline.html.j2", context, sheets)

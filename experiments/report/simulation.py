@@ -22,7 +22,7 @@ from fedcal.experiments.report.figures.diagrams import (
     gap_panel,
     reliability_sheet,
 )
-from fedcal.experiments.report.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import (
@@ -30,7 +30,7 @@ from fedcal.experiments.report.page import (
     read_json,
     read_json_lines,
     reading,
-    write_page,
+    write_with_figures,
 )
 from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.report.tables import TextTable
@@ -41,7 +41,6 @@ from fedcal.metrics import Reliability
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 
-FILE = "report.html"
 PARTS = ("before", "after")
 MOST_GAPS = 2000  # points in the figure of all classes
 
@@ -73,10 +72,8 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
     read = _artifact_page if (folder / PAGE).is_file() else _calibrator_page
     with reading(folder, "result.json"):
         template, sheets, context = read(folder, result)
-        context |= run_context(result, sheets, home or folder)
-        save_sheets(sheets, folder)
-        write_page(folder / FILE, template, **context)
-    return folder / FILE
+        context |= run_context(result, home or folder)
+        return write_with_figures(folder, template, context, sheets)
 
 
 Page = tuple[str, dict[str, Sheet], dict[str, Any]]
@@ -182,7 +179,7 @@ def _data_of(config: dict[str, Any]) -> str:
 
 
 def run_context(
-    result: dict[str, Any], sheets: dict[str, Sheet], home: Path, tool: str = "fedcal simulate"
+    result: dict[str, Any], home: Path, tool: str = "fedcal simulate"
 ) -> dict[str, Any]:
     """What is told of any run, whatever it yields: privacy, cost, how `tool` runs it again."""
     sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
@@ -199,7 +196,6 @@ def run_context(
         "real": "control" in config,
         "config": config,
         "versions": result["versions"],
-        "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
     }
 
 
