@@ -11,7 +11,8 @@ from fedcal.experiments.planner.advise_methods import advise
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.method_advice import MethodAdvice
 from fedcal.experiments.planner.worlds import made_up
-from fedcal.experiments.runs.config import AUTO, Config, federation_of
+from fedcal.experiments.runs.config import AUTO, Config
+from fedcal.experiments.runs.jobs import federation_of
 from fedcal.partition import DrawnPartition, parse
 from fedcal.strategies.server.outcome import Progress
 

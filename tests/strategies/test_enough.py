@@ -15,7 +15,8 @@ from fedcal.core.errors import TooLittle
 from fedcal.core.shards import Shards
 from fedcal.experiments import compare
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.config import job_of, merge
+from fedcal.experiments.runs.config import merge
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
 from fedcal.strategies.enough import LIMITS, OTHERS, Limits, limits_of, noise_ratio, too_little

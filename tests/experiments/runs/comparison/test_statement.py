@@ -10,7 +10,8 @@ import pytest
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.comparison.grid import Cell, Variant
 from fedcal.experiments.runs.comparison.statement import Spent, spent, statement
-from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.jobs import job_of
 
 SHARDS = Shards.from_owner(np.zeros((50, 3)), np.zeros(50, int), np.arange(50) % 5, 5)
 
