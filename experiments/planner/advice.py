@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from fedcal.experiments.planner.candidates import Estimate
 from fedcal.experiments.planner.facts import PublicFacts
+from fedcal.experiments.report.simulation import command
 from fedcal.experiments.runs.config import Config
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.noise_plan import Plan
@@ -131,15 +132,7 @@ class Advice(ABC):
     @property
     def command(self) -> str | None:
         """The command that runs what is recommended."""
-        if self.options is None:
-            return None
-        words = ["fedcal simulate"]
-        for key, value in self.options.items():
-            if key == "set":
-                words += [f"--set {k}={_plain(v)}" for k, v in value.items()]
-            else:
-                words.append(f"--{key.replace('_', '-')} {_plain(value)}")
-        return " ".join(words)
+        return None if self.options is None else " ".join(command(self.options))
 
     def to_json(self) -> dict[str, Any]:
         """The content of `plan.json`: strict JSON, no NaN and no infinity."""
@@ -191,9 +184,3 @@ def counted(progress: Progress | None, total: int) -> Callable[[], None]:
             progress(next(steps), total)
 
     return step
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.12g}" if isinstance(value, float) else str(value)

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -285,13 +285,16 @@ def _bytes(count: int) -> str:
     return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
 
 
-def command(config: dict[str, Any], home: Path, tool: str = "fedcal simulate") -> list[str]:
+def command(
+    config: Mapping[str, Any], home: Path | None = None, tool: str = "fedcal simulate"
+) -> list[str]:
     """The command of a resolved configuration in parts, each quoted for a shell.
 
     Parameters
     ----------
     home
-        where it is run; the path of a data file is relative to it where that is shorter
+        where it is run, if that is known; the path of a data file is relative to it where that
+        is shorter
     tool
         of a run that is no deployment
     """
@@ -306,7 +309,7 @@ def command(config: dict[str, Any], home: Path, tool: str = "fedcal simulate") -
                 parts.append(shlex.join(["--set", f"{name}={text}"]))
         elif value != "":  # real sites, and no data here
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
-            if key == "data" and os.path.isabs(text):
+            if home is not None and key == "data" and os.path.isabs(text):
                 text = min(os.path.relpath(text, home.resolve()), text, key=len)
             parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
     return parts
