@@ -132,7 +132,13 @@ class Advice(ABC):
     @property
     def command(self) -> str | None:
         """The command that runs what is recommended."""
-        return None if self.options is None else " ".join(command(self.options))
+        if self.options is None:
+            return None
+        settings = self.options.get("set", {})
+        plain = {  # a whole number without ".0"
+            k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in settings.items()
+        }
+        return " ".join(command(self.options | {"set": plain}))
 
     def to_json(self) -> dict[str, Any]:
         """The content of `plan.json`: strict JSON, no NaN and no infinity."""

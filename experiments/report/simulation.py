@@ -157,11 +157,11 @@ def read_parts(path: Path) -> list[Part]:
             raise InputError(f"{path}: {e}") from None
 
 
-def sheets_of(parts: Sequence[Part], result: dict[str, Any]) -> dict[str, Sheet]:
-    """The figures among the parts, by the names of their files."""
+def sheets_of(parts: Sequence[Part], result: dict[str, Any] | None = None) -> dict[str, Sheet]:
+    """The figures among the parts, by the names of their files; titled as a run's, if of one."""
     drawn = [part for part in parts if not isinstance(part, Table)]
     return {
-        f"curve-{k}": part_sheet(part, title_of(result, part.title))
+        f"curve-{k}": part_sheet(part, title_of(result, part.title) if result else part.title)
         for k, part in enumerate(drawn, 1)
     }
 
