@@ -236,8 +236,8 @@ def count_files(folder: Path) -> tuple[Path | None, Path | None]:
     """Return that file of a site, and the one before it; None = in the folder, or not known."""
     try:
         site = json.loads((folder / SITE).read_text("utf-8"))
-        count, before = (file and Path(file) for file in site.get("count_files", (None, None)))
-    except (OSError, AttributeError, TypeError, ValueError):
+        count, before = (file and Path(file) for file in site["count_files"])
+    except (OSError, LookupError, TypeError, ValueError):
         return None, None
     return count, before
 
