@@ -11,11 +11,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting import check_delta, exponential_epsilon, gaussian_multiplier
+from fedcal.accounting import check_delta, gaussian_multiplier
 from fedcal.accounting.zcdp import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
+from fedcal.mechanisms.pure_dp import PureDP
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, Per
 
@@ -125,30 +126,17 @@ def _wide(noise: Noise, trials: int, source: Source) -> Integers:
 
 
 @dataclass(frozen=True)
-class Laplacian(Additive):
+class Laplacian(PureDP, Additive):
     """Scale norm_b Delta_1 / epsilon: each release is epsilon-DP by itself."""
 
-    epsilon: float
-
     order: ClassVar[Literal[1, 2]] = 1
-    pure: ClassVar[bool] = True
     tailed: ClassVar[bool] = True
     root_variance: ClassVar[float] = math.sqrt(2.0)
 
     @classmethod
-    def calibrate(cls, target: Target) -> Self:
-        """Basic composition, amplified: an equal part of epsilon for each release."""
-        return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
-
-    @property
-    def key(self) -> tuple[float, float]:
-        """Its epsilon."""
-        return 0.0, self.epsilon
-
-    @property
-    def event(self) -> str:
-        """Its epsilon."""
-        return f"{self.name}(epsilon={self.epsilon!r})"
+    def steps(cls, scale: float) -> float:
+        """Rounding afterwards costs nothing, and the discrete law lives on the grid."""
+        return scale
 
     def zcdp(self, target: Target) -> float | None:
         """None: the paper's is for Gaussian noise."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import numpy as np
 
 from fedcal.core.errors import InputError
@@ -13,6 +15,10 @@ from fedcal.units.bounding import Bound
 
 class AddsNothing(Mechanism):
     """Sums stay exact until `release`, where a kind of it does not say otherwise."""
+
+    order: ClassVar[Literal[1, 2]] = 2
+    divisible: ClassVar[bool] = False
+    tailed: ClassVar[bool] = False
 
     @classmethod
     def in_shares(cls) -> type[Mechanism] | None:

@@ -27,11 +27,6 @@ class DiscreteLaplace(Laplacian):
         return cls
 
     @classmethod
-    def steps(cls, scale: float) -> float:
-        """The law lives on the grid."""
-        return scale
-
-    @classmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
         """Whole, or a Polya share."""
         if shares == 1:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedcal.trust.base import Trust
+from fedcal.trust.base import Trust, spent_by_releases
 
 
 class WholeNoise(Trust):
@@ -27,3 +27,34 @@ class WholeNoise(Trust):
     def client_sees(cls) -> str:
         """Nothing more."""
         return ""
+
+
+class ExactSums(WholeNoise):
+    """The server has exact sums of all clients: noise, if there is any, is added to them once."""
+
+    replaces: ClassVar[bool] = False
+
+    @classmethod
+    def noises(cls, repliers: int, shares: int) -> float:
+        """One, whoever answered."""
+        return 1.0
+
+    @classmethod
+    def addends(cls, clients: int) -> float:
+        """All clients: the noise does not grow with them."""
+        return float(clients)
+
+    @classmethod
+    def expected(cls, rate: float, clients: int) -> int:
+        """The noise is the same for any number."""
+        return clients
+
+    @classmethod
+    def spent_when_asked(cls, masked: bool) -> bool:
+        """What arrives at the server is not released yet."""
+        return False
+
+    @classmethod
+    def what_spends(cls, rounds: int) -> str:
+        """Its releases."""
+        return spent_by_releases(rounds)
