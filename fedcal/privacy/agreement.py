@@ -18,6 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import read
 from fedcal.core.scores import Kind
 from fedcal.mechanisms import Noise
+from fedcal.privacy.federation import FIELDS
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.base import Query
 from fedcal.queries.declared import Question, check_question
@@ -25,25 +26,12 @@ from fedcal.queries.request import Context, Request
 
 AGREED: Mapping[str, type[Any]] = {
     "method": str,
-    "clients": int,
-    "classes": int,
-    "rounds": int,
-    "sampling-rate": float,
-    "epsilon": float,
-    "delta": float,
-    "unit": str,
-    "trust": str,
-    "mechanism": str,
-    "quorum": float,
-    "noise-source": str,
     "settings": str,
     "secure-aggregation": str,
     "input": str,
     "class-digest": str,
-    "committee": int,
-    "threshold": int,
-    "colluding": int,
     "roster": str,
+    **FIELDS,
 }
 """The public facts of a job that a server and its sites must agree on, and what each is. How the
 server keeps its books, where it writes, how long it waits and its seed are its own affair."""
