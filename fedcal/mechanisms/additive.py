@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.accounting import check_delta, gaussian_multiplier
-from fedcal.accounting.zcdp import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
@@ -55,6 +54,11 @@ class Additive(Mechanism):
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
         """Every bound goes with noise on a sum."""
+
+    @classmethod
+    def in_shares(cls) -> type[Mechanism] | None:
+        """Itself, if it is divisible."""
+        return cls if cls.divisible else None
 
     def sentence(self) -> str:
         """Noise is added."""
@@ -138,10 +142,6 @@ class Laplacian(PureDP, Additive):
         """Rounding afterwards costs nothing, and the discrete law lives on the grid."""
         return scale
 
-    def zcdp(self, target: Target) -> float | None:
-        """None: the paper's is for Gaussian noise."""
-        return None
-
     def scale(self, bound: Bound, diameter: float) -> Floats:
         """norm_b Delta_1 / epsilon."""
         whole = bound.scale * (bound.l1_sensitivity / (self.epsilon / diameter))
@@ -196,10 +196,6 @@ class GaussianFamily(Additive):
     def key(self) -> tuple[float, float]:
         """Its multiplier."""
         return self.multiplier, 0.0
-
-    def zcdp(self, target: Target) -> float | None:
-        """By zCDP, without amplification."""
-        return zcdp_multiplier(target.epsilon, target.delta, target.rounds)
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
         """norm_b Delta_2 times the multiplier."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum, Target
+from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
@@ -23,10 +23,6 @@ class AddsNothing(Mechanism):
     @classmethod
     def in_shares(cls) -> type[Mechanism] | None:
         """There is nothing to share."""
-        return None
-
-    def zcdp(self, target: Target) -> float | None:
-        """None: no noise is added."""
         return None
 
     def scale(self, bound: Bound, diameter: float) -> Floats:

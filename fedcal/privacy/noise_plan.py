@@ -15,6 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fedcal import accounting
+from fedcal.accounting.zcdp import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
@@ -349,8 +350,13 @@ class Plan:
 
     @property
     def zcdp_multiplier(self) -> float | None:
-        """The source paper's looser figure for the same target: zCDP, no amplification."""
-        return self.law.zcdp(Target(self.epsilon, self.delta, self.rounds // self.parts))
+        """The source paper's looser figure for the same target: zCDP, no amplification.
+
+        None where no Gaussian noise is added.
+        """
+        if not self.multiplier:
+            return None
+        return zcdp_multiplier(self.epsilon, self.delta, self.rounds // self.parts)
 
     def sample(self, round_number: int) -> Integers:
         """Clients that are asked in a round: each with probability `sampling_rate`, independently.
