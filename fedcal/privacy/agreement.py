@@ -130,7 +130,7 @@ def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Re
         request = replace(
             request,
             noise=client_noise(plan),
-            rate=_coin_rate(plan, request.query),
+            rate=coin_rate(plan, request.query),
             row_rate=plan.row_rate,
         )
     check_request(request, terms)
@@ -156,7 +156,7 @@ def check_request(request: Request, terms: Terms) -> None:
         "bound": (request.bound, plan.bound if plan.private else request.bound),
         "noise": (request.noise, client_noise(plan)),
         "ring": (request.ring, plan.ring),
-        "secret coin": (request.rate, _coin_rate(plan, query)),
+        "secret coin": (request.rate, coin_rate(plan, query)),
         "share of rows": (request.row_rate, plan.row_rate),
         "plan": (context.plan, plan.key),
     }
@@ -178,7 +178,7 @@ def client_noise(plan: Plan) -> Noise | None:
     return plan.noise if plan.model.noise_by == "client" else None
 
 
-def _coin_rate(plan: Plan, query: Query) -> float:
+def coin_rate(plan: Plan, query: Query) -> float:
     """With what probability a client's rows take part in a round, by its own coin."""
     return 1.0 if query.everyone else plan.own_rate
 

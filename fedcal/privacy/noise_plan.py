@@ -245,9 +245,12 @@ class Plan:
         scales = self._scales()
         if not len(scales):
             return Ring(self.clients, self.grid)
-        alone = self.model.noise_by == "server"
-        tails = self.law.tail(self.noises(self.clients), alone)
-        return Ring(self.clients, self.grid, math.ceil(tails * max(scales) / self.grid))
+        return Ring(self.clients, self.grid, math.ceil(self.tail * max(scales) / self.grid))
+
+    @property
+    def tail(self) -> float:
+        """How far the noise in the sum of all clients' answers goes, in scales of one noise."""
+        return self.law.tail(self.noises(self.clients), self.model.noise_by == "server")
 
     @property
     def rows_that_fit(self) -> int | None:
