@@ -98,6 +98,11 @@ def job_digest(fields: Mapping[str, Any], run: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+def under_protocol(fields: Mapping[str, Any]) -> bool:
+    """Return whether a job's contributions are summed by a committee of its sites."""
+    return read(fields, "secure-aggregation", str) == PROTOCOL
+
+
 def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Request:
     """The request as this site answers it: what came, if it follows from the site's own terms.
 
@@ -124,7 +129,7 @@ def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Re
         One line that names the first thing that differs.
     """
     plan = terms.plan
-    if read(fields, "secure-aggregation", str) == PROTOCOL:
+    if under_protocol(fields):
         if request.noise is not None or request.rate < 1 or request.row_rate < 1:
             raise InputError("under secure aggregation by a committee a request names no noise")
         request = replace(

@@ -164,13 +164,13 @@ class Curator:
         )
         noise, rate = client_noise(plan), coin_rate(plan, query)
         drawn = noise is not None or rate < 1 or plan.row_rate < 1
-        seeded = drawn and plan.noise_source == "seeded"
+        seed = plan.client_seed if plan.noise_source == "seeded" else None
         return Request(
             *(query, bound, plan.ring, round_number),
             noise=noise,
             rate=rate,
             row_rate=plan.row_rate,
-            seed=plan.client_seed if seeded else None,
+            seed=seed if drawn else None,
             context=context,
         )
 

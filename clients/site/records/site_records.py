@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.clients.site.prepared import Prepared, count_files
+from fedcal.clients.site.prepared import Prepared, check_answers, count_files
 from fedcal.clients.site.records.job_facts import JobFacts, Limits, facts_of
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.core.errors import InputError
@@ -21,9 +21,6 @@ from fedcal.queries.request import Request
 
 RECORDS = "records.sqlite"
 """The file in a site's folder."""
-
-ANSWERS = "answers"
-"""Folder of what a site sent before it had records: whoever has one could answer a round twice."""
 
 LIFETIME_S = 30 * 86400.0
 """Seconds in which a job must end, from when the site first hears of it."""
@@ -42,13 +39,9 @@ def records_of(site: Prepared) -> SiteRecords:
     ------
     InputError
         If they were put back from a backup, are not those of the site's key, or cannot be used; or
-        if the site has `ANSWERS`, which the records know nothing of.
+        as `check_answers`.
     """
-    if (site.folder / ANSWERS).exists():
-        raise InputError(
-            f"{site.folder / ANSWERS} is of a fedcal without records: delete it once its runs have "
-            "ended, and name what they have spent by `fedcal site restored --spent`"
-        )
+    check_answers(site.folder)
     limits = None if site.policy is None else Limits(*site.policy.limits)
     records = records_in(site.folder, limits)
     try:

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from policies import policy_text
 
-from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.clients.site.prepared import ANSWERS, Prepared, prepare, prepared
 from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, Limits
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.clients.site.records.site_records import (
-    ANSWERS,
     RECORDS,
     answer_once,
     finish,
@@ -132,8 +131,9 @@ def test_a_site_that_gets_another_key_keeps_its_records(tmp_path):
 def test_answers_that_the_records_do_not_know_are_refused(site):
     (site.folder / ANSWERS).mkdir()
     run = Run()
-    with pytest.raises(InputError, match="delete it once its runs have ended"):
-        run.answer(site)
+    for use in (run.answer, lambda site: prepare(site.folder, ROWS)):
+        with pytest.raises(InputError, match="delete it once its runs have ended"):
+            use(site)
     assert run.drawn == 0
     (site.folder / ANSWERS).rmdir()
     run.answer(site)
