@@ -12,6 +12,7 @@ class WholeNoise(Trust):
 
     shared: ClassVar[bool] = False
     asks_everyone: ClassVar[bool] = False
+    client_sees: ClassVar[str] = ""
 
     @classmethod
     def quorum(cls, share: float, clients: int) -> int:
@@ -22,11 +23,6 @@ class WholeNoise(Trust):
     def shares(cls, quorum: int) -> int:
         """Each draw is a whole."""
         return 1
-
-    @classmethod
-    def client_sees(cls) -> str:
-        """Nothing more."""
-        return ""
 
 
 class ExactSums(WholeNoise):
