@@ -153,18 +153,15 @@ class Federation:
             )
         object.__setattr__(self, "trust", trust)
         if self.committee:
-            self._check_committee()
+            whole("committee", self.committee, 2, self.clients)
+            check_committee(self.committee, self.threshold)
+            whole("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
         else:
             unused(
                 "there is no committee",
                 threshold=self.threshold or None,
                 colluding=self.colluding or None,
             )
-
-    def _check_committee(self) -> None:
-        whole("committee", self.committee, 2, self.clients)
-        check_committee(self.committee, self.threshold)
-        whole("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
 
     def fewest(self, parts: int = 1) -> int:
         """Fewest contributions in a secure sum over one of so many parts of the clients.

@@ -191,15 +191,14 @@ class Plan:
     @property
     def amplified(self) -> bool:
         """Whether the epsilon counts on sampling; see the notes of `make_plan`."""
-        whole = self.sampling_rate < 1 and self.protected.whole_client and self.model.amplifies
-        return whole or self.row_rate < 1
+        return self.amplifying_rate < 1
 
     @property
     def amplifying_rate(self) -> float:
         """The sampling rate that the epsilon counts on; 1 = on none."""
-        if not self.amplified:
-            return 1.0
-        return self.row_rate if self.row_rate < 1 else self.sampling_rate
+        if self.row_rate < 1:
+            return self.row_rate
+        return self.sampling_rate if self.protected.whole_client and self.model.amplifies else 1.0
 
     @property
     def shares(self) -> int:
