@@ -17,8 +17,9 @@ from fedcal.conformal.levels.angelopoulos import (
     thresholds,
 )
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, level
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.set_trials import ALPHA, rng_of, where
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.strategies.server.outcome import Progress
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from fedcal.conformal import Conformity
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.research.studies.claims import larger
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.set_trials import (
     ALPHA,
     BARS,
@@ -31,7 +32,7 @@ from fedcal.experiments.research.studies.set_trials import (
     split,
     where,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.research.studies.zhang.models import PLAIN, Training, trained
 from fedcal.experiments.research.studies.zhang.tasks import Task, tasks
 from fedcal.strategies.server.outcome import Progress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedcal.conformal.levels.angelopoulos import best_bins
 from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.set_trials import (
     ALPHA,
     EXACT,
@@ -17,7 +18,7 @@ from fedcal.experiments.research.studies.set_trials import (
     split,
     where,
 )
-from fedcal.experiments.research.studies.spec import Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Rows, RowsClaim
 from fedcal.strategies.server.outcome import Progress
 
 DATA = "densenet-cifar100"

@@ -15,6 +15,7 @@ from statistics import median
 from fedcal.conformal.levels.angelopoulos import best_bins
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.research.studies.claims import larger
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.set_trials import (
     ALPHA,
     EXACT,
@@ -29,7 +30,7 @@ from fedcal.experiments.research.studies.set_trials import (
     split,
     where,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.strategies.server.outcome import Progress
 
 DATA = "densenet-cifar100"

@@ -8,6 +8,7 @@ a language model answered (1,254, four answers each), which are medical by their
 from __future__ import annotations
 
 from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.set_trials import (
     ALPHA,
     BARS,
@@ -24,7 +25,7 @@ from fedcal.experiments.research.studies.set_trials import (
     split,
     where,
 )
-from fedcal.experiments.research.studies.spec import Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Rows, RowsClaim
 from fedcal.strategies.server.outcome import Progress
 
 SETTINGS = (("heart-disease", 500, 10.0), ("heart-disease", 500, 20.0), (MEDICAL, 1_000, 10.0))

@@ -27,7 +27,8 @@ from fedcal.calibrators.fits.noisy_counts import Negatives
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import Dataset
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import summary
 from fedcal.partition import owners

@@ -32,7 +32,8 @@ from fedcal import datasets, partition
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.config import Config, job_of
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.queries.request import Request

@@ -33,7 +33,8 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.timing import SLOW
 from fedcal.experiments.research.studies.bytes_sent import METHODS, job_for
 from fedcal.experiments.research.studies.registry import study
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import BLOCK_NUMBERS
 from fedcal.partition import owners

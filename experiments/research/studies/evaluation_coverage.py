@@ -37,6 +37,7 @@ from fedcal.evaluation.estimators.calibration import BINS
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.research.studies.evaluation_intervals import ROWS_PER_CLIENT, shards_of
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.score_worlds import (
     CELLS,
     HARD,
@@ -48,7 +49,7 @@ from fedcal.experiments.research.studies.score_worlds import (
     rows_of_rounds,
     world,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.binning import bin_index
 from fedcal.privacy.noise_plan import Federation

@@ -34,6 +34,7 @@ import numpy as np
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import Ece
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.score_worlds import (
     EDGES,
     SCORES,
@@ -46,7 +47,7 @@ from fedcal.experiments.research.studies.score_worlds import (
     value_of,
     world,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.encodings import Flat, Tree
 from fedcal.strategies import FedEvaluate

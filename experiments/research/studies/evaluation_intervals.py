@@ -26,6 +26,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.score_worlds import (
     CELLS,
     SCORES,
@@ -35,7 +36,7 @@ from fedcal.experiments.research.studies.score_worlds import (
     rng_of,
     world,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics.buckets import fine_tails
 from fedcal.partition import owners

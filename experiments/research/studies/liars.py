@@ -37,7 +37,8 @@ from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.report.tables import TextTable, markdown
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.config import job_of, merge
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.load import test_part

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fedcal.experiments.research.benchmarks.audit import ERROR, TRIALS, attacks, name_of, row_of
-from fedcal.experiments.research.studies.spec import Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.spec import Rows, RowsClaim
 from fedcal.mechanisms import Laplace
 from fedcal.strategies.server.outcome import Progress
 

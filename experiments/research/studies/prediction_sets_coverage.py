@@ -22,6 +22,7 @@ import numpy as np
 
 from fedcal.conformal.levels.levels import Nothing, marginal_level, pac_level
 from fedcal.core.types import Floats
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.score_worlds import rng_of
 from fedcal.experiments.research.studies.set_worlds import (
     ALPHA,
@@ -31,7 +32,7 @@ from fedcal.experiments.research.studies.set_worlds import (
     law_of,
     thresholds_of,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.mechanisms import Gaussian, Laplace, Unary
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Distributed, Local

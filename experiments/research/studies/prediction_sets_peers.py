@@ -32,6 +32,7 @@ from fedcal.conformal.levels.levels import Normal, marginal_level
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.research.studies import fedcp_qq, pcoqs
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.set_trials import (
     ALPHA,
     Judged,
@@ -43,7 +44,7 @@ from fedcal.experiments.research.studies.set_trials import (
     split,
     where,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.queries.encodings import column_norm, decoder_of
 from fedcal.strategies.methods.quantiles.prefix import BINS
 from fedcal.strategies.server.outcome import Progress

@@ -17,6 +17,7 @@ from scipy.optimize import brentq
 from scipy.stats import binom
 
 from fedcal.core.types import Floats
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.score_worlds import rng_of
 from fedcal.experiments.research.studies.set_worlds import (
     ALPHA,
@@ -25,7 +26,7 @@ from fedcal.experiments.research.studies.set_worlds import (
     law_of,
     thresholds_of,
 )
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.strategies.server.outcome import Progress
 

@@ -30,8 +30,9 @@ from fedcal.conformal.grids import spread
 from fedcal.conformal.levels.crossing import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
+from fedcal.experiments.research.studies.rows import counted
 from fedcal.experiments.research.studies.score_worlds import rng_of
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Exponential
 from fedcal.mechanisms.exponential import draw_index

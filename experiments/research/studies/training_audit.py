@@ -17,7 +17,8 @@ from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 from fedcal.experiments.research.canaries import CanaryFinding, audit_canaries, canary_runs
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
+from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.noise_plan import Federation, Plan

@@ -10,10 +10,17 @@ from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
 from fedcal.core.errors import InputError
 from fedcal.experiments.research.studies import angelopoulos_figure3
 from fedcal.experiments.research.studies.expected import shipped
-from fedcal.experiments.research.studies.zhang import mixture, models, table1, table3
-from fedcal.experiments.research.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
+from fedcal.experiments.research.studies.zhang import models
 from fedcal.experiments.research.studies.zhang.models import DELTA, Training
-from fedcal.experiments.research.studies.zhang.scores import above
+from fedcal.experiments.research.studies.zhang.scores import (
+    EXACT_TS,
+    METHODS,
+    OURS,
+    SPLIT,
+    above,
+    made,
+)
+from fedcal.experiments.research.studies.zhang.tables import table1, table3
 from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, task
 
 
@@ -39,7 +46,7 @@ def found(file):
 def test_a_table_of_a_file(file, found, tmp_path):
     assert [r["method"] for r in found if r["what"] == "method"] == list(METHODS)
     assert {r["data"] for r in found if r["what"] != "paper"} == {"made"}
-    said = table1.claims(found)
+    said = list(table1.claims(found))
     assert all(text and words for text, _, words, *_ in said)
     assert any("in the paper's order" in text for text, *_ in said)
     assert np.linalg.norm(task(file).x, axis=1).max() <= 1 + 1e-6
@@ -76,7 +83,7 @@ def test_training_and_recalibration_without_a_split_stay_within_epsilon(file):
 
 def test_added_noise_has_the_std_that_it_is_said_to_have():
     of = task(MIXTURE)
-    one = replace(mixture.without_privacy(), epochs=1e-9, lr=1.0)  # one step
+    one = replace(models.mixture_plain(), epochs=1e-9, lr=1.0)  # one step
     noisy = [models.trained(of, replace(one, added=400.0), seed).w for seed in range(40)]
     plain = [models.trained(of, one, seed).w for seed in range(40)]
     steps = np.subtract(noisy, plain) * one.batch

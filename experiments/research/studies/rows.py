@@ -1,0 +1,65 @@
+"""Rows of plain values: how they are made one by one, found again, and told in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from statistics import stdev
+from typing import Any, TypeVar, cast
+
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.strategies.server.outcome import Progress
+
+T = TypeVar("T")
+
+Claims = Callable[[Rows], Iterable[RowsClaim]]
+
+
+def counted(todo: Iterable[T], progress: Progress | None) -> Iterator[T]:
+    """What there is to do; whoever comes for the next has done the one before, and says so."""
+    todo = list(todo)
+    for done, task in enumerate(todo, 1):
+        yield task
+        if progress is not None:
+            progress(done, len(todo))
+
+
+def where(rows: Iterable[Record], **facts: object) -> Rows:
+    """All rows with these facts."""
+    return [r for r in rows if all(r.get(k) == v for k, v in facts.items())]
+
+
+def one(rows: Iterable[Record], **facts: object) -> Record:
+    """The only row with these facts."""
+    (found,) = where(rows, **facts)
+    return found
+
+
+def grouped(rows: Iterable[Record], *keys: str) -> dict[tuple[Any, ...], Rows]:
+    """Values of some keys -> the rows that have them, in the order of the rows."""
+    found: dict[tuple[Any, ...], Rows] = {}
+    for row in rows:
+        found.setdefault(tuple(row.get(key) for key in keys), []).append(row)
+    return found
+
+
+def span(values: Iterable[float], form: str = ".1f", factor: float = 1.0) -> str:
+    """The smallest and the largest of some numbers."""
+    each = list(values)
+    return " to ".join(f"{factor * end:{form}}" for end in (min(each), max(each)))
+
+
+def standard_error(values: Sequence[float]) -> float:
+    """Of the mean of a sample of at least two."""
+    return stdev(values) / math.sqrt(len(values))
+
+
+def of_each(claims: Claims) -> Claims:
+    """Claims about each of the data by itself; its name stands before the text."""
+
+    def every(found: Rows) -> Iterator[RowsClaim]:
+        for (name,), mine in grouped((r for r in found if "data" in r), "data").items():
+            for text, *told in claims(mine):
+                yield cast("RowsClaim", (f"{name}: {text}", *told))
+
+    return every
