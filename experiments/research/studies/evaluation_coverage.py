@@ -37,7 +37,7 @@ from fedcal.evaluation.estimators.calibration import BINS
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.research.studies.evaluation_intervals import ROWS_PER_CLIENT, shards_of
-from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.rows import counted, rng_of
 from fedcal.experiments.research.studies.score_worlds import (
     CELLS,
     HARD,
@@ -45,7 +45,6 @@ from fedcal.experiments.research.studies.score_worlds import (
     World,
     bucket_counts,
     released,
-    rng_of,
     rows_of_rounds,
     world,
 )

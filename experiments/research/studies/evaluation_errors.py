@@ -34,14 +34,13 @@ import numpy as np
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import Ece
-from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.rows import counted, rng_of
 from fedcal.experiments.research.studies.score_worlds import (
     EDGES,
     SCORES,
     World,
     near,
     released,
-    rng_of,
     rows_of_rounds,
     slope,
     value_of,

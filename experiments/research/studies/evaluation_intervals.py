@@ -26,14 +26,13 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram, evaluate
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.rows import counted, rng_of
 from fedcal.experiments.research.studies.score_worlds import (
     CELLS,
     SCORES,
     WORLDS,
     bucket_counts,
     released,
-    rng_of,
     world,
 )
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim

@@ -7,6 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from statistics import stdev
 from typing import Any, TypeVar, cast
 
+import numpy as np
+
+from fedcal.core.streams import Purpose, stream
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.strategies.server.outcome import Progress
 
@@ -41,6 +44,11 @@ def grouped(rows: Iterable[Record], *keys: str) -> dict[tuple[Any, ...], Rows]:
     for row in rows:
         found.setdefault(tuple(row.get(key) for key in keys), []).append(row)
     return found
+
+
+def rng_of(study: str, seed: int, *what: object) -> np.random.Generator:
+    """Of one run of a setting of a study."""
+    return stream(seed, Purpose.BOOTSTRAP, what=f"{study} {' '.join(map(str, what))}")
 
 
 def span(values: Iterable[float], form: str = ".1f", factor: float = 1.0) -> str:

@@ -18,7 +18,6 @@ import numpy as np
 from scipy.special import expit
 
 from fedcal import datasets
-from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import GAPS, METRICS, Histogram
 from fedcal.evaluation.estimators.calibration import Ks, residuals
@@ -179,11 +178,6 @@ def _answer(query: object, counts: Integers) -> Floats:
         raise TypeError(f"no sums of {query!r}")
     summed = query.encode(bucket_counts(counts, query.bucket_edges).reshape(1, -1))[0]
     return np.asarray(summed * query.gain)
-
-
-def rng_of(study: str, seed: int, *what: object) -> np.random.Generator:
-    """Of one federation of a study."""
-    return stream(seed, Purpose.BOOTSTRAP, what=f"{study} {' '.join(map(str, what))}")
 
 
 def near(scores: Floats, edges: Floats) -> Floats:

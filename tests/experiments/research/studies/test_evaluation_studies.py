@@ -13,7 +13,8 @@ from fedcal.experiments.research.studies import (
     evaluation_intervals,
 )
 from fedcal.experiments.research.studies.evaluation_intervals import Cell, shards_of
-from fedcal.experiments.research.studies.score_worlds import released, rng_of, rows_of_rounds, world
+from fedcal.experiments.research.studies.rows import rng_of
+from fedcal.experiments.research.studies.score_worlds import released, rows_of_rounds, world
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedEvaluate

@@ -8,7 +8,7 @@ import pytest
 
 from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
 from fedcal.core.errors import InputError
-from fedcal.experiments.research.studies import angelopoulos_figure3
+from fedcal.experiments.research.studies.angelopoulos import figures
 from fedcal.experiments.research.studies.expected import shipped
 from fedcal.experiments.research.studies.zhang import models
 from fedcal.experiments.research.studies.zhang.models import DELTA, Training
@@ -116,7 +116,7 @@ def test_a_mean_is_above_another_beyond_the_noise_of_seeds():
 
 
 def test_privately_trained_heads_stand_beside_others_in_figure_3(file):
-    rows = angelopoulos_figure3.rows(data=[file], splits=50)
+    rows = figures.figure3.rows(data=[file], splits=50)
     of = {(r["model"], r["sets"]): r for r in rows if r["what"] == "setting"}
     assert {model for model, _ in of} == {"non-private", "DP-SGD"}
     for line in of.values():

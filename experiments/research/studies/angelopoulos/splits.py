@@ -23,10 +23,10 @@ from fedcal.conformal.levels.angelopoulos import (
     inflated_level,
     private_thresholds,
 )
-from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.report.figures.drawing import Panel, bars, curve, level, whiskers
 from fedcal.experiments.report.figures.style import LINES
+from fedcal.experiments.research.studies.rows import where
 from fedcal.experiments.research.studies.spec import Record, Rows
 
 if TYPE_CHECKING:
@@ -69,6 +69,12 @@ class Scored:
     own: Floats
     accuracy: float
 
+    @classmethod
+    def of(cls, name: str, logits: Floats, labels: Integers) -> Scored:
+        """Rows by their logits."""
+        lac, accuracy = Conformity("lac"), float((logits.argmax(axis=1) == labels).mean())
+        return cls(name, lac.of_all(logits), lac.of_labels(logits, labels), accuracy)
+
 
 @cache
 def scored(name: str) -> Scored:
@@ -85,10 +91,7 @@ def scored(name: str) -> Scored:
         before = slice(0) if name in TEST_ROWS_ONLY else slice(None)
         logits = np.concatenate([logits[before], data.test_logits])
         labels = np.concatenate([labels[before], data.test_labels])
-    conformity = Conformity("lac")
-    every, own = conformity.of_all(logits), conformity.of_labels(logits, labels)
-    accuracy = float((logits.argmax(axis=1) == labels).mean())
-    return Scored(name, every, own, accuracy)
+    return Scored.of(name, logits, labels)
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,14 +185,23 @@ def exact_thresholds(scores: Floats, alpha: float) -> Floats:
     return np.asarray(np.partition(scores, rank - 1, axis=1)[:, rank - 1])
 
 
-def rng_of(study: str, *what: object) -> np.random.Generator:
-    """Of one setting of a study."""
-    return stream(0, Purpose.BOOTSTRAP, what=f"{study} {' '.join(map(str, what))}")
-
-
 # -- the private quantile of the paper -----------------------------------------------------------
 
 EXACT, PRIVATE = "non-private", "private"
+
+
+def level_of(n: int, epsilon: float, bins: int | None = None) -> Record:
+    """Parameters of the private rule: `epsilon`, `bins`, `gamma` = gamma*, `level` = q~.
+
+    Parameters
+    ----------
+    bins
+        None = m* of Algorithm 5
+    """
+    m = best_bins(n, epsilon, ALPHA) if bins is None else bins
+    gamma = best_gamma(n, m, epsilon, ALPHA)
+    level = inflated_level(n, m, epsilon, ALPHA, gamma)
+    return {"epsilon": epsilon, "bins": m, "gamma": gamma, "level": level}
 
 
 def by_both(
@@ -202,18 +214,14 @@ def by_both(
     bins
         None = m* of Algorithm 5
     """
-    n = splits.calibration.shape[1]
-    m = best_bins(n, epsilon, ALPHA) if bins is None else bins
-    gamma = best_gamma(n, m, epsilon, ALPHA)
-    level = inflated_level(n, m, epsilon, ALPHA, gamma)
-    drawn = private_thresholds(splits.calibration, m, epsilon, ALPHA, rng, gamma)
-    exact = splits.judged(exact_thresholds(splits.calibration, ALPHA))
-    none: Record = {"epsilon": None, "bins": None, "gamma": None, "level": None}
-    mine: Record = {"epsilon": epsilon, "bins": m, "gamma": gamma, "level": level}
-    return {EXACT: (none, exact), PRIVATE: (mine, splits.judged(drawn))}
+    scores = splits.calibration
+    mine = level_of(scores.shape[1], epsilon, bins)
+    drawn = private_thresholds(scores, mine["bins"], epsilon, ALPHA, rng, mine["gamma"])
+    exact = splits.judged(exact_thresholds(scores, ALPHA))
+    return {EXACT: (dict.fromkeys(mine), exact), PRIVATE: (mine, splits.judged(drawn))}
 
 
-def row_of(place: Record, rule: Record, found: Judged) -> Record:
+def setting(place: Record, rule: Record, found: Judged) -> Record:
     """A row of what = "setting": what tells it apart, the rule's parameters, what it comes to."""
     return {"what": "setting", **place, **rule, **found.record}
 
@@ -250,30 +258,47 @@ def histograms(place: Record, found: Judged) -> Rows:
 BARS = ("correct", "under")
 """Series of histograms: filled, and hatched on top."""
 
+BOTH = tuple(zip(BARS, (f"{EXACT} sets", f"{PRIVATE} sets"), strict=True))
+"""Their legend, where one is of exact and one of private sets."""
 
-def histogram(title: str, note: str, what: str, series: Mapping[str, Rows]) -> Panel:
-    """A panel with the shares of what = "coverage" or "size" of some settings.
+AXES = {"coverage": ("coverage, %", 100.0), "set_size": ("mean set size", 1.0)}
+"""What is drawn of a row -> label of the axis, and factor."""
+
+
+def by_sets(found: Rows, note: str, titles: Sequence[str]) -> list[Panel]:
+    """Histograms of coverage and of set size, of exact and of private sets in one panel.
 
     Parameters
     ----------
-    series
-        of `BARS` -> rows of one setting
+    found
+        rows of `histograms` of one setting
+    titles
+        of the two panels
     """
-    step = STEP if what == "coverage" else 1.0
-    mine = {look: [r for r in rows if r["what"] == what] for look, rows in series.items()}
+    series = {
+        look: where(found, sets=sets) for look, sets in zip(BARS, (EXACT, PRIVATE), strict=True)
+    }
+    both = zip(titles, ("coverage", "size"), strict=True)
+    return [_histogram(title, note, what, series) for title, what in both]
+
+
+def _histogram(title: str, note: str, what: str, series: Mapping[str, Rows]) -> Panel:
+    of_splits = what == "coverage"
+    step = STEP if of_splits else 1.0
+    mine = {look: where(rows, what=what) for look, rows in series.items()}
     every = [r for rows in mine.values() for r in rows]
     low, high = (pick(r["at"] for r in every) for pick in (min, max))
 
     def plot(ax: Axes) -> None:
-        ax.set(xlabel="coverage" if what == "coverage" else "labels in a set", ylabel="share")
+        ax.set(xlabel="coverage" if of_splits else "labels in a set", ylabel="share")
         for look, rows in mine.items():
-            left = np.array([r["at"] for r in rows]) - (0.5 if what == "size" else 0.0)
+            left = np.array([r["at"] for r in rows]) - (0.0 if of_splits else 0.5)
             shares = np.array([r["share"] for r in rows])
             bars(ax, look, left, left + step, np.zeros(len(shares)), shares)
         ax.set_ylim(0, 1.05 * max(r["share"] for r in every))
-        if what == "coverage":
+        if of_splits:
             ax.axvline(1 - ALPHA, label="reference", **LINES["reference"])
-        ax.set_xlim(low - step, high + (2 * step if what == "coverage" else step))
+        ax.set_xlim(low - step, high + (2 * step if of_splits else step))
 
     said = "; ".join(
         f"{look}: " + ", ".join(f"{r['at']:g} {100 * r['share']:.1f} %" for r in rows)
@@ -283,32 +308,32 @@ def histogram(title: str, note: str, what: str, series: Mapping[str, Rows]) -> P
 
 
 def by_number(
-    title: str, note: str, axis: str, key: str, lines: Mapping[str, Rows], exact: Record, y: str
+    y: str, note: str, axis: str, key: str, lines: Mapping[str, Rows], exact: Record
 ) -> Panel:
     """A panel with mean coverage (and 5 to 95 % of the splits) or mean set size by a number.
 
     Parameters
     ----------
+    y
+        of `AXES`
     axis, key
         what the number is called; of rows
     lines
         look, of `LINES` -> rows of what = "setting"
     exact
         the row without privacy, a line across
-    y
-        "coverage" or "set_size"
     """
-    factor = 100.0 if y == "coverage" else 1.0
+    title, (label, factor) = y.capitalize().replace("_", " "), AXES[y]
 
     def plot(ax: Axes) -> None:
-        ax.set(xlabel=axis, ylabel="coverage, %" if y == "coverage" else "mean set size")
+        ax.set(xlabel=axis, ylabel=label)
         ax.set_xscale("log")
         level(ax, "b1", factor * exact[y])
         for look, rows in lines.items():
-            ends = ("coverage_low", "coverage_high") if y == "coverage" else ()
             x = [r[key] for r in rows]
             curve(ax, look, x, [factor * r[y] for r in rows])
-            if ends:
+            if y == "coverage":
+                ends = ("coverage_low", "coverage_high")
                 whiskers(ax, look, x, *([factor * r[end] for r in rows] for end in ends))
         if y == "coverage":
             level(ax, "reference", 100 * (1 - ALPHA))
@@ -317,14 +342,3 @@ def by_number(
         ", ".join(f"{key} {r[key]:g}: {factor * r[y]:.4g}" for r in rows) for rows in lines.values()
     )
     return Panel(title, plot, f"{title}, {note}. {said}.", aspect=0.75, note=note)
-
-
-def setting(rows: Sequence[Record], **facts: object) -> Record:
-    """The row of what = "setting" with these facts."""
-    (found,) = where(rows, what="setting", **facts)
-    return found
-
-
-def where(rows: Sequence[Record], **facts: object) -> Rows:
-    """All rows with these facts."""
-    return [r for r in rows if all(r.get(k) == v for k, v in facts.items())]

@@ -18,9 +18,10 @@ Unit example: one row is added or removed. Rules and what they promise:
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
+from itertools import product
 
 import numpy as np
 
@@ -31,19 +32,17 @@ from fedcal.conformal.levels.crossing import OF_ROWS, Draw
 from fedcal.conformal.levels.levels import Normal, marginal_level
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.research.studies import fedcp_qq, pcoqs
-from fedcal.experiments.research.studies.rows import counted
-from fedcal.experiments.research.studies.set_trials import (
+from fedcal.experiments.research.studies.angelopoulos import fedcp_qq, pcoqs
+from fedcal.experiments.research.studies.angelopoulos.splits import (
     ALPHA,
     Judged,
     Scored,
     by_number,
     exact_thresholds,
-    rng_of,
     scored,
     split,
-    where,
 )
+from fedcal.experiments.research.studies.rows import counted, one, rng_of, span, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.queries.encodings import column_norm, decoder_of
 from fedcal.strategies.methods.quantiles.prefix import BINS
@@ -186,16 +185,15 @@ def rows(progress: Progress | None = None, *, splits: int = SPLITS, made: int = 
         `data`, `n`, `rule`, `privacy`; coverage and size as in `set_trials.Judged.record`, with
         `excess` over 1 - alpha; `set_size` None where scores have no labels
     """
-    todo = [(world, n) for world in (UNIFORM, MASSES) for n in (FEW, *SIZES)]
-    todo += [(name, n) for name in DATA for n in SIZES]
+    todo = [*product((UNIFORM, MASSES), (FEW, *SIZES)), *product(DATA, SIZES)]
     found: Rows = []
     for world, n in counted(todo, progress):
-        rng = rng_of("prediction-sets-peers", world, n)
+        rng = rng_of("prediction-sets-peers", 0, world, n)
         data: Scored | None = scored(world) if world in DATA else None
         of = None if data is None else split(data, n, TESTS, splits, rng)
         scores = _made(world, n, made, rng) if of is None else of.calibration
         for number, rule in enumerate(rules_of(n)):
-            own = rng_of("prediction-sets-peers", world, n, number)
+            own = rng_of("prediction-sets-peers", 0, world, n, number)
             drawn = rule.found(scores, own)
             judged = _known(world, drawn) if of is None else of.judged(drawn)
             place: Record = {"data": world, "n": n, "rule": rule.name, "privacy": rule.privacy}
@@ -206,61 +204,46 @@ def rows(progress: Progress | None = None, *, splits: int = SPLITS, made: int = 
     return found
 
 
-def claims(found: Rows) -> list[RowsClaim]:
+def claims(found: Rows) -> Iterator[RowsClaim]:
     """Who covers, and what that costs."""
-    said: list[RowsClaim] = []
     for name in (AUTHORS, f"{AUTHORS}, m = 10,000", DRAW, RELEASE, FEDCP, PCOQS, UNROUNDED):
         mine = where(found, rule=name)
-        worst, few = min(mine, key=_errors_over), [r for r in mine if _errors_over(r) < -3.5]
-        said.append(
-            (
-                f"{name}: mean coverage is at least 90 % less 3.5 standard errors everywhere",
-                not few,
-                f"not in {len(few)} of {len(mine)}: {'; '.join(map(_shown, few))}"
-                if few
-                else f"least, in standard errors: {_shown(worst)}",
-            )
-        )
+        few = [r for r in mine if _errors_over(r) < -3.5]
+        shown = f"least, in standard errors: {_shown(min(mine, key=_errors_over))}"
+        if few:
+            shown = f"not in {len(few)} of {len(mine)}: {'; '.join(map(_shown, few))}"
+        text = f"{name}: mean coverage is at least 90 % less 3.5 standard errors everywhere"
+        yield text, not few, shown
+    uniform = where(found, data=UNIFORM)
     over = {
-        n: _of(found, UNIFORM, n, RELEASE, "rho = 1/8")["coverage"]
-        - _of(found, UNIFORM, n, GRID, "none")["coverage"]
+        n: one(uniform, n=n, rule=RELEASE, privacy="rho = 1/8")["coverage"]
+        - one(uniform, n=n, rule=GRID)["coverage"]
         for n in SIZES
     }
-    said.append(
-        (
-            "ours, a release at rho = 1/8: at most 2 / 0.6 / 0.2 points above the non-private rule "
-            "on its grid at n = 300 / 1,000 / 5,000, uniform scores",
-            all(over[n] <= _MOST[n] for n in SIZES),
-            " / ".join(f"{100 * over[n]:.2f}" for n in SIZES),
-        )
+    yield (
+        "ours, a release at rho = 1/8: at most 2 / 0.6 / 0.2 points above the non-private rule "
+        "on its grid at n = 300 / 1,000 / 5,000, uniform scores",
+        all(over[n] <= _MOST[n] for n in SIZES),
+        " / ".join(f"{100 * over[n]:.2f}" for n in SIZES),
     )
     for privacy in (THEIRS, EXACTLY):
         shares = [
-            _of(found, data, n, DRAW, "epsilon = 1")["excess"]
-            / _of(found, data, n, AUTHORS, privacy)["excess"]
-            for data in (UNIFORM, *DATA)
-            for n in SIZES[1:]
+            one(found, data=data, n=n, rule=DRAW)["excess"]
+            / one(found, data=data, n=n, rule=AUTHORS, privacy=privacy)["excess"]
+            for data, n in product((UNIFORM, *DATA), SIZES[1:])
         ]
-        said.append(
-            (
-                f"ours, a draw at epsilon = 1: at most half of what {AUTHORS} cover above 90 % at "
-                f"{privacy}, n = 1,000 and 5,000, uniform scores and data",
-                max(shares) <= 0.5,
-                f"{min(shares):.2f} to {max(shares):.2f} times",
-            )
+        yield (
+            f"ours, a draw at epsilon = 1: at most half of what {AUTHORS} cover above 90 % at "
+            f"{privacy}, n = 1,000 and 5,000, uniform scores and data",
+            max(shares) <= 0.5,
+            f"{span(shares, '.2f')} times",
         )
-    return said
 
 
 def _shown(row: Record) -> str:
     """A mean with its standard error, and where it was found."""
     coverage = f"{100 * row['coverage']:.2f} +- {100 * row['coverage_error']:.2f} %"
     return f"{coverage} ({row['data']}, n = {row['n']:,}, {row['privacy']})"
-
-
-def _of(found: Rows, data: str, n: int, rule: str, privacy: str) -> Record:
-    (row,) = where(found, data=data, n=n, rule=rule, privacy=privacy)
-    return row
 
 
 def _errors_over(row: Record) -> float:
@@ -279,17 +262,16 @@ SHOWN = {
 """Look -> rule and privacy that the figure shows."""
 
 
-def sheet(found: Rows) -> Sheet | None:
+def sheet(found: Rows) -> Sheet:
     """Mean coverage by n, and set sizes where there are any."""
     panels = []
     for y, data in [("coverage", d) for d in (UNIFORM, *DATA)] + [("set_size", d) for d in DATA]:
+        mine = where(found, data=data)
         lines = {
-            look: where(found, data=data, rule=rule, privacy=privacy)
-            for look, (rule, privacy) in SHOWN.items()
+            look: where(mine, rule=rule, privacy=privacy) for look, (rule, privacy) in SHOWN.items()
         }
-        exact = _of(found, data, max(SIZES), "non-private", "none")
-        title = "Coverage" if y == "coverage" else "Set size"
-        panels.append(by_number(title, data, "rows n", "n", lines, exact, y))
+        exact = one(mine, n=max(SIZES), rule="non-private")
+        panels.append(by_number(y, data, "rows n", "n", lines, exact))
     legend = [
         (look, rule if privacy == "none" else f"{rule}, {privacy}")
         for look, (rule, privacy) in SHOWN.items()

@@ -16,9 +16,9 @@ of the others is the mean over clients, with sets for rows and with sets for cli
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 
 import numpy as np
@@ -30,8 +30,8 @@ from fedcal.conformal.grids import spread
 from fedcal.conformal.levels.crossing import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.experiments.research.studies.rows import counted
-from fedcal.experiments.research.studies.score_worlds import rng_of
+from fedcal.experiments.research.studies.angelopoulos.splits import exact_thresholds
+from fedcal.experiments.research.studies.rows import counted, grouped, rng_of, span, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Exponential
@@ -49,12 +49,13 @@ ROWS_PER_CLIENT, BETA, ALPHA = 50, 0.1, 0.1
 SETTINGS = ((100, 1.0), (1000, 1.0), (1000, 0.3))
 MOST_COVERAGE = 0.02
 MOST_SIZE = {(100, 1.0): 1.12, (1000, 1.0): 1.03, (1000, 0.3): 1.1}
+_LAC = Conformity("lac")
 CROSSING, CLIPPED, ONE_ROW = "crossing", "clipped counts", "one row"
 
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """Fit rows, and test rows by their scores."""
+    """Fit and test rows, and the scores of the test rows' own and of all labels, sorted."""
 
     logits: Floats
     labels: Integers
@@ -63,13 +64,11 @@ class Network:
     test: Floats
     every: Floats
 
-    def covered(self, threshold: float) -> float:
-        """Share of test rows whose label is in its set."""
-        return float(np.searchsorted(self.test, threshold, side="right") / len(self.test))
-
-    def size(self, threshold: float) -> float:
-        """Labels in a test row's set, in the mean."""
-        return float(np.searchsorted(self.every, threshold, side="right") / len(self.test))
+    def judged(self, threshold: float) -> tuple[float, float]:
+        """Share of test rows whose label is in its set, and mean number of labels in one."""
+        each = (np.searchsorted(of, threshold, side="right") for of in (self.test, self.every))
+        covered, size = (float(count / len(self.test)) for count in each)
+        return covered, size
 
 
 @cache
@@ -79,8 +78,7 @@ def network(name: str) -> Network:
     if data.test_logits is None or data.test_labels is None:
         raise TypeError(f"{name} has no test rows")
     test, labels = data.test_logits, data.test_labels
-    score = Conformity("lac")
-    own, every = score.of_labels(test, labels), score.of_all(test).ravel()
+    own, every = _LAC.of_labels(test, labels), _LAC.of_all(test).ravel()
     return Network(data.logits, data.labels, test, labels, np.sort(own), np.sort(every))
 
 
@@ -121,41 +119,31 @@ def rows(
 def _of_rows(cell: Cell, runs: int) -> Rows:
     net = network(cell.network)
     size = min(cell.clients * ROWS_PER_CLIENT, len(net.labels))
-    told: dict[str, list[tuple[float, float, float, float]]] = {}
+    told: dict[str, list[tuple[float, ...]]] = {rule: [] for rule in RULES}
     exact = []
     for run in range(runs):
         rng = rng_of("prediction sets users", run, *vars(cell).values())
-        picked = rng.permutation(len(net.labels))[:size]
-        shards = _dealt(net.logits[picked], net.labels[picked], cell.clients, rng)
-        threshold = non_private(shards)
-        exact.append((net.covered(threshold), net.size(threshold)))
-        for rule in (CROSSING, CLIPPED, ONE_ROW):
+        shards = _dealt(net.logits, net.labels, size, cell.clients, rng)
+        scores = _LAC.of_labels(shards.logits, shards.labels)
+        exact.append(net.judged(float(exact_thresholds(scores[None], ALPHA)[0])))
+        for rule, each in told.items():
             found, cut = RULES[rule](shards, cell.epsilon, run)
-            told.setdefault(rule, []).append(
-                (net.covered(found), net.size(found), cut, float(found >= 1.0))
-            )
-    covered, sized = np.mean(exact, axis=0)
-    return [
-        {
-            "what": cell.what,
-            "network": cell.network,
-            "clients": cell.clients,
-            "rows": size,
-            "epsilon": cell.epsilon,
-            "rule": rule,
-            "coverage": (mean := np.mean(each, axis=0).tolist())[0],
-            "error": float(np.std([a - b for (a, *_), (b, _) in zip(each, exact, strict=True)]))
-            / math.sqrt(runs),
-            "size": mean[1],
-            "exact": float(covered),
-            "exact_size": float(sized),
-            "excess": mean[0] - float(covered),
-            "ratio": mean[1] / float(sized),
-            "cut": mean[2],
-            "all_labels": mean[3],
-        }
-        for rule, each in told.items()
-    ]
+            each.append((*net.judged(found), cut, float(found >= 1.0)))
+    covered, sized = np.mean(exact, axis=0).tolist()
+    rows: Rows = []
+    for rule, each in told.items():
+        coverage, mean_size, cut, all_labels = np.mean(each, axis=0).tolist()
+        over = [mine[0] - plain[0] for mine, plain in zip(each, exact, strict=True)]
+        rows.append(
+            {
+                **_place(cell, size, rule),
+                **{"coverage": coverage, "error": float(np.std(over)) / math.sqrt(runs)},
+                **{"size": mean_size, "exact": covered, "exact_size": sized},
+                **{"excess": coverage - covered, "ratio": mean_size / sized},
+                **{"cut": cut, "all_labels": all_labels},
+            }
+        )
+    return rows
 
 
 def _of_clients(cell: Cell, runs: int) -> Rows:
@@ -166,62 +154,53 @@ def _of_clients(cell: Cell, runs: int) -> Rows:
     told: dict[str, list[float]] = {"rows": [], "clients": []}
     for run in range(runs):
         rng = rng_of("prediction sets new clients", run, *vars(cell).values())
-        picked = rng.permutation(len(labels))[:size]
-        both = _dealt(logits[picked], labels[picked], 2 * cell.clients, rng)
+        both = _dealt(logits, labels, size, 2 * cell.clients, rng)
         order = rng.permutation(2 * cell.clients)
         asked, new = both.take(order[: cell.clients]), both.take(order[cell.clients :])
-        scores = Conformity("lac").of_labels(new.logits, new.labels)
+        scores = _LAC.of_labels(new.logits, new.labels)
         for weigh, each in told.items():
             found = _sets(asked, cell.epsilon, run, weigh=weigh)[0]
             hits = new.sum_rows((scores <= found).astype(np.float64))
             there = new.rows > 0
             each.append(float(np.mean(hits[there] / new.rows[there])))
     return [
-        {
-            "what": cell.what,
-            "network": cell.network,
-            "clients": cell.clients,
-            "rows": size // 2,
-            "epsilon": cell.epsilon,
-            "rule": f"weigh={weigh}",
-            "coverage": float(np.mean(each)),
-            "error": float(np.std(each)) / math.sqrt(runs),
-        }
+        _place(cell, size // 2, f"weigh={weigh}")
+        | {"coverage": float(np.mean(each)), "error": float(np.std(each)) / math.sqrt(runs)}
         for weigh, each in told.items()
     ]
 
 
-def _dealt(logits: Floats, labels: Integers, clients: int, rng: np.random.Generator) -> Shards:
-    owner = owners.dirichlet(labels, clients, BETA, rng)
-    return Shards.from_owner(logits, labels, owner, clients)
+def _place(cell: Cell, rows: int, rule: str) -> Record:
+    known = {"what": cell.what, "network": cell.network, "clients": cell.clients}
+    return {**known, "rows": rows, "epsilon": cell.epsilon, "rule": rule}
 
 
-def non_private(shards: Shards) -> float:
-    """The ceil((n + 1) (1 - alpha))-th smallest score; 1 = all labels."""
-    scores = np.sort(Conformity("lac").of_labels(shards.logits, shards.labels))
-    rank = math.ceil((len(scores) + 1) * (1.0 - ALPHA) - 1e-9)
-    return float(scores[rank - 1]) if rank <= len(scores) else 1.0
+def _dealt(
+    logits: Floats, labels: Integers, size: int, clients: int, rng: np.random.Generator
+) -> Shards:
+    """So many of the rows, drawn and dealt."""
+    picked = rng.permutation(len(labels))[:size]
+    owner = owners.dirichlet(labels[picked], clients, BETA, rng)
+    return Shards.from_owner(logits[picked], labels[picked], owner, clients)
 
 
 # -- ways of protecting a client, each from shards, epsilon and seed to a threshold and `cut` ------
 
 
-def _strategy(shards: Shards, epsilon: float, seed: int, quantile: str, weigh: str) -> FedConformal:
-    facts = Federation(
-        shards.clients, shards.classes, epsilon=epsilon, seed=seed, trust=Central.name
-    )
-    nominal = None if quantile == Exponential.name else len(shards.labels) / shards.clients
-    strategy = FedConformal(
-        facts, alpha=ALPHA, quantile=quantile, weigh=weigh, rows_per_client=nominal
-    )
-    strategy.secure_aggregation = "none"  # the same bits, sooner
-    return strategy
-
-
 def _sets(
     shards: Shards, epsilon: float, seed: int, quantile: str = CROSSING, weigh: str = "rows"
 ) -> tuple[float, float]:
-    strategy = _strategy(shards, epsilon, seed, quantile, weigh)
+    nominal = None if quantile == Exponential.name else len(shards.labels) / shards.clients
+    strategy = FedConformal(
+        Federation(shards.clients, shards.classes, epsilon=epsilon, seed=seed, trust=Central.name),
+        alpha=ALPHA,
+        quantile=quantile,
+        weigh=weigh,
+        rows_per_client=None
+        if quantile == Exponential.name
+        else len(shards.labels) / shards.clients,
+        secure_aggregation="none",  # the same bits, sooner
+    )
     sets = run_inline(strategy, shards)
     if not isinstance(sets, PredictionSets):
         raise TypeError(f"a run of prediction sets gave {sets!r}")
@@ -237,10 +216,6 @@ def _cut(gaps: Floats, query: SetGaps, clip: float, found: float) -> float:
     at = min(crossing, int(np.searchsorted(query.thresholds, found)))
     rows = gaps[:, -1].sum() / ALPHA
     return float(np.maximum(-gaps[:, at] - clip, 0.0).sum() / rows)
-
-
-def _one_row(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
-    return _sets(shards, epsilon, seed, Exponential.name)
 
 
 def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
@@ -267,42 +242,36 @@ def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
 RULES: dict[str, Callable[[Shards, float, int], tuple[float, float]]] = {
     CROSSING: _sets,
     CLIPPED: _clipped,
-    ONE_ROW: _one_row,
+    ONE_ROW: partial(_sets, quantile=Exponential.name),
 }
 
 
-def claims(found: Rows) -> list[RowsClaim]:
+def claims(found: Rows) -> Iterator[RowsClaim]:
     """The aims, by clients and epsilon; and new clients."""
-    said: list[RowsClaim] = []
-    mine = [r for r in found if r["what"] == "rows" and r["rule"] == CROSSING]
-    for key in dict.fromkeys((r["clients"], r["epsilon"]) for r in mine):
-        clients, epsilon = key
-        these = [r for r in mine if (r["clients"], r["epsilon"]) == key]
-        where = f"{clients:,} clients, epsilon = {epsilon:g}"
-        text = f"{where}: coverage is at most .02 above the non-private rule's"
-        said.append((text, *_below(these, "excess", MOST_COVERAGE, ".4f")))
-        text = f"{where}: sets are at most {MOST_SIZE[key]:g} times as large"
-        said.append((text, *_below(these, "ratio", MOST_SIZE[key], ".3f")))
-        short = [r for r in these if r["coverage"] < r["exact"] - 3.5 * r["error"]]
-        shown = f"cut {100 * max(r['cut'] for r in these):.2f} % of rows at most"
-        said.append((f"{where}: sets cover no less than the non-private rule's", not short, shown))
+    crossing = where(found, what="rows", rule=CROSSING)
+    for key, mine in grouped(crossing, "clients", "epsilon").items():
+        about = f"{key[0]:,} clients, epsilon = {key[1]:g}: "
+        text = f"{about}coverage is at most .02 above the non-private rule's"
+        yield text, *_below(mine, "excess", MOST_COVERAGE, ".4f")
+        text = f"{about}sets are at most {MOST_SIZE[key]:g} times as large"
+        yield text, *_below(mine, "ratio", MOST_SIZE[key], ".3f")
+        yield (
+            f"{about}sets cover no less than the non-private rule's",
+            all(r["coverage"] >= r["exact"] - 3.5 * r["error"] for r in mine),
+            f"cut {100 * max(r['cut'] for r in mine):.2f} % of rows at most",
+        )
     for weigh in ("clients", "rows"):
-        new = [r for r in found if r["rule"] == f"weigh={weigh}"]
+        new = where(found, rule=f"weigh={weigh}")
         short = [r for r in new if r["coverage"] < 1 - ALPHA - 3.5 * r["error"]]
-        shown = f"{100 * min(r['coverage'] for r in new):.1f} to " if new else ""
-        shown += f"{100 * max(r['coverage'] for r in new):.1f} %" if new else "no runs"
+        shown = f"{span((r['coverage'] for r in new), '.1f', 100)} %" if new else "no runs"
         if short:
-            shown += f"; less: {', '.join(_name(r) for r in short)}"
+            names = (f"{r['network']} with {r['clients']:,}" for r in short)
+            shown += f"; less: {', '.join(names)}"
         text = f"New clients are covered in 90 % of rows, weigh = {weigh}"
-        said.append((text, not short if new else None, shown))
-    return said
+        yield text, not short if new else None, shown
 
 
 def _below(found: Rows, key: str, most: float, form: str) -> tuple[bool, str]:
-    high = [r for r in found if r[key] > most]
-    shown = f"{min(r[key] for r in found):{form}} to {max(r[key] for r in found):{form}}"
-    return not high, shown + (f"; more: {', '.join(r['network'] for r in high)}" if high else "")
-
-
-def _name(row: Record) -> str:
-    return f"{row['network']} with {row['clients']:,}"
+    high = [r["network"] for r in found if r[key] > most]
+    shown = span((r[key] for r in found), form)
+    return not high, shown + (f"; more: {', '.join(high)}" if high else "")
