@@ -305,7 +305,8 @@ def _bins(progress: Progress | None = None, *, splits: int = 100) -> Rows:
     """
     found: Rows = []
     drawn = split(scored(DATA), N, N, splits, rng_of("angelopoulos-figure4", 0))
-    for (like, epsilon), share in counted(product(LIKES.items(), (*SHARES, STAR)), progress):
+    todo = [(like, e, share) for like, e in LIKES.items() for share in (*SHARES, STAR)]
+    for like, epsilon, share in counted(todo, progress):
         many = best_bins(N, epsilon, ALPHA) if isinstance(share, str) else share * N * epsilon
         rng = rng_of("angelopoulos-figure4", 0, epsilon, share)
         for sets, rule in by_both(drawn, epsilon, rng, round(many)).items():

@@ -196,9 +196,7 @@ def _sets(
         alpha=ALPHA,
         quantile=quantile,
         weigh=weigh,
-        rows_per_client=None
-        if quantile == Exponential.name
-        else len(shards.labels) / shards.clients,
+        rows_per_client=nominal,
         secure_aggregation="none",  # the same bits, sooner
     )
     sets = run_inline(strategy, shards)

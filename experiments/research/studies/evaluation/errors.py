@@ -24,21 +24,23 @@ not have.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import METRICS, Histogram, evaluate
 from fedcal.evaluation.estimators.calibration import Ece
-from fedcal.experiments.research.studies.rows import counted, rng_of
-from fedcal.experiments.research.studies.score_worlds import (
+from fedcal.experiments.research.studies.evaluation.worlds import (
     EDGES,
     SCORES,
     World,
+    federation,
     near,
     released,
     rows_of_rounds,
@@ -46,19 +48,18 @@ from fedcal.experiments.research.studies.score_worlds import (
     value_of,
     world,
 )
+from fedcal.experiments.research.studies.registry import study
+from fedcal.experiments.research.studies.rows import counted, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
-from fedcal.privacy.noise_plan import Federation
-from fedcal.queries.encodings import Flat, Tree
+from fedcal.queries.encodings import Flat
 from fedcal.strategies import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
-from fedcal.trust import Distributed, Local, SecAgg
+from fedcal.trust import Local, SecAgg
 from fedcal.units import Example, User
 
-TRIALS = 16
 SIZES = (1_000, 10_000, 100_000, 200_000, 500_000, 1_000_000)
 """Clients; slopes are of the last four."""
 LARGE = 100_000
-TRUSTS = (SecAgg.name, Distributed.name, Local.name)
 PREDICTIONS = ("accuracy", "precision", "recall")
 SLACK = 0.1
 """By how much a slope may exceed the exponent of the bound and still be said to agree. Its upper
@@ -80,21 +81,15 @@ class Setting:
 
     def strategy(self) -> FedEvaluate:
         """The one that releases it."""
-        local = self.trust == Local.name
-        facts = Federation(
-            self.clients,
-            2,
-            epsilon=math.inf if self.trust == SecAgg.name else self.epsilon,
-            unit=User.name if local else Example.name,
-            trust=self.trust,
-        )
+        local, exact = self.trust == Local.name, self.trust == SecAgg.name
+        unit = User.name if local else Example.name
         flat = local and self.encoding == Flat.name  # unary encoding takes a tree: of one level
         return FedEvaluate(
-            facts,
+            federation(self.trust, self.clients, unit, epsilon=self.epsilon),
             bins=self.bins,
             edges=self.edges,
             height=1 if flat else self.height,
-            encoding="auto" if flat or self.trust == SecAgg.name else self.encoding,
+            encoding="auto" if flat or exact else self.encoding,
         )
 
 
@@ -189,9 +184,13 @@ QUANTITIES: dict[str, Callable[[Seen], float]] = {
 # -- what is run -----------------------------------------------------------------------------
 
 
-def _power(clients: int, exponent: float, factor: float) -> int:
-    """An even number of buckets, so that 1/2 is an edge."""
-    return max(2, 2 * round(factor * math.pow(clients, exponent) / 2))
+_ALONG: dict[str, tuple[str, Sequence[float], dict[str, Any]]] = {
+    "clients": ("clients", SIZES, {}),
+    "buckets": ("bins", (10, 20, 40, 80, 160, 320), {"clients": 1_000_000}),
+    "epsilon": ("epsilon", (0.25, 0.5, 1.0, 2.0), {"clients": LARGE, "bins": 240}),
+    "height": ("height", (1, 2, 3, 4, 8), {"clients": LARGE, "bins": 256}),
+}
+"""Axis -> what of a `Setting` varies, its values, and what stays."""
 
 
 @dataclass(frozen=True)
@@ -204,80 +203,47 @@ class Series:
     theory: float | None
     settings: tuple[Setting, ...]
 
+    @classmethod
+    def of(
+        cls,
+        axis: str,
+        label: str,
+        quantity: str,
+        theory: str | float | None = None,
+        power: str = "",
+        factor: float = 1.0,
+        **facts: Any,
+    ) -> Series:
+        """As `evaluation.toml` has it.
 
-def _by_clients() -> Iterator[Series]:
-    def along(
-        trust: str, bins: Callable[[int], int], encoding: str = "auto"
-    ) -> tuple[Setting, ...]:
-        return tuple(Setting(trust, m, bins(m), encoding=encoding) for m in SIZES)
-
-    yield Series("clients", "2 buckets", "P/R/A given", None, along(SecAgg.name, lambda m: 2))
-    for trust, theory in ((Distributed.name, -1.0), (Local.name, -0.5)):
-        flat = along(trust, lambda m: 2, encoding=Flat.name)
-        yield Series("clients", "2 buckets", "P/R/A given", theory, flat)
-        whole = along(trust, lambda m: 240)
-        yield Series("clients", "240 buckets", "P/R/A given", theory, whole)
-    for trust, exponent, factor in ((Distributed.name, 2 / 3, 0.05), (Local.name, 1 / 3, 1.0)):
-
-        def balanced(m: int, exponent: float = exponent, factor: float = factor) -> int:
-            return _power(m, exponent, factor)
-
-        text = f"M**{exponent:.2f} buckets"
-        for label, encoding in ((f"flat, {text}", Flat.name), (text, "auto")):
-            many = along(trust, balanced, encoding=encoding)
-            yield Series("clients", label, "P/R/A varying", -exponent, many)
-    for trust, theory in ((Distributed.name, -1.0), (Local.name, -0.5)):
-        yield Series("clients", "480 buckets", "ROC AUC", theory, along(trust, lambda m: 480))
-    for trust, exponent in ((SecAgg.name, 1 / 3), (Distributed.name, 1 / 3), (Local.name, 1 / 4)):
-
-        def rooted(m: int, exponent: float = exponent) -> int:
-            return _power(m, exponent, 1.0)
-
-        few = along(trust, rooted, encoding=Flat.name)
-        label = f"flat, M**{exponent:.2f} buckets"
-        yield Series("clients", label, "calibration", -exponent, few)
-    for trust in (Distributed.name, Local.name):
-        for quantity in ("ECE", "ECE, plug-in"):
-            yield Series("clients", "240 buckets", quantity, None, along(trust, lambda m: 240))
+        Parameters
+        ----------
+        theory, power
+            fractions as text; there are `factor` clients**`power` buckets
+        facts
+            of all settings
+        """
+        varied, values, fixed = _ALONG[axis]
+        each = [fixed | facts | {varied: value} for value in values]
+        if power:
+            exponent = float(Fraction(power))
+            each = [one | {"bins": _power(one["clients"], exponent, factor)} for one in each]
+        known = None if theory is None else float(Fraction(theory))
+        return cls(axis, label, quantity, known, tuple(Setting(**one) for one in each))
 
 
-BUCKETS_RUN = (10, 20, 40, 80, 160, 320)
-
-
-def _by_buckets() -> Iterator[Series]:
-    for name in ("beta", "imdb-binary"):
-        for edges in ("equal-width", "equi-depth"):
-            base = Setting(SecAgg.name, 1_000_000, 2, world=name, edges=edges)
-            many = tuple(replace(base, bins=b) for b in BUCKETS_RUN)
-            label = f"{name}, {edges}"
-            yield Series("buckets", label, "P/R/A varying", -1.0, many)
-            yield Series("buckets", label, "ROC AUC", -2.0, many)
-
-
-def _by_epsilon() -> Iterator[Series]:
-    for trust in (Distributed.name, Local.name):
-        for quantity in ("P/R/A given", "ROC AUC"):
-            base = Setting(trust, 100_000, 240)
-            many = tuple(replace(base, epsilon=e) for e in (0.25, 0.5, 1.0, 2.0))
-            yield Series("epsilon", "240 buckets", quantity, -1.0, many)
-
-
-def _by_height() -> Iterator[Series]:
-    for trust in (Distributed.name, Local.name):
-        for quantity, theory in (("P/R/A given", None), ("ROC AUC", 1.0)):
-            encoding = Tree.name if trust == Distributed.name else "auto"
-            base = Setting(trust, 100_000, 256, encoding=encoding)
-            many = tuple(replace(base, height=h) for h in (1, 2, 3, 4, 8))
-            yield Series("height", "256 buckets", quantity, theory, many)
+def _power(clients: int, exponent: float, factor: float) -> int:
+    """An even number of buckets, so that 1/2 is an edge."""
+    return max(2, 2 * round(factor * math.pow(clients, exponent) / 2))
 
 
 def series() -> list[Series]:
     """All that is run."""
-    return [*_by_clients(), *_by_buckets(), *_by_epsilon(), *_by_height()]
+    return [Series.of(**facts) for facts in study("evaluation")["shared"]["series"]]
 
 
 def rows(
-    progress: Progress | None = None, *, trials: int = TRIALS, most_clients: int = SIZES[-1]
+    progress: Progress | None = None, *, trials: int = 16, most_clients: int = SIZES[-1]
 ) -> Rows:
     """Mean absolute errors, and slopes.
 
@@ -300,44 +266,37 @@ def rows(
     """
     found: Rows = []
     for one in counted(series(), progress):
-        points = []
-        for setting in one.settings:
-            if setting.clients <= most_clients:
-                errors = _errors(setting, one.quantity, trials)
-                points.append((setting, float(np.mean(errors)), float(np.std(errors))))
+        points = [
+            (setting, _errors(setting, one.quantity, trials))
+            for setting in one.settings
+            if setting.clients <= most_clients
+        ]
         known = {"axis": one.axis, "label": one.label, "quantity": one.quantity}
-        for setting, error, std in points:
-            place: Record = {
-                "trust": setting.trust,
-                "clients": setting.clients,
-                "buckets": setting.bins,
-                "epsilon": "inf" if setting.trust == SecAgg.name else setting.epsilon,
-                "height": setting.height,
-            }
-            spread = std / math.sqrt(trials)
-            found.append({"what": "error", **known, **place, "error": error, "error_std": spread})
+        for setting, errors in points:
+            epsilon = "inf" if setting.trust == SecAgg.name else setting.epsilon
+            found.append(
+                {
+                    **{"what": "error", **known, "trust": setting.trust},
+                    **{"clients": setting.clients, "buckets": setting.bins, "epsilon": epsilon},
+                    **{"height": setting.height, "error": float(np.mean(errors))},
+                    "error_std": float(np.std(errors)) / math.sqrt(trials),
+                }
+            )
         found.append({"what": "slope", **known, **_slope(one, points, trials)})
     return found
 
 
-def _slope(one: Series, points: list[tuple[Setting, float, float]], trials: int) -> Record:
-    x_of: dict[str, Callable[[Setting], float]] = {
-        "clients": lambda s: s.clients,
-        "buckets": lambda s: s.bins,
-        "epsilon": lambda s: s.epsilon,
-        "height": lambda s: s.height,
-    }
+def _slope(one: Series, points: Sequence[tuple[Setting, Floats]], trials: int) -> Record:
     used = [p for p in points if one.axis != "clients" or p[0].clients >= LARGE] or points
-    x = np.log([x_of[one.axis](s) for s, _, _ in used])
-    exact = any(error == 0 for _, error, _ in used) or len(used) < 2
+    x = np.log([getattr(setting, _ALONG[one.axis][0]) for setting, _ in used])
+    y, std = (np.array([of(errors) for _, errors in used]) for of in (np.mean, np.std))
     record: Record = {"trust": one.settings[0].trust, "theory": one.theory}
-    if exact:
+    if not y.all() or len(used) < 2:
         return {**record, "slope": None, "slope_std": None}
-    y = [error for _, error, _ in used]
-    each = np.array([std / error / math.sqrt(trials) for _, error, std in used])
+    each = std / y / math.sqrt(trials)
     lever = (x - x.mean()) / np.square(x - x.mean()).sum()
     spread = float(np.sqrt(np.square(lever * each).sum()))
-    return {**record, "slope": slope(np.exp(x).tolist(), y), "slope_std": spread}
+    return {**record, "slope": slope(np.exp(x).tolist(), y.tolist()), "slope_std": spread}
 
 
 @cache
@@ -345,7 +304,7 @@ def _made(setting: Setting) -> FedEvaluate:
     return setting.strategy()
 
 
-def _errors(setting: Setting, quantity: str, trials: int) -> list[float]:
+def _errors(setting: Setting, quantity: str, trials: int) -> Floats:
     strategy, population = _made(setting), world(setting.world)
     sizes, error = rows_of_rounds(strategy), QUANTITIES[quantity]
     found = []
@@ -354,34 +313,25 @@ def _errors(setting: Setting, quantity: str, trials: int) -> list[float]:
         drawn = [population.draw(size, rng) for size in sizes]
         histogram = released(strategy, drawn, rng).histograms["model", "", ""]
         found.append(error(Seen(population, np.asarray(sum(drawn)), histogram)))
-    return found
+    return np.array(found)
 
 
 # -- claims ----------------------------------------------------------------------------------
 
 
-def claims(found: Rows) -> list[RowsClaim]:
+def claims(found: Rows) -> Iterator[RowsClaim]:
     """Each exponent of the table against the measured slope; without noise P/R/A are exact."""
-    exact = [
-        r["error"]
-        for r in found
-        if r["what"] == "error" and r["trust"] == SecAgg.name and r["quantity"] == "P/R/A given"
-    ]
-    said: list[RowsClaim] = [
-        (
-            "secagg: P/R/A given is exact",
-            max(exact) == 0.0,
-            f"largest error {max(exact):.1g}",
-        )
-    ]
-    for r in found:
-        if r["what"] == "slope" and r["theory"] is not None and r["slope"] is not None:
-            text = f"{r['trust']}, {r['label']}: the error of {r['quantity']} by {r['axis']}"
-            text += f" has a slope of at most {r['theory']:.2f}"
-            most, error = r["theory"] + SLACK, 2 * r["slope_std"]
-            holds = None if abs(r["slope"] - most) <= error else r["slope"] < most
-            shown = f"{r['slope']:.2f} +- {r['slope_std']:.2f}"
-            if holds is None:
-                shown += f": the 95 % limits are to either side of {most:.2f}"
-            said.append((text, holds, shown))
-    return said
+    exact = where(found, what="error", trust=SecAgg.name, quantity="P/R/A given")
+    largest = max(r["error"] for r in exact)
+    yield "secagg: P/R/A given is exact", largest == 0.0, f"largest error {largest:.1g}"
+    for r in where(found, what="slope"):
+        if r["theory"] is None or r["slope"] is None:
+            continue
+        text = f"{r['trust']}, {r['label']}: the error of {r['quantity']} by {r['axis']}"
+        text += f" has a slope of at most {r['theory']:.2f}"
+        most, error = r["theory"] + SLACK, 2 * r["slope_std"]
+        holds = None if abs(r["slope"] - most) <= error else r["slope"] < most
+        shown = f"{r['slope']:.2f} +- {r['slope_std']:.2f}"
+        if holds is None:
+            shown += f": the 95 % limits are to either side of {most:.2f}"
+        yield text, holds, shown

@@ -25,8 +25,10 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import bucket_of, equal_width, scored
 from fedcal.privacy.curator import Release
+from fedcal.privacy.federation import Federation
 from fedcal.queries import ScoreCell, ScoreCounts
 from fedcal.strategies import FedEvaluate
+from fedcal.trust import SecAgg
 
 CELLS = 240 * 64
 EDGES = equal_width(CELLS)
@@ -124,6 +126,14 @@ def bucket_counts(counts: Integers | Floats, edges: Floats) -> Floats:
 @lru_cache(maxsize=64)
 def _bucket(edges: bytes) -> Integers:
     return bucket_of(SCORES, np.frombuffer(edges))
+
+
+def federation(
+    trust: str, clients: int, unit: str, seed: int = 0, epsilon: float = 1.0
+) -> Federation:
+    """Of two classes; without noise where nothing but the sum is protected."""
+    epsilon = math.inf if trust == SecAgg.name else epsilon
+    return Federation(clients, 2, epsilon=epsilon, unit=unit, trust=trust, seed=seed)
 
 
 def rows_of_rounds(strategy: FedEvaluate) -> list[int]:
