@@ -27,7 +27,7 @@ from fedcal.calibrators.fits.noisy_counts import Negatives
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import Dataset
-from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.rows import counted, grouped, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import summary
@@ -161,11 +161,11 @@ def crossover(found: Rows) -> Rows:
         largest number measured.
     """
     out: Rows = []
-    for name, epsilon in dict.fromkeys((row["data"], row["epsilon"]) for row in found):
-        sizes: dict[int, dict[str, Record]] = {}
-        for row in found:
-            if (row["data"], row["epsilon"], row["negatives"]) == (name, epsilon, None):
-                sizes.setdefault(row["clients"], {})[row["method"]] = row
+    for (name, epsilon), mine in grouped(found, "data", "epsilon").items():
+        sizes = {
+            clients: {row["method"]: row for row in rows}
+            for (clients,), rows in grouped(where(mine, negatives=None), "clients").items()
+        }
         winners = ((clients, _winner(sizes[clients])) for clients in sorted(sizes, reverse=True))
         least, best = [(None, None), *takewhile(itemgetter(1), winners)][-1]
         known = {"data": name, "epsilon": epsilon, "clients": least, "method": best}
@@ -173,17 +173,15 @@ def crossover(found: Rows) -> Rows:
     return out
 
 
-def claims(found: Rows) -> list[RowsClaim]:
+def claims(found: Rows) -> Iterator[RowsClaim]:
     """Where binning pays, as what is claimed, whether it holds, and what was found."""
-    said: list[RowsClaim] = []
     for row in crossover(found):
         epsilon = "no privacy" if row["epsilon"] == "inf" else f"epsilon = {row['epsilon']:g}"
         what = "binning beats one temperature from some number of users on"
-        where = f"not up to {row['most_clients']:,} clients"
+        place = f"not up to {row['most_clients']:,} clients"
         if row["clients"] is not None:
-            where = f"from {row['clients']:,} clients on, by {row['method']}"
-        said.append((f"{row['data']}, {epsilon}: {what}", row["clients"] is not None, where))
-    return said
+            place = f"from {row['clients']:,} clients on, by {row['method']}"
+        yield f"{row['data']}, {epsilon}: {what}", row["clients"] is not None, place
 
 
 def _winner(methods: Mapping[str, Record]) -> str | None:

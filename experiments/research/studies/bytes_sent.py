@@ -18,7 +18,7 @@ word; they cost the list of who takes part down.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -32,7 +32,7 @@ from fedcal import datasets, partition
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.rows import counted, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.config import Config, job_of
 from fedcal.experiments.runs.engines.flower import InProcessGrid
@@ -183,34 +183,32 @@ def sizes_of(job: Job, shards: Shards) -> Rows:
     return list(found.values())
 
 
-def claims(table: Rows) -> list[RowsClaim]:
+def claims(table: Rows) -> Iterator[RowsClaim]:
     """Table 6 in bytes, and the order of the methods that the paper reads off it (A.6)."""
     ours = [r for r in table if r["paper_up"] is not None]
-    private, plain = ([r for r in ours if r["epsilon"] == e] for e in ("1", "inf"))
+    private, plain = (where(ours, epsilon=e) for e in ("1", "inf"))
+    yield (
+        "With privacy the payload up is the paper's, to the byte",
+        all(r["numbers_up"] == r["paper_up"] for r in private),
+        _against(private, "up"),
+    )
+    yield (
+        "Without privacy it is the paper's, but for one number where the server must know who "
+        "replied with rows",
+        all(r["numbers_up"] - r["paper_up"] in (0, _WORD) for r in plain),
+        _against(plain, "up"),
+    )
+    yield (
+        "The payload down is the paper's: parameters alone",
+        all(r["numbers_down"] == r["paper_down"] for r in private),
+        _against(private, "down") + "; our question names itself, its parameters and bound",
+    )
     up = {r["method"].partition("[")[0]: r["numbers_up"] for r in private}
-    return [
-        (
-            "With privacy the payload up is the paper's, to the byte",
-            all(r["numbers_up"] == r["paper_up"] for r in private),
-            _against(private, "up"),
-        ),
-        (
-            "Without privacy it is the paper's, but for one number where the server must know who "
-            "replied with rows",
-            all(r["numbers_up"] - r["paper_up"] in (0, _WORD) for r in plain),
-            _against(plain, "up"),
-        ),
-        (
-            "The payload down is the paper's: parameters alone",
-            all(r["numbers_down"] == r["paper_down"] for r in private),
-            _against(private, "down") + "; our question names itself, its parameters and bound",
-        ),
-        (
-            "FedBBQ sends more than FedTemp and FedOPVector and less than FedCal",
-            max(up["fedtemp"], up["fedopvector"]) < up["fedbbq"] < up["fedcal"],
-            ", ".join(f"{name} {up[name]:,}" for name in sorted(up, key=up.__getitem__)),
-        ),
-    ]
+    yield (
+        "FedBBQ sends more than FedTemp and FedOPVector and less than FedCal",
+        max(up["fedtemp"], up["fedopvector"]) < up["fedbbq"] < up["fedcal"],
+        ", ".join(f"{name} {up[name]:,}" for name in sorted(up, key=up.__getitem__)),
+    )
 
 
 def _against(table: Iterable[Record], direction: str) -> str:

@@ -33,7 +33,7 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.timing import SLOW
 from fedcal.experiments.research.studies.bytes_sent import METHODS, job_for
 from fedcal.experiments.research.studies.registry import study
-from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.rows import counted, grouped
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import BLOCK_NUMBERS
@@ -175,39 +175,35 @@ def row(method: str, shards: Shards, repeats: int) -> Record:
     }
 
 
-def claims(table: Rows) -> list[RowsClaim]:
+def claims(table: Rows) -> Iterator[RowsClaim]:
     """What the paper says of its Table 7 (A.6), of our first population; and, for each population,
     whether many clients at once are 50 times as fast as one at a time, warm.
 
     Seconds depend on the machine, so that only claims that hold or fail by far are made here.
     """
-    sizes = list(dict.fromkeys((r["clients"], r["rows"]) for r in table))
-    first = {r["method"]: r["loop"] for r in table if (r["clients"], r["rows"]) == sizes[0]}
+    sizes = grouped(table, "clients", "rows")
+    first = {r["method"]: r["loop"] for r in next(iter(sizes.values()))}
     slowest = max(first, key=first.__getitem__)
     scaling = sorted(("fedcal", "fedtemp", "fedopvector"), key=first.__getitem__)
-    found: list[RowsClaim] = [
-        (
-            "A client needs at most 0.1 seconds for a round",
-            first[slowest] <= 0.1,
-            f"the slowest, {slowest}, needs {first[slowest]:.2g}",
-        ),
-        (
-            "FedCal is the fastest of FedCal, FedTemp and FedOPVector",
-            scaling[0] == "fedcal",
-            ", ".join(f"{m} {1000 * first[m]:.2g} ms" for m in scaling),
-        ),
-    ]
+    yield (
+        "A client needs at most 0.1 seconds for a round",
+        first[slowest] <= 0.1,
+        f"the slowest, {slowest}, needs {first[slowest]:.2g}",
+    )
+    yield (
+        "FedCal is the fastest of FedCal, FedTemp and FedOPVector",
+        scaling[0] == "fedcal",
+        ", ".join(f"{m} {1000 * first[m]:.2g} ms" for m in scaling),
+    )
     whats = {
         "ratio_flower": "one client at a time through Flower's loop",
         "ratio": "calls of the same function for one client at a time",
     }
-    for (clients, mean), (key, what) in product(sizes, whats.items()):
-        part = [r for r in table if (r["clients"], r["rows"]) == (clients, mean)]
-        slow = [f"{r['method']} {r[key]:.3g}" for r in part if r[key] < 50]
+    for ((clients, mean), mine), (key, what) in product(sizes.items(), whats.items()):
+        slow = [f"{r['method']} {r[key]:.3g}" for r in mine if r[key] < 50]
         whose = f"{clients:,} clients of {mean:.3g} rows: many at once are 50 times as fast as"
-        who = f"not for {', '.join(slow)}" if slow else "for every method"
-        found.append((f"{whose} {what}", not slow, who))
-    return found
+        shown = f"not for {', '.join(slow)}" if slow else "for every method"
+        yield f"{whose} {what}", not slow, shown
 
 
 def _in_turns(ways: Mapping[str, Way], repeats: int) -> dict[str, NDArray[np.float64]]:

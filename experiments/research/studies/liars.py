@@ -23,7 +23,8 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from statistics import fmean, stdev
+from itertools import product
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.report.tables import TextTable, markdown
-from fedcal.experiments.research.studies.rows import counted
+from fedcal.experiments.research.studies.rows import counted, grouped, standard_error, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.config import job_of, merge
 from fedcal.experiments.runs.engines.inline import run_inline
@@ -94,14 +95,13 @@ class Cell:
     liars: int
 
 
+LIES = (("none", 0), *product(("labels", "bound"), LIARS), *((lie, 1) for lie in ALONE))
+"""(lie, liars)."""
+
+
 def cells() -> Iterator[Cell]:
     """All lines."""
-    for setting in SETTINGS:
-        for method in METHODS:
-            yield Cell(setting, method, "none", 0)
-            for lie in ("labels", "bound"):
-                yield from (Cell(setting, method, lie, n) for n in LIARS)
-            yield from (Cell(setting, method, lie, 1) for lie in ALONE)
+    return (Cell(*place, *lie) for place, lie in product(product(SETTINGS, METHODS), LIES))
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,40 +286,42 @@ def _row(cell: Cell, runs: Rows, honest: Rows) -> Record:
     }
 
 
-def claims(found: Rows) -> list[RowsClaim]:
+def claims(found: Rows) -> Iterator[RowsClaim]:
     """Who is refused, what liars do within their bound, and at the limit."""
-    made: list[RowsClaim] = []
-    for setting in SETTINGS:
-        here = [r for r in found if r["setting"] == setting]
-        passed = [r["method"] for r in here if r["lie"] == "random" and r["refused"] < 1]
-        said = f"not of {', '.join(passed)}" if passed else "of all methods"
-        made.append((f"{setting}: random integers are always refused", not passed, said))
+    for (setting,), here in grouped(found, "setting").items():
+        passed = [r["method"] for r in where(here, lie="random") if r["refused"] < 1]
+        yield (
+            f"{setting}: random integers are always refused",
+            not passed,
+            f"not of {', '.join(passed)}" if passed else "of all methods",
+        )
         share = max(r["refused"] for r in here if r["lie"] in ("none", "labels", "bound"))
-        text = f"{setting}: nobody within the bound is refused"
-        made.append((text, share == 0, f"{100 * share:.0f} %"))
-        made.append(_raised(here, f"{setting}: one liar within its bound", ("bound", 1), 0.02))
-        warm = [r for r in here if r["method"] in TEMPERATURES]
-        text = f"{setting}: 20 liars with wrong labels, temperatures"
-        made.append(_raised(warm, text, ("labels", 20), 0.01))
-        lowest = min(r["worse"] - r["worse_error"] for r in _of(here, ("limit", 1)))
+        yield f"{setting}: nobody within the bound is refused", share == 0, f"{100 * share:.0f} %"
+        calibrators = where(here, what="calibrators")
+        one = where(calibrators, lie="bound", liars=1)
+        yield _raised(f"{setting}: one liar within its bound", one, 0.02)
+        many = where(calibrators, lie="labels", liars=20)
+        warm = [r for r in many if r["method"] in TEMPERATURES]
+        yield _raised(f"{setting}: 20 liars with wrong labels, temperatures", warm, 0.01)
+        at_limit = where(calibrators, lie="limit", liars=1)
+        lowest = min(r["worse"] - r["worse_error"] for r in at_limit)
         text = f"{setting}: one liar at the limit raises the ECE of every calibrator by .01 or more"
-        made.append((text, lowest >= 0.01, f"{lowest:.3f} or more"))
-        kept = {r["lie"]: r["accuracy"] for r in here if r["method"] == "fedbbq"}
+        yield text, lowest >= 0.01, f"{lowest:.3f} or more"
+        kept = {r["lie"]: r["accuracy"] for r in where(here, method="fedbbq")}
         lost = kept["none"] - kept["limit"]
         text = f"{setting}: one liar at the limit leaves fedbbq its accuracy to .01"
-        made.append((text, lost <= 0.01, f"{lost:.3f} lost"))
+        yield text, lost <= 0.01, f"{lost:.3f} lost"
     same = {r["accuracy"] for r in found if r["method"] in TEMPERATURES and r["ece"] is not None}
-    text = "No lie changes a prediction of a temperature"
-    return [*made, (text, max(same) - min(same) < 1e-12, f"accuracy {min(same):.4f}")]
+    yield (
+        "No lie changes a prediction of a temperature",
+        max(same) - min(same) < 1e-12,
+        f"accuracy {min(same):.4f}",
+    )
 
 
-def _of(here: Rows, lie: tuple[str, int]) -> Rows:
-    return [r for r in here if (r["what"], r["lie"], r["liars"]) == ("calibrators", *lie)]
-
-
-def _raised(here: Rows, who: str, lie: tuple[str, int], most: float) -> RowsClaim:
+def _raised(who: str, rows: Rows, most: float) -> RowsClaim:
     """What liars add to the ECE of calibrators at most, by the 95 % intervals."""
-    highest = max(r["worse"] + r["worse_error"] for r in _of(here, lie))
+    highest = max(r["worse"] + r["worse_error"] for r in rows)
     return f"{who}: the ECE rises by at most {most:g}", highest <= most, f"{highest:.3f} at most"
 
 
@@ -330,22 +332,14 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 def _half(values: Sequence[float]) -> float | None:
     """Half of a 95 % interval of the mean."""
-    if not values:
-        return None
-    if len(values) == 1:
-        return 0.0
+    if len(values) < 2:
+        return 0.0 if values else None
     from scipy.stats import t
 
-    return float(t.ppf(0.975, len(values) - 1)) * stdev(values) / math.sqrt(len(values))
+    return float(t.ppf(0.975, len(values) - 1)) * standard_error(values)
 
 
 # --- for pages ------------------------------------------------------------------------------------
-
-_COLUMNS = (
-    ("none", 0),
-    *((lie, n) for lie in ("labels", "bound") for n in LIARS),
-    *((lie, 1) for lie in ALONE),
-)
 
 
 def pivot(found: Rows, key: str, methods: Sequence[str] = METHODS[:-1]) -> str:
@@ -363,11 +357,11 @@ def pivot(found: Rows, key: str, methods: Sequence[str] = METHODS[:-1]) -> str:
     """
     places = {(r["setting"], r["method"], r["lie"], r["liars"]): r for r in found}
     lines = [
-        [setting, f"`{method}`", *(_entry(places[setting, method, *c], key) for c in _COLUMNS)]
+        [setting, f"`{method}`", *(_entry(places[setting, method, *c], key) for c in LIES)]
         for setting in SETTINGS
         for method in methods
     ]
-    headings = [lie if not n else f"{lie}, {n}" for lie, n in _COLUMNS]
+    headings = [lie if not n else f"{lie}, {n}" for lie, n in LIES]
     return markdown(TextTable(("setting", "method", *headings), lines, left=(0, 1)))
 
 

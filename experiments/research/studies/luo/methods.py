@@ -30,9 +30,15 @@ import numpy as np
 from fedcal.calibrators.top_label import Counts, least_value, values_of
 from fedcal.core.errors import PrivacyError
 from fedcal.core.types import Floats, Integers
-from fedcal.experiments.research.luo.settings import SweepPoint
-from fedcal.experiments.research.luo.tables import BINS, HIGH, LOW, bisection, golden
-from fedcal.experiments.research.luo.trials import Trials
+from fedcal.experiments.research.studies.luo.settings import SweepPoint
+from fedcal.experiments.research.studies.luo.trials import (
+    BINS,
+    HIGH,
+    LOW,
+    Trials,
+    bisection,
+    golden,
+)
 from fedcal.mechanisms import Sum
 from fedcal.metrics.binning import bin_index
 from fedcal.privacy.federation import Federation

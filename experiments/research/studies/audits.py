@@ -1,7 +1,8 @@
-"""Audits of training with noisy gradient sums: is a right claim left alone, a false one refuted?
+"""Is a claimed epsilon refuted? Our own studies.
 
-Orthogonal canaries (`fedcal.experiments.research.canaries`) audit the law of the noisy sums and
-real runs of FedSGD, as promised and with planted faults. Our own study.
+`noise`: attacks on every mechanism, trust model and unit. `training`: orthogonal canaries
+(`fedcal.experiments.research.canaries`) audit the law of the noisy gradient sums and real runs of
+FedSGD, as promised and with planted faults: is a right claim left alone, a false one refuted?
 """
 
 from __future__ import annotations
@@ -16,18 +17,62 @@ from fedcal.accounting import Stage, gaussian_multiplier
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
+from fedcal.experiments.research.benchmarks.audit import (
+    ERROR,
+    TRIALS,
+    attacks,
+    name_of,
+    row_of,
+)
 from fedcal.experiments.research.canaries import CanaryFinding, audit_canaries, canary_runs
-from fedcal.experiments.research.studies.rows import counted
-from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.experiments.research.studies.rows import counted, span, where
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, Study
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.mechanisms import Gaussian
+from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy.noise_plan import Federation, Plan
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.strategies.server.outcome import Progress
 from fedcal.units import Example
 
+# -- mechanisms ----------------------------------------------------------------------------------
+
+
+def _attacked(progress: Progress | None = None, *, trials: int = TRIALS) -> Rows:
+    """One row for each attack of `fedcal.experiments.research.benchmarks.audit`.
+
+    Parameters
+    ----------
+    progress
+        called after each attack
+    trials
+        runs in each of two worlds
+
+    Returns
+    -------
+    list of dict
+        As `row_of`; all bounds hold together but for a probability of `ERROR`
+    """
+    return [row_of(attack, trials, ERROR) for attack in counted(attacks(), progress)]
+
+
+def _attacked_claims(found: Rows) -> Iterator[RowsClaim]:
+    """No attack succeeds, and those on pure mechanisms are strong enough to say something."""
+    bad = [name_of(r) for r in found if r["refuted"]]
+    laplace = [r["of_it"] for r in found if r["mechanism"].endswith(Laplace.name)]
+    shown = f"refuted: {'; '.join(bad)}" if bad else f"{len(found)} attacks"
+    yield "No claimed epsilon is refuted", not bad, shown
+    yield (
+        "Attacks on (discrete) Laplace noise prove at least three quarters of the claim",
+        min(laplace) >= 0.75,
+        span(laplace, ".0%").replace("%", " %"),
+    )
+
+
+noise = Study(_attacked, _attacked_claims)
+
+# -- training ------------------------------------------------------------------------------------
+
 DELTA = 1e-5
-AUDITS = 200
 RIGHT, HALF, EVERY = "none", "noise x 0.5", "every row in every round"
 _LONG = 16.0  # features of a canary: its constant 1 is a small part of them
 _CLIENTS, _CLASSES = 5, 2
@@ -65,14 +110,13 @@ class Audited:
         """Independent audits."""
         noise = 0.5 if self.fault == HALF else 1.0
         rate = 1.0 if self.fault == EVERY else self.rate
-        found = []
-        for seed in range(count):
+
+        def run(seed: int) -> tuple[NDArray[np.bool_], Floats]:
             if self.real:
-                run = fedsgd_run(self, seed)
-            else:
-                run = canary_runs(self.stage, self.canaries, seed=seed, noise=noise, rate=rate)
-            found.append(audit_canaries(*run, self.stage, DELTA))
-        return found
+                return fedsgd_run(self, seed)
+            return canary_runs(self.stage, self.canaries, seed=seed, noise=noise, rate=rate)
+
+        return [audit_canaries(*run(seed), self.stage, DELTA) for seed in range(count)]
 
 
 CASES = tuple(
@@ -135,7 +179,7 @@ def fedsgd_run(of: Audited, seed: int) -> tuple[NDArray[np.bool_], Floats]:
     return present, np.einsum("tcj,c->tj", sums[:, :, :-1], direction) / method.clip
 
 
-def row_of(of: Audited, count: int) -> Record:
+def _training_row(of: Audited, count: int) -> Record:
     """What so many audits found, in plain values; bounds are those of the median audit."""
     found = sorted(of.audits(count), key=lambda one: one.correct)
     middle = found[len(found) // 2]
@@ -154,7 +198,7 @@ def row_of(of: Audited, count: int) -> Record:
     }
 
 
-def rows(progress: Progress | None = None, *, audits: int = AUDITS) -> Rows:
+def _trainings(progress: Progress | None = None, *, audits: int = 200) -> Rows:
     """One row for each of `CASES`.
 
     Parameters
@@ -164,30 +208,24 @@ def rows(progress: Progress | None = None, *, audits: int = AUDITS) -> Rows:
     audits
         independent ones for each row
     """
-    return [row_of(case, audits) for case in counted(CASES, progress)]
+    return [_training_row(case, audits) for case in counted(CASES, progress)]
 
 
-def claims(found: Rows) -> list[RowsClaim]:
+def _training_claims(found: Rows) -> Iterator[RowsClaim]:
     """Right claims are left alone, false ones are refuted."""
-    return [
-        _claim(found, RIGHT, "What is promised is refuted in at most 5 % of audits", most=0.05),
-        _claim(found, HALF, "Half of the noise is caught in at least 95 % of audits", least=0.95),
-        _claim(
-            found,
+    for fault, text, least, most in (
+        (RIGHT, "What is promised is refuted in at most 5 % of audits", 0.0, 0.05),
+        (HALF, "Half of the noise is caught in at least 95 % of audits", 0.95, 1.0),
+        (
             EVERY,
             "Rows in every round, where sampling is counted on, are caught in at least 95 %",
-            least=0.95,
+            0.95,
+            1.0,
         ),
-    ]
+    ):
+        shares = [r["refuted"] / r["audits"] for r in where(found, fault=fault)]
+        holds = all(least <= share <= most for share in shares)
+        yield text, holds, span(shares, ".1%").replace("%", " %")
 
 
-def _claim(
-    found: Rows, fault: str, text: str, *, least: float = 0.0, most: float = 1.0
-) -> RowsClaim:
-    shares = list(_shares(found, fault))
-    said = f"{min(shares):.1%} to {max(shares):.1%}".replace("%", " %")
-    return text, all(least <= share <= most for share in shares), said
-
-
-def _shares(found: Rows, fault: str) -> Iterator[float]:
-    return (r["refuted"] / r["audits"] for r in found if r["fault"] == fault)
+training = Study(_trainings, _training_claims)

@@ -1,28 +1,116 @@
-"""Many cells: settings times data sets, in processes or on Ray, resumable."""
+"""A cell: one point of a sweep on one data set; and many of them, in processes or on Ray."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tomli_w
 
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.streams import check_seed
+from fedcal.core.streams import Purpose, check_seed, stream
+from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
-from fedcal.experiments.research.luo.cell import cell_row
-from fedcal.experiments.research.luo.methods import COLUMNS
-from fedcal.experiments.research.luo.settings import SUITES, SweepPoint, fitting, suite_for
+from fedcal.experiments.research.studies.luo.methods import (
+    BASELINES,
+    COLUMNS,
+    PRIVATE,
+    Competitor,
+    Draws,
+    competitor,
+)
+from fedcal.experiments.research.studies.luo.settings import (
+    SUITES,
+    SweepPoint,
+    fitting,
+    suite_for,
+)
+from fedcal.experiments.research.studies.luo.trials import Tables, Trials, divisions, rows_of
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.load import load_any
-from fedcal.experiments.runs.sweep import Folder, Row, Run, pool_of, run_all
+from fedcal.experiments.runs.result import versions
+from fedcal.experiments.runs.sweep import Folder, Row, Run, digest_of, pool_of, run_all
 from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS
 from fedcal.strategies.server.outcome import Progress
+
+_BLOCK = 50  # trials at a time; their sums are exact, so this changes no bit
+
+
+def run_point(
+    tables: Tables, point: SweepPoint, columns: Sequence[Competitor], trials: int, seed: int
+) -> Mapping[str, Floats]:
+    """Test ECE of each trial, by key of the column.
+
+    All columns see the same divisions; each has noise of its own. What a column gives does not
+    depend on which others there are.
+    """
+    fit = divisions(tables, point, trials, seed)
+    draws = {}
+    for c in columns:
+        if c.method in PRIVATE:
+            plan = PRIVATE[c.method].plan(point, tables.classes, c.noise)
+            what = f"luo {tables.name} {point.name} {c.key}"
+            draws[c.key] = Draws.under(plan, trials, stream(seed, Purpose.NOISE, what=what))
+    found = {c.key: np.empty(trials) for c in columns}
+    for i in range(0, trials, _BLOCK):
+        some = slice(i, i + _BLOCK)
+        block = Trials(tables, point, fit[some])
+        for c in columns:
+            if c.method in BASELINES:
+                found[c.key][some] = BASELINES[c.method](block)
+            else:
+                found[c.key][some] = PRIVATE[c.method].run(block, draws[c.key].some(some))
+    return found
+
+
+def cell_row(run: Run, data: Dataset) -> Row:
+    """Run one cell.
+
+    Parameters
+    ----------
+    run
+        `data` (name), `setting` (fields of `SweepPoint`), `columns` (keys), `trials`, `seed`
+    data
+        what `run["data"]` names
+
+    Returns
+    -------
+    dict
+        `run`, `versions`, `ece` (key of the column -> [mean, standard deviation] over trials)
+        and `seconds`. The same, but for seconds, whatever else is run, where, and when.
+    """
+    started = time.perf_counter()
+    columns = [competitor(key) for key in run["columns"]]
+    point = SweepPoint(**run["setting"])
+    ece = run_point(_tables(data), point, columns, run["trials"], run["seed"])
+    return {
+        "run": run,
+        "versions": versions(),
+        "ece": {k: [float(v.mean()), float(v.std())] for k, v in ece.items()},
+        "seconds": time.perf_counter() - started,
+    }
+
+
+_last: tuple[str, Tables] | None = None
+
+
+def _tables(data: Dataset) -> Tables:
+    """The tables of a data set; those of the last one are kept, for its other points."""
+    global _last
+    digest = f"{data.name} {digest_of(data)}"
+    if _last is None or _last[0] != digest:
+        _last = (digest, Tables.of(data))
+    return _last[1]
+
+
+# -- many ----------------------------------------------------------------------------------------
 
 TRIALS = 500
 """As in the paper."""
@@ -173,7 +261,7 @@ def run_suite(
     Returns
     -------
     list of dict
-        See `cell.cell_row`, in the order of data sets and settings. The same, but for seconds,
+        See `cell_row`, in the order of data sets and settings. The same, but for seconds,
         whatever `jobs`, `ray_address` and interruptions.
 
     Raises
@@ -209,10 +297,5 @@ def _runs(suite: Suite, sources: Mapping[str, Dataset]) -> list[Run]:
     return [
         {"data": name, "setting": setting.to_dict(), **shared}
         for name, source in sources.items()
-        for setting in suite.settings_of(name, _rows(source))
+        for setting in suite.settings_of(name, len(rows_of(source)[1]))
     ]
-
-
-def _rows(source: Dataset) -> int:
-    test = 0 if source.test_labels is None else len(source.test_labels)
-    return len(source.labels) + test
