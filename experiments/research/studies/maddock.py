@@ -8,6 +8,7 @@ from functools import partial
 
 from fedcal.experiments.research.studies.cells import BASE, LOSS, MEAN
 from fedcal.experiments.research.studies.claims import Claim, Found
+from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.spec import Record, Rows
 
 SCALING = ("FedCal", "FedOPVector", "FedTemp")
@@ -148,139 +149,38 @@ def _improves_with_rounds(rows: Rows) -> Found:
     return bool(found[-1][MEAN] < found[0][MEAN]) if len(found) > 1 else None
 
 
-EACH = "each of the paper's methods, either mean of FedTemp and FedVector included"
+HOLDS: Mapping[str, Callable[[Rows], Found]] = {
+    "weighted-beats-scaling": below("FedBBQ all weight", SCALING),
+    "binning-beats-scaling": _some_binning,
+    "unweighted-loses": losing(["FedBBQ"], lambda losses: max(losses) > LOSS),
+    "weighted-keeps": losing(["FedBBQ all weight"], lambda losses: max(losses) <= LOSS),
+    "order-preserving-keep": losing(
+        KEEPING, lambda losses: all(abs(loss) < 1e-12 for loss in losses)
+    ),
+    "temp-best-scaling": below("FedTemp", ("FedCal", "FedOPVector")),
+    "fedcal-worst": against("FedCal", ("FedOPVector", "FedTemp"), partial(_at_most, 1.0)),
+    "temp-best-private": below("FedTemp", {*PAPER} - {*TEMPERATURES}),
+    "fedcal-unsuitable": _unsuitable,
+    "fedcal-worse-at-1": lambda rows: _worse_than_base(rows).get(1.0),
+    "binning-overtakes": _overtakes,
+    "few-rounds-cost": _few_rounds_cost,
+    "temp-resilient": _most_resilient,
+    "binning-needs-rounds": _improves_with_rounds,
+    "newton-reaches-pooled": against(
+        "pooled temperature", ("FedNewton", "FedOneShot"), partial(_at_most, 1.01)
+    ),
+    "newton-beats-paper": below("FedNewton", (*PAPER, BASE)),
+    "newton-beats-temp": below("FedNewton", TEMPERATURES),
+    "oneshot-beats-paper": below("FedOneShot", (*PAPER, BASE)),
+    "oneshot-beats-temp": below("FedOneShot", TEMPERATURES),
+    "bound-decides": _bound_decides,
+    "newton-ratio": ratio_at_most("FedNewton", 1.05),
+    "oneshot-ratio": ratio_at_most("FedOneShot", 1.05),
+}
+"""Key of a claim of `maddock.toml` -> whether it holds of rows."""
 
 CLAIMS: Mapping[str, Claim] = {
-    "weighted-beats-scaling": Claim(
-        "Without privacy, weighted FedBBQ has a lower classwise ECE than every scaling method "
-        "(FedCal, FedOPVector, FedTemp).",
-        "conclusion",
-        below("FedBBQ all weight", SCALING),
-    ),
-    "binning-beats-scaling": Claim(
-        "Without privacy, some binning method has the lowest classwise ECE of all.",
-        "RQ4",
-        _some_binning,
-    ),
-    "unweighted-loses": Claim(
-        "FedBBQ without weights loses more than 1 % of accuracy on some data sets.",
-        "section 4.1, RQ2, RQ4",
-        losing(["FedBBQ"], lambda losses: max(losses) > LOSS),
-        over="some",
-    ),
-    "weighted-keeps": Claim(
-        "FedBBQ with weights never loses more than 1 % of accuracy.",
-        "RQ2",
-        losing(["FedBBQ all weight"], lambda losses: max(losses) <= LOSS),
-    ),
-    "order-preserving-keep": Claim(
-        "Temperatures and order-preserving scaling never change accuracy.",
-        "section 4.2, RQ2",
-        losing(KEEPING, lambda losses: all(abs(loss) < 1e-12 for loss in losses)),
-    ),
-    "temp-best-scaling": Claim(
-        "Without privacy, FedTemp has the lowest classwise ECE of the scaling methods of the "
-        "paper's tables (FedCal, FedOPVector).",
-        "RQ1, RQ2",
-        below("FedTemp", ("FedCal", "FedOPVector")),
-    ),
-    "fedcal-worst": Claim(
-        "FedCal has the highest classwise ECE of the scaling methods of the paper's tables "
-        "(FedOPVector, FedTemp); the paper says often.",
-        "RQ1",
-        against(
-            "FedCal",
-            ("FedOPVector", "FedTemp"),
-            partial(_at_most, 1.0),
-        ),
-    ),
-    "temp-best-private": Claim(
-        "With privacy, FedTemp has the lowest classwise ECE of the paper's methods (FedCal, "
-        "FedOPVector, FedVector, FedBBQ).",
-        "RQ3, RQ4",
-        below("FedTemp", {*PAPER} - {*TEMPERATURES}),
-    ),
-    "fedcal-unsuitable": Claim(
-        "FedCal is unsuitable with privacy: it is worse than no calibrator at every epsilon below "
-        "10 that was run.",
-        "RQ3, figure 3a",
-        _unsuitable,
-    ),
-    "fedcal-worse-at-1": Claim(
-        "FedCal is worse than no calibrator at epsilon = 1; the paper says below 10.",
-        "RQ3",
-        lambda rows: _worse_than_base(rows).get(1.0),
-    ),
-    "binning-overtakes": Claim(
-        "FedTemp is better after few rounds, weighted FedBBQ after many.",
-        "RQ1, figure 2a",
-        _overtakes,
-    ),
-    "few-rounds-cost": Claim(
-        "After few rounds, FedBBQ without weights loses more than 1 % of accuracy.",
-        "RQ2, figure 2b",
-        _few_rounds_cost,
-    ),
-    "temp-resilient": Claim(
-        "From the largest budget to the smallest, FedTemp's classwise ECE grows least.",
-        "RQ3, figure 3a",
-        _most_resilient,
-    ),
-    "binning-needs-rounds": Claim(
-        "At epsilon = 1, weighted FedBBQ improves with more rounds.",
-        "RQ3, figure 3c",
-        _improves_with_rounds,
-    ),
-    "newton-reaches-pooled": Claim(
-        "Without privacy, FedNewton and FedOneShot are within 1 % of the temperature that all "
-        "rows in one place give.",
-        "ours",
-        against(
-            "pooled temperature",
-            ("FedNewton", "FedOneShot"),
-            partial(_at_most, 1.01),
-        ),
-    ),
-    "newton-beats-paper": Claim(
-        f"FedNewton has a lower classwise ECE than {EACH}.",
-        "ours",
-        below("FedNewton", (*PAPER, BASE)),
-    ),
-    "newton-beats-temp": Claim(
-        "FedNewton has a lower classwise ECE than FedTemp, whichever mean that takes.",
-        "ours",
-        below("FedNewton", TEMPERATURES),
-    ),
-    "oneshot-beats-paper": Claim(
-        f"FedOneShot has a lower classwise ECE than {EACH}.",
-        "ours",
-        below("FedOneShot", (*PAPER, BASE)),
-    ),
-    "oneshot-beats-temp": Claim(
-        "FedOneShot has a lower classwise ECE than FedTemp, whichever mean that takes.",
-        "ours",
-        below("FedOneShot", TEMPERATURES),
-    ),
-    "bound-decides": Claim(
-        "Without privacy, it is the bound of 1/T that decides whether FedTemp is better than no "
-        "calibrator on some networks.",
-        "ours",
-        _bound_decides,
-        over="some",
-    ),
-    "newton-ratio": Claim(
-        "FedNewton's classwise ECE is on average at most 1.05 times that of the pooled "
-        "temperature without privacy.",
-        "ours",
-        ratio_at_most("FedNewton", 1.05),
-        over="all",
-    ),
-    "oneshot-ratio": Claim(
-        "FedOneShot's classwise ECE is on average at most 1.05 times that of the pooled "
-        "temperature without privacy.",
-        "ours",
-        ratio_at_most("FedOneShot", 1.05),
-        over="all",
-    ),
+    key: Claim(holds=HOLDS[key], **words)
+    for key, words in study("maddock")["shared"]["claims"].items()
 }
 """By the key that a study names."""
