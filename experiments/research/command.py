@@ -1,4 +1,4 @@
-"""What the commands share: their options, how they say what is wrong, what they refuse at once."""
+"""What commands that are run as modules share: their options, and how they say what is wrong."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run_module(
     Parameters
     ----------
     name, about
-        of the module, whose first line is the description
+        of the module in this package, and its docstring, whose first line is the description
     options
         name -> what `argparse` wants to know of it
     run
@@ -31,7 +31,7 @@ def run_module(
         None = of the command line
     """
     parser = argparse.ArgumentParser(
-        prog=f"python -m fedcal.experiments.research.shift.{name}",
+        prog=f"python -m fedcal.experiments.research.{name}",
         description=about.splitlines()[0],
     )
     for option, how in options.items():
