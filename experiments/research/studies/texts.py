@@ -18,15 +18,16 @@ from fedcal import datasets
 from fedcal.core.numerics import softmax
 from fedcal.experiments.report.tables import markdown
 from fedcal.experiments.research.benchmarks import published_sums
-from fedcal.experiments.research.studies import liars, subgroups
-from fedcal.experiments.research.studies.binning_pays import crossover
+from fedcal.experiments.research.studies import subgroups
 from fedcal.experiments.research.studies.cells import MEAN
 from fedcal.experiments.research.studies.check import unsure
 from fedcal.experiments.research.studies.comparisons import command
 from fedcal.experiments.research.studies.expected import FOLDER, read, shipped
 from fedcal.experiments.research.studies.luo import results as luo
 from fedcal.experiments.research.studies.luo.methods import COLUMNS, NOISES, PAPER
-from fedcal.experiments.research.studies.maddock import mean_ratio
+from fedcal.experiments.research.studies.maddock.claims import mean_ratio
+from fedcal.experiments.research.studies.own import liars
+from fedcal.experiments.research.studies.own.binning_pays import crossover
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import Record, Rows

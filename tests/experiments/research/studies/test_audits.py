@@ -8,9 +8,9 @@ import pytest
 
 from fedcal.experiments.research.benchmarks.audit import Attacked, attacks
 from fedcal.experiments.research.canaries import canary_runs
-from fedcal.experiments.research.studies import audits
-from fedcal.experiments.research.studies.audits import CASES, HALF, RIGHT, Audited, fedsgd_run
 from fedcal.experiments.research.studies.expected import shipped
+from fedcal.experiments.research.studies.own import audits
+from fedcal.experiments.research.studies.own.audits import CASES, HALF, RIGHT, Audited, fedsgd_run
 
 
 def test_a_row_says_what_the_attack_found(monkeypatch):

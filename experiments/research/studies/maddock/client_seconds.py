@@ -31,7 +31,7 @@ from fedcal.core.errors import FedcalError
 from fedcal.core.numerics import LOG_A_LIMIT, label_entries, row_sum, shifted
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.timing import SLOW
-from fedcal.experiments.research.studies.bytes_sent import METHODS, job_for
+from fedcal.experiments.research.studies.maddock.bytes_sent import METHODS, job_for
 from fedcal.experiments.research.studies.registry import study
 from fedcal.experiments.research.studies.rows import counted, grouped
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
