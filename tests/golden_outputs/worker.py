@@ -44,7 +44,7 @@ ENTRIES = {
     "reproduce": "studies.run:reproduce research.studies.run:reproduce",
     "experiments": "studies.registry:EXPERIMENTS research.studies.registry:EXPERIMENTS",
     "audit": "research.studies.noise_audit:rows research.studies.own.audits:noise.rows",
-    "amplification": "research.studies.amplification:rows research.studies.maddock.amplification:rows",
+    "amplification": "studies.amplification:rows research.studies.maddock.amplification:rows",
     "binning-pays": "research.studies.binning_pays:rows research.studies.own.binning_pays:rows",
     "maddock-table6": "research.studies.bytes_sent:rows research.studies.maddock.bytes_sent:rows",
     **{

@@ -1,4 +1,7 @@
-"""Rows of plain values: how they are made one by one, found again, and told in words."""
+"""What studies share: rows of plain values, their making one by one, and telling them in words.
+
+And what several of them simulate: random streams, dealt rows, and releases of known sums.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,14 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
+from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.partition import owners
+from fedcal.privacy.curator import Release
+from fedcal.privacy.noise_plan import Plan
+from fedcal.queries import Query
 from fedcal.strategies.server.outcome import Progress
 
 T = TypeVar("T")
@@ -27,12 +36,12 @@ def counted(todo: Iterable[T], progress: Progress | None) -> Iterator[T]:
             progress(done, len(todo))
 
 
-def where(rows: Iterable[Record], **facts: object) -> Rows:
+def where(rows: Iterable[Record], /, **facts: object) -> Rows:
     """All rows with these facts."""
     return [r for r in rows if all(r.get(k) == v for k, v in facts.items())]
 
 
-def one(rows: Iterable[Record], **facts: object) -> Record:
+def one(rows: Iterable[Record], /, **facts: object) -> Record:
     """The only row with these facts."""
     (found,) = where(rows, **facts)
     return found
@@ -71,3 +80,43 @@ def of_each(claims: Claims) -> Claims:
                 yield cast("RowsClaim", (f"{name}: {text}", *told))
 
     return every
+
+
+def dealt(
+    logits: Floats, labels: Integers, picked: Integers, clients: int, rng: np.random.Generator
+) -> Shards:
+    """Some of the rows, dealt to clients with Dirichlet(0.1) label skew."""
+    owner = owners.dirichlet(labels[picked], clients, 0.1, rng)
+    return Shards.from_owner(logits[picked], labels[picked], owner, clients)
+
+
+def release_of(
+    plan: Plan,
+    number: int,
+    query: Query,
+    total: Floats,
+    clients: int,
+    rng: np.random.Generator,
+) -> Release:
+    """What a private round releases of the sum of all answers; the noise of all is drawn together.
+
+    Parameters
+    ----------
+    plan, number, query
+        of the round
+    total
+        (numbers,) what the clients' answers add up to
+    clients
+        that answer
+    rng
+        of the noise
+    """
+    if plan.bound is None:
+        raise TypeError("a round without privacy")
+    costs = query.costs if plan.law.answers == "index" else None
+    of = plan.sum_of(plan.bound, clients, costs)
+    if costs is None:
+        words = np.rint(total / of.ring.grid).astype(np.int64).view(np.uint64)
+        total = of.ring.decode(plan.law.draw_sum(words, of, rng))
+    values, std = plan.law.release(total, of, lambda: rng)
+    return Release(number, query.kind, values, std)

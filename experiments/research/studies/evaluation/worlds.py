@@ -22,6 +22,7 @@ from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import GAPS, METRICS, Histogram
 from fedcal.evaluation.estimators.calibration import Ks, residuals
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.experiments.research.studies.rows import release_of
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import bucket_of, equal_width, scored
 from fedcal.privacy.curator import Release
@@ -165,14 +166,11 @@ def released(
             break
         counts = drawn[number - 1] if plan.parts > 1 else np.sum(drawn, axis=0)
         total = _answer(query, counts)
-        if plan.private and plan.bound is not None:
-            of = plan.sum_of(plan.bound, int(counts.sum()) if plan.parts > 1 else plan.clients)
-            words = np.rint(total / of.ring.grid).astype(np.int64).view(np.uint64)
-            sums = of.ring.decode(plan.law.draw_sum(words, of, rng))
-            values, std = plan.law.release(sums, of, lambda: rng)
-        else:
-            values, std = total, np.zeros(len(total))
-        strategy.update(Release(number, query.kind, values, std))
+        release = Release(number, query.kind, total, np.zeros(len(total)))
+        if plan.private:
+            clients = int(counts.sum()) if plan.parts > 1 else plan.clients
+            release = release_of(plan, number, query, total, clients, rng)
+        strategy.update(release)
     return strategy.result()
 
 

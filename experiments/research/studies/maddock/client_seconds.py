@@ -33,11 +33,10 @@ from fedcal.core.shards import Shards
 from fedcal.experiments.research.benchmarks.timing import SLOW
 from fedcal.experiments.research.studies.maddock.bytes_sent import METHODS, job_for
 from fedcal.experiments.research.studies.registry import study
-from fedcal.experiments.research.studies.rows import counted, grouped
+from fedcal.experiments.research.studies.rows import counted, dealt, grouped
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.flower import InProcessGrid
 from fedcal.experiments.runs.engines.inline import BLOCK_NUMBERS
-from fedcal.partition import owners
 from fedcal.queries.request import Request
 from fedcal.strategies.server.outcome import Progress
 from fedcal.strategies.server.transport import ANSWER
@@ -108,8 +107,7 @@ def population(clients: int, mean_rows: int, seed: int = 0) -> Shards:
     data = datasets.load(DATA)
     rng = np.random.default_rng(seed)
     pick = rng.integers(0, len(data.labels), clients * mean_rows)
-    owner = owners.dirichlet(data.labels[pick], clients, 0.1, rng)
-    return Shards.from_owner(data.logits[pick], data.labels[pick], owner, clients)
+    return dealt(data.logits, data.labels, pick, clients, rng)
 
 
 def row(method: str, shards: Shards, repeats: int) -> Record:

@@ -27,11 +27,10 @@ from fedcal.calibrators.fits.noisy_counts import Negatives
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import Dataset
-from fedcal.experiments.research.studies.rows import counted, grouped, where
+from fedcal.experiments.research.studies.rows import counted, dealt, grouped, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import summary
-from fedcal.partition import owners
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedBBQ, FedNewton
 from fedcal.strategies.server.outcome import Progress
@@ -41,7 +40,6 @@ CLIENTS = (100, 300, 1000, 3000, 10000)
 EPSILONS = (0.5, 1.0, 3.0, 8.0, math.inf)
 SEEDS = 3
 ROWS_PER_CLIENT = 50
-BETA = 0.1
 MOST_NUMBERS = 5_000_000
 """Logits of a population beyond which it is left out: memory and minutes."""
 
@@ -135,9 +133,7 @@ def population(data: Dataset, clients: int, seed: int) -> Shards:
     """Fit rows drawn with replacement, 50 for each client, dealt with Dirichlet(0.1) skew."""
     rng = stream(seed, Purpose.PARTITION, what=f"binning pays {clients}")
     drawn = rng.integers(0, len(data.labels), clients * ROWS_PER_CLIENT)
-    labels = data.labels[drawn]
-    owner = owners.dirichlet(labels, clients, BETA, rng)
-    return Shards.from_owner(data.logits[drawn], labels, owner, clients)
+    return dealt(data.logits, data.labels, drawn, clients, rng)
 
 
 def crossover(found: Rows) -> Rows:

@@ -21,8 +21,8 @@ from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.scores import SCORES
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
+from fedcal.experiments.research.studies.rows import release_of
 from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps
 from fedcal.strategies import FedConformal
@@ -62,16 +62,16 @@ def law_of(name: str, thresholds: Floats) -> ScoreLaw:
         them; ".85 / .98", masses that end there; "one score"; or a shipped data set, score, and
         "randomised": the law of its rows
     """
-    if name == "smooth":
-        return _equal((np.arange(5_000) + 0.5) / 5_000)
-    if name == "ties":
-        return _equal((np.arange(10) + 0.5) / 10)
-    if name == "edges":
-        return _equal(thresholds)
-    if name == "above edges":
-        return _equal(thresholds[:-1] + _JUST_ABOVE)
-    if name == "one score":
-        return _equal(np.array([0.5]))
+    made = {
+        "smooth": lambda: (np.arange(5_000) + 0.5) / 5_000,
+        "ties": lambda: (np.arange(10) + 0.5) / 10,
+        "edges": lambda: thresholds,
+        "above edges": lambda: thresholds[:-1] + _JUST_ABOVE,
+        "one score": lambda: np.array([0.5]),
+    }
+    if name in made:
+        scores = made[name]()
+        return ScoreLaw(scores, np.full(len(scores), 1.0 / len(scores)))
     if name == ".85 / .98":
         return ScoreLaw(np.array([0.3, 0.6, 1.0]), np.array([0.85, 0.13, 0.02]))
     return _of_data(*name.split())
@@ -83,10 +83,6 @@ def _of_data(data: str, score: str, randomised: str = "") -> ScoreLaw:
     scores = Conformity(score, bool(randomised)).of_labels(rows.logits, rows.labels)
     found, often = np.unique(scores, return_counts=True)
     return ScoreLaw(found, often / len(scores))
-
-
-def _equal(scores: Floats) -> ScoreLaw:
-    return ScoreLaw(scores, np.full(len(scores), 1.0 / len(scores)))
 
 
 @dataclass(frozen=True)
@@ -161,19 +157,12 @@ def thresholds_of(setup: Setup, name: str, runs: int, rng: np.random.Generator) 
     """
     strategy = setup.strategy()
     plan, query = strategy.plan, strategy.query(1)
-    bound = plan.bound
-    if bound is None or query is None:
+    if plan.bound is None or query is None:
         raise TypeError("a run without privacy")
-    costs = query.costs if plan.law.answers == "index" else None
-    of = plan.sum_of(bound, plan.clients, costs)
     found = []
     shares = law_of(name, query.thresholds).buckets(query.thresholds)
-    for total in _sums(setup, query, shares, max(bound.norms), runs, rng):
-        if costs is None:
-            words = np.rint(total / of.ring.grid).astype(np.int64).view(np.uint64)
-            total = of.ring.decode(plan.law.draw_sum(words, of, rng))
-        values, std = plan.law.release(total, of, lambda: rng)
-        strategy.update(Release(1, query.kind, values, std))
+    for total in _sums(setup, query, shares, max(plan.bound.norms), runs, rng):
+        strategy.update(release_of(plan, 1, query, total, plan.clients, rng))
         found.append(float(strategy.result().thresholds[0]))
     return np.array(found)
 

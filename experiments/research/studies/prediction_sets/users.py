@@ -31,12 +31,18 @@ from fedcal.conformal.levels.crossing import OF_CLIENTS, Draw
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.angelopoulos.splits import exact_thresholds
-from fedcal.experiments.research.studies.rows import counted, grouped, rng_of, span, where
+from fedcal.experiments.research.studies.rows import (
+    counted,
+    dealt,
+    grouped,
+    rng_of,
+    span,
+    where,
+)
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Exponential
 from fedcal.mechanisms.exponential import draw_index
-from fedcal.partition import owners
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.conformal import SetGaps
 from fedcal.strategies import FedConformal
@@ -45,7 +51,7 @@ from fedcal.trust import Central
 
 RUNS = 60
 NETWORKS = ("resnet110-cifar10", "densenet-cifar100", "imdb-binary")
-ROWS_PER_CLIENT, BETA, ALPHA = 50, 0.1, 0.1
+ROWS_PER_CLIENT, ALPHA = 50, 0.1
 SETTINGS = ((100, 1.0), (1000, 1.0), (1000, 0.3))
 MOST_COVERAGE = 0.02
 MOST_SIZE = {(100, 1.0): 1.12, (1000, 1.0): 1.03, (1000, 0.3): 1.1}
@@ -123,7 +129,8 @@ def _of_rows(cell: Cell, runs: int) -> Rows:
     exact = []
     for run in range(runs):
         rng = rng_of("prediction sets users", run, *vars(cell).values())
-        shards = _dealt(net.logits, net.labels, size, cell.clients, rng)
+        picked = rng.permutation(len(net.labels))[:size]
+        shards = dealt(net.logits, net.labels, picked, cell.clients, rng)
         scores = _LAC.of_labels(shards.logits, shards.labels)
         exact.append(net.judged(float(exact_thresholds(scores[None], ALPHA)[0])))
         for rule, each in told.items():
@@ -154,7 +161,8 @@ def _of_clients(cell: Cell, runs: int) -> Rows:
     told: dict[str, list[float]] = {"rows": [], "clients": []}
     for run in range(runs):
         rng = rng_of("prediction sets new clients", run, *vars(cell).values())
-        both = _dealt(logits, labels, size, 2 * cell.clients, rng)
+        picked = rng.permutation(len(labels))[:size]
+        both = dealt(logits, labels, picked, 2 * cell.clients, rng)
         order = rng.permutation(2 * cell.clients)
         asked, new = both.take(order[: cell.clients]), both.take(order[cell.clients :])
         scores = _LAC.of_labels(new.logits, new.labels)
@@ -173,15 +181,6 @@ def _of_clients(cell: Cell, runs: int) -> Rows:
 def _place(cell: Cell, rows: int, rule: str) -> Record:
     known = {"what": cell.what, "network": cell.network, "clients": cell.clients}
     return {**known, "rows": rows, "epsilon": cell.epsilon, "rule": rule}
-
-
-def _dealt(
-    logits: Floats, labels: Integers, size: int, clients: int, rng: np.random.Generator
-) -> Shards:
-    """So many of the rows, drawn and dealt."""
-    picked = rng.permutation(len(labels))[:size]
-    owner = owners.dirichlet(labels[picked], clients, BETA, rng)
-    return Shards.from_owner(logits[picked], labels[picked], owner, clients)
 
 
 # -- ways of protecting a client, each from shards, epsilon and seed to a threshold and `cut` ------
