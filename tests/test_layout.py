@@ -185,7 +185,7 @@ SAME_IDEA = {
     *("base", "config", "page", "record", "result", "rows", "run", "sentences"),
     *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
     *("training", "spread", "single_metrics", "unary", "exponential", "gaussian", "crossing"),
-    *("artifact", "simulation", "curves", "models", "plan", "features", "advice", "committee"),
+    *("artifact", "simulation", "curves", "models", "plan", "features", "advice"),
 }
 """Names that several modules of the product may have: they are of one idea."""
 

@@ -40,8 +40,9 @@ from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.report.tables import TextTable, markdown
 from fedcal.experiments.research.studies.rows import counted, grouped, standard_error, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
-from fedcal.experiments.runs.config import job_of, merge
+from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import test_part
 from fedcal.metrics import summary
 from fedcal.partition import deal
