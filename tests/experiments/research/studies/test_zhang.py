@@ -10,16 +10,9 @@ from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
 from fedcal.core.errors import InputError
 from fedcal.experiments.research.studies.angelopoulos import figures
 from fedcal.experiments.research.studies.expected import shipped
-from fedcal.experiments.research.studies.zhang import models
+from fedcal.experiments.research.studies.zhang import models, scores
 from fedcal.experiments.research.studies.zhang.models import DELTA, Training
-from fedcal.experiments.research.studies.zhang.scores import (
-    EXACT_TS,
-    METHODS,
-    OURS,
-    SPLIT,
-    above,
-    made,
-)
+from fedcal.experiments.research.studies.zhang.scores import METHODS, OURS, above, made
 from fedcal.experiments.research.studies.zhang.tables import table1, table3
 from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, task
 
@@ -67,7 +60,7 @@ def test_split_and_recalibration_share_the_model_and_no_row(file):
     z, y = models.held_logits(of, models.rest(Training(8.0)), 0)
     assert (y == of.y[held]).all()
     assert len(z) == held.sum()
-    split, exact = (made(of, title, 8.0, 0)[0] for title in (SPLIT, EXACT_TS))
+    split, exact = (made(of, title, 8.0, 0)[0] for title in (scores.SPLIT, scores.EXACT_TS))
     assert (split.w == exact.w).all()
 
 
