@@ -182,7 +182,7 @@ def rows(progress: Progress | None = None, *, splits: int = SPLITS, made: int = 
     Returns
     -------
     list of dict
-        `data`, `n`, `rule`, `privacy`; coverage and size as in `set_trials.Judged.record`, with
+        `data`, `n`, `rule`, `privacy`; coverage and size as in `splits.Judged.record`, with
         `excess` over 1 - alpha; `set_size` None where scores have no labels
     """
     todo = [*product((UNIFORM, MASSES), (FEW, *SIZES)), *product(DATA, SIZES)]

@@ -10,7 +10,7 @@ makes of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -62,7 +62,7 @@ def law_of(name: str, thresholds: Floats) -> ScoreLaw:
         them; ".85 / .98", masses that end there; "one score"; or a shipped data set, score, and
         "randomised": the law of its rows
     """
-    made = {
+    made: dict[str, Callable[[], Floats]] = {
         "smooth": lambda: (np.arange(5_000) + 0.5) / 5_000,
         "ties": lambda: (np.arange(10) + 0.5) / 10,
         "edges": lambda: thresholds,
