@@ -294,7 +294,7 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),
     **{
         name.replace("_", "-"): partial(filled, name)
-        for name, macro in vars(_template()).items()
+        for name, macro in sorted(vars(_template()).items())
         if getattr(macro, "arguments", None) == ()
     },
     **{
