@@ -30,7 +30,7 @@ HEAVY = {
     *("datasets", "flwr_datasets", "pandas", "jinja2", "matplotlib"),
 }
 ESTIMATOR = ("__init__", "federated", "calibrated_model")
-TORCH = ("export/torch_modules", "export/torch_sets", "training/local_sgd", "training/torch_models")
+TORCH = ("export/torch_modules", "training/local_sgd", "training/torch_models")
 OPTIONAL = {
     **{f"experiments/runs/estimator/{name}.py": {"sklearn"} for name in ESTIMATOR},
     **{f"fedcal/{name}.py": {"torch"} for name in TORCH},

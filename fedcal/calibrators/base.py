@@ -11,6 +11,7 @@ from typing import IO, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
@@ -101,6 +102,30 @@ class Calibrator(Artifact):
     @abstractmethod
     def _predict(self, logits: Floats) -> Floats:
         """Probabilities of checked logits."""
+
+    @abstractmethod
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """What `predict_proba` computes, for other runtimes: probabilities of logits.
+
+        Parameters
+        ----------
+        o
+            operators of the runtime, beside `+ - * / @` and comparisons
+        z
+            (..., c) logits, in single or double precision
+        constants
+            what `constants` has, in double precision
+
+        Returns
+        -------
+        Any
+            (..., c), of any precision; a row with a NaN gives NaN
+        """
+
+    def constants(self) -> dict[str, ArrayLike]:
+        """Numbers that `expression` gets by name: the parameters that are no text."""
+        own = {name: getattr(self, name) for name in self.parameters}
+        return {name: value for name, value in own.items() if not isinstance(value, str)}
 
     def predict_proba(self, scores: ArrayLike) -> Floats:
         """Calibrated probabilities, (n, c) -> (n, c); each row sums to 1.

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.noisy_counts import Negatives, cleaned, merged
+from fedcal.calibrators.operators import Array, Constants, Operators, bin_of
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_sum, softmax
@@ -185,6 +186,20 @@ class _Binning(Calibrator):
         probs = softmax(logits)
         return normalised(self.scores(probs), probs)
 
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The table's entries, normalised."""
+        probs = o.softmax(o.double(z))
+        return normalised_expression(o, self.scores_expression(o, probs, constants), probs)
+
+    def scores_expression(self, o: Operators, probs: Array, constants: Constants) -> Array:
+        """`scores` for other runtimes."""
+        columns = o.column(probs, 1) if self.classes == 2 else probs
+        count, bins = self.table.shape
+        index = bin_of(o, columns, bins) + o.places(count, probs) * bins
+        entry = o.take(constants["table"], index)
+        entry = o.where(o.isnan(columns), columns, entry)
+        return o.join(1.0 - entry, entry) if self.classes == 2 else entry
+
 
 class HistogramBinning(_Binning):
     """P / (P + N) in each bin; an empty bin returns its midpoint (FedBin's calibrator)."""
@@ -340,6 +355,20 @@ class WeightedBinning(Calibrator):
         changed = plain.argmax(axis=1) != probs.argmax(axis=1)
         return np.where(changed[:, None], mixed, plain)
 
+    def constants(self) -> dict[str, ArrayLike]:
+        """The base's `table`, and `weights`."""
+        return {"table": self.base.table, "weights": self.weights}
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The table's entries mixed with the model's own probabilities, normalised."""
+        probs = o.softmax(o.double(z))
+        g, weights = self.base.scores_expression(o, probs, constants), constants["weights"]
+        mixed = normalised_expression(o, weights * g + (1.0 - weights) * probs, probs)
+        if self.rows == "all":
+            return mixed
+        plain = normalised_expression(o, g, probs)
+        return o.where(o.equal(o.argmax(plain), o.argmax(probs)), plain, mixed)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The base's arrays, `weights` (tables,), `rows` () and `base` () as text."""
         own = {
@@ -366,6 +395,13 @@ def normalised(g: Floats, probs: Floats) -> Floats:
     if empty.any():
         out[empty] = probs[empty]
     return out
+
+
+def normalised_expression(o: Operators, g: Array, probs: Array) -> Array:
+    """`normalised` for other runtimes."""
+    total = o.total(g)
+    empty = total <= 0.0
+    return o.where(empty, probs, g / o.where(empty, 1.0, total))
 
 
 def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedcal.calibrators.base import Calibrator
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.storage.artifact import Holdout
@@ -18,6 +19,10 @@ class Identity(Calibrator):
 
     def _predict(self, logits: Floats) -> Floats:
         return softmax(logits)
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """softmax(z)."""
+        return o.softmax(z)
 
     def _calibrate(self, test: Holdout) -> Floats:
         """The model's own probabilities, to the last bit."""

@@ -16,7 +16,8 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits import score_fit
 from fedcal.calibrators.fits.score_fit import Curve
-from fedcal.calibrators.top_label import least_value, with_confidence
+from fedcal.calibrators.operators import Array, Constants, Operators
+from fedcal.calibrators.top_label import confidence_expression, least_value, with_confidence
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_max, softmax
@@ -89,6 +90,20 @@ class OfScore(Calibrator):
         g = np.maximum(self.value(row_max(probs)), least_value(self.classes))
         return with_confidence(logits, probs, g)
 
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The calibrated probability of class 1, or confidence."""
+        probs = o.softmax(o.double(z))
+        positive = self.score == "positive"
+        s = o.column(probs, 1) if positive else o.largest(probs)
+        v = o.where(o.isnan(s), s, self.value_expression(o, s, constants))
+        if positive:
+            return o.join(1.0 - v, v)
+        return confidence_expression(o, z, probs, v, self.classes)
+
+    @abstractmethod
+    def value_expression(self, o: Operators, s: Array, constants: Constants) -> Array:
+        """`value` for other runtimes, shape kept."""
+
 
 class ScoreMap(OfScore):
     """A value for each bucket of the score.
@@ -144,6 +159,15 @@ class ScoreMap(OfScore):
         """The value of each score's bucket, (n,) -> (n,)."""
         return np.asarray(self.values[bucket_of(np.round(scores, DIGITS), self.edges)])
 
+    def constants(self) -> dict[str, ArrayLike]:
+        """`values` (b,) and `edges` (b,), the first one left out and the last one above all."""
+        return {"edges": np.append(self.edges[1:-1], 2.0), "values": self.values}
+
+    def value_expression(self, o: Operators, s: Array, constants: Constants) -> Array:
+        """The bucket's value."""
+        bucket = o.bucket(o.rounded(s, DIGITS), constants["edges"])
+        return o.take(constants["values"], o.clip(bucket, high=len(self.values) - 1))
+
 
 class ScoreLogistic(OfScore):
     """1 / (1 + exp(-(a log s - b log(1 - s) + c))) of the score s.
@@ -197,3 +221,9 @@ class ScoreLogistic(OfScore):
     def value(self, scores: Floats) -> Floats:
         """The curve at each score, cut to the limits, (n,) -> (n,)."""
         return score_fit.probability(self.w, np.clip(scores, *self.limits))
+
+    def value_expression(self, o: Operators, s: Array, constants: Constants) -> Array:
+        """The curve at s."""
+        a, b, c = (o.entry(constants["w"], i) for i in range(3))
+        cut = o.clip(s, *self.limits.tolist())
+        return o.sigmoid(a * o.log(cut) - b * o.log(1.0 - cut) + c)

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
+from fedcal.calibrators.operators import Array, Constants, Operators, bin_of
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_max, row_sum, shifted, softmax
@@ -106,6 +107,24 @@ def with_confidence(logits: Floats, probs: Floats, confidence: Floats) -> Floats
     return np.where(predicted, v, mixed)
 
 
+def confidence_expression(
+    o: Operators, z: Array, probs: Array, confidence: Array, classes: int
+) -> Array:
+    """`with_confidence` for other runtimes; confidence (..., 1), raised to the least here."""
+    v, even = o.clip(confidence, low=least_value(classes)), 1.0 / (classes - 1)
+    v = o.where(o.isnan(confidence), confidence, v)
+    predicted = o.equal(o.places(classes, z), o.argmax(z))
+    others = o.where(predicted, 0.0, probs)
+    rest = o.total(others)
+    some = rest > 0.0
+    share = o.where(some, others / o.where(some, rest, 1.0), even)
+    largest = o.largest(o.where(predicted, 0.0, share))
+    excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
+    room = o.clip((1.0 - v) * (largest - even), low=TINY)
+    weight = o.clip(excess / room, 0.0, 1.0)
+    return o.where(predicted, v, (1.0 - v) * (share + weight * (even - share)))
+
+
 class TopLabelBinning(Calibrator):
     """A confidence for each bin of the model's own confidence; never changes a prediction.
 
@@ -151,3 +170,11 @@ class TopLabelBinning(Calibrator):
     def _predict(self, logits: Floats) -> Floats:
         probs = softmax(logits)
         return with_confidence(logits, probs, self.confidence(row_max(probs)))
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The predicted class gets its bin's value, the others share the rest."""
+        probs = o.softmax(o.double(z))
+        confidence = o.largest(probs)
+        v = o.take(constants["values"], bin_of(o, confidence, len(self.values)))
+        v = o.where(o.isnan(confidence), confidence, v)
+        return confidence_expression(o, z, probs, v, self.classes)

@@ -15,9 +15,10 @@ from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.temperature_fit import best_log_a
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.order_preserving import sigmoid
 from fedcal.calibrators.scaling import TemperatureScaling
-from fedcal.calibrators.top_label import TINY, least_value, with_confidence
+from fedcal.calibrators.top_label import TINY, confidence_expression, least_value, with_confidence
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_sum, shifted, softmax
@@ -111,3 +112,18 @@ class TopLabelLogistic(Calibrator):
         v = mapped(float(self.w[0]), float(self.w[1]), s)
         v = np.clip(v, least_value(self.classes), 1.0)
         return with_confidence(logits, softmax(z / self.temperature), v)
+
+    def constants(self) -> dict[str, ArrayLike]:
+        """`w` (3,): temperature, offset, slope."""
+        return {"w": np.array([self.temperature, *self.w])}
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """softmax(z / T), the predicted class by a sigmoid of its log-odds."""
+        temperature, offset, slope = (o.entry(constants["w"], i) for i in range(3))
+        scaled = o.shifted(o.double(z)) / temperature
+        total = o.total(o.exp(scaled))
+        s = 0.0 - o.log(o.clip(total - 1.0, low=TINY))
+        inner = o.clip(s, -LARGEST, LARGEST)
+        v = o.sigmoid(offset + slope * inner + (s - inner))
+        v = o.where(o.isnan(total), total, v)
+        return confidence_expression(o, z, o.softmax(scaled), v, self.classes)

@@ -188,7 +188,7 @@ class Halved(TemperatureScaling):
 
 
 MAKERS: dict[str, Callable[..., object]] = {"PyTorch": export.to_torch, "ONNX": export.to_onnx}
-PACKAGES = {"PyTorch": ("torch", "torch_modules"), "ONNX": ("onnx", "onnx_builders")}
+PACKAGES = {"PyTorch": ("torch", "torch_modules"), "ONNX": ("onnx", "onnx_graph")}
 every_maker = pytest.mark.parametrize("name", MAKERS)
 
 
