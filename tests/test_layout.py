@@ -168,7 +168,7 @@ def test_no_module_imports_itself_in_a_circle():
     assert circle(graph) == []
 
 
-RESEARCH, REPRODUCE = "fedcal.experiments.research", "fedcal.experiments.cli.studies"
+RESEARCH, REPRODUCE = "fedcal.experiments.research", "fedcal.experiments.cli.reproduce"
 
 
 def test_no_product_imports_research():
@@ -186,6 +186,7 @@ SAME_IDEA = {
     *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
     *("training", "spread", "single_metrics", "unary", "exponential", "gaussian", "crossing"),
     *("artifact", "simulation", "curves", "models", "plan", "features", "advice", "committee"),
+    *("report", "flower_app"),
 }
 """Names that several modules of the product may have: they are of one idea."""
 
