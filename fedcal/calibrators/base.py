@@ -34,7 +34,7 @@ class Calibrator(Artifact):
 
     Subclasses set `kind` (their name in files) and `parameters`: attributes that are arguments of
     the constructor, too, as `classes` is. Others write `arrays` and `from_arrays` themselves. What
-    they compute is a function of logits.
+    they compute, `expression`, is a function of logits.
 
     Attributes
     ----------
@@ -99,13 +99,13 @@ class Calibrator(Artifact):
         own = {name: arrays[name][()] for name in cls.parameters}
         return cls(**own, classes=int(arrays["classes"]))
 
-    @abstractmethod
     def _predict(self, logits: Floats) -> Floats:
-        """Probabilities of checked logits."""
+        """Probabilities of checked logits; another way than `expression` may have other bits."""
+        return np.asarray(self.expression(Operators(), logits, self.constants()))
 
     @abstractmethod
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """What `predict_proba` computes, for other runtimes: probabilities of logits.
+        """Probabilities of logits, for every runtime.
 
         Parameters
         ----------
@@ -122,10 +122,10 @@ class Calibrator(Artifact):
             (..., c), of any precision; a row with a NaN gives NaN
         """
 
-    def constants(self) -> dict[str, ArrayLike]:
+    def constants(self) -> dict[str, Floats]:
         """Numbers that `expression` gets by name: the parameters that are no text."""
-        own = {name: getattr(self, name) for name in self.parameters}
-        return {name: value for name, value in own.items() if not isinstance(value, str)}
+        own = {name: np.asarray(getattr(self, name)) for name in self.parameters}
+        return {name: value for name, value in own.items() if value.dtype.kind == "f"}
 
     def predict_proba(self, scores: ArrayLike) -> Floats:
         """Calibrated probabilities, (n, c) -> (n, c); each row sums to 1.

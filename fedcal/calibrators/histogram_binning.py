@@ -22,7 +22,7 @@ from fedcal.calibrators.fits.noisy_counts import Negatives, cleaned, merged
 from fedcal.calibrators.operators import Array, Constants, Operators, bin_of
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import row_sum, softmax
+from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
 
@@ -175,24 +175,13 @@ class _Binning(Calibrator):
         positive, negative = count_cells(cells_of(z, y, bins), bins, pooled, 1)[0]
         self.table = self.table_of(positive.astype(np.float64), negative.astype(np.float64))
 
-    def scores(self, probs: Floats) -> Floats:
-        """The table's entry for each predicted probability, not normalised, (n, c)."""
-        columns = one_vs_rest(probs)
-        bins = self.table.shape[1]
-        g = self.table[np.arange(len(self.table)), bin_index(columns, bins)]
-        return np.asarray(np.concatenate([1.0 - g, g], axis=1) if self.classes == 2 else g)
-
-    def _predict(self, logits: Floats) -> Floats:
-        probs = softmax(logits)
-        return normalised(self.scores(probs), probs)
-
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """The table's entries, normalised."""
         probs = o.softmax(o.double(z))
-        return normalised_expression(o, self.scores_expression(o, probs, constants), probs)
+        return normalised(o, self.scores(o, probs, constants), probs)
 
-    def scores_expression(self, o: Operators, probs: Array, constants: Constants) -> Array:
-        """`scores` for other runtimes."""
+    def scores(self, o: Operators, probs: Array, constants: Constants) -> Array:
+        """The table's entry for each predicted probability, not normalised."""
         columns = o.column(probs, 1) if self.classes == 2 else probs
         count, bins = self.table.shape
         index = bin_of(o, columns, bins) + o.places(count, probs) * bins
@@ -345,28 +334,18 @@ class WeightedBinning(Calibrator):
         self.base.classes = z.shape[1]
         self.weights = np.ones(len(self.base.table))
 
-    def _predict(self, logits: Floats) -> Floats:
-        probs = softmax(logits)
-        g = self.base.scores(probs)
-        mixed = normalised(self.weights * g + (1.0 - self.weights) * probs, probs)
-        if self.rows == "all":
-            return mixed
-        plain = normalised(g, probs)
-        changed = plain.argmax(axis=1) != probs.argmax(axis=1)
-        return np.where(changed[:, None], mixed, plain)
-
-    def constants(self) -> dict[str, ArrayLike]:
+    def constants(self) -> dict[str, Floats]:
         """The base's `table`, and `weights`."""
         return {"table": self.base.table, "weights": self.weights}
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """The table's entries mixed with the model's own probabilities, normalised."""
         probs = o.softmax(o.double(z))
-        g, weights = self.base.scores_expression(o, probs, constants), constants["weights"]
-        mixed = normalised_expression(o, weights * g + (1.0 - weights) * probs, probs)
+        g, weights = self.base.scores(o, probs, constants), constants["weights"]
+        mixed = normalised(o, weights * g + (1.0 - weights) * probs, probs)
         if self.rows == "all":
             return mixed
-        plain = normalised_expression(o, g, probs)
+        plain = normalised(o, g, probs)
         return o.where(o.equal(o.argmax(plain), o.argmax(probs)), plain, mixed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
@@ -387,18 +366,8 @@ class WeightedBinning(Calibrator):
         return cls(base.from_arrays(arrays), arrays["weights"], rows)
 
 
-def normalised(g: Floats, probs: Floats) -> Floats:
+def normalised(o: Operators, g: Array, probs: Array) -> Array:
     """Rows of g divided by their sum; a row that sums to 0 falls back to `probs`."""
-    total = row_sum(g)
-    empty = total <= 0
-    out: Floats = g / np.where(empty, 1.0, total)[:, None]
-    if empty.any():
-        out[empty] = probs[empty]
-    return out
-
-
-def normalised_expression(o: Operators, g: Array, probs: Array) -> Array:
-    """`normalised` for other runtimes."""
     total = o.total(g)
     empty = total <= 0.0
     return o.where(empty, probs, g / o.where(empty, 1.0, total))

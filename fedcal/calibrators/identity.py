@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.operators import Array, Constants, Operators
-from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.storage.artifact import Holdout
 
@@ -16,9 +15,6 @@ class Identity(Calibrator):
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Learns nothing but the number of classes."""
-
-    def _predict(self, logits: Floats) -> Floats:
-        return softmax(logits)
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
         """softmax(z)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fedcal.calibrators.fits.curvature import class_triangle
 from fedcal.calibrators.operators import Array, Constants, Operators
@@ -48,7 +47,7 @@ class VectorScaling(ParametricScaling):
         factors = np.concatenate([features, np.ones_like(features)], axis=1)
         return class_triangle(probs, factors, rows)
 
-    def constants(self) -> dict[str, ArrayLike]:
+    def constants(self) -> dict[str, Floats]:
         """`a` and `b`, (c,)."""
         return {"a": self.w[: self.classes], "b": self.w[self.classes :]}
 
@@ -101,7 +100,7 @@ class MatrixScaling(ParametricScaling):
         """(p_j (1 - p_j) z_k^2, p_j (1 - p_j))."""
         return cls.pull_back(features * features, w, probs * (1 - probs))
 
-    def constants(self) -> dict[str, ArrayLike]:
+    def constants(self) -> dict[str, Floats]:
         """`a`, (c, c), and `b`, (c,)."""
         c = self.classes
         return {"a": self.w[: c * c].reshape(c, c), "b": self.w[c * c :]}

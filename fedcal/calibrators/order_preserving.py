@@ -24,7 +24,6 @@ import math
 from abc import abstractmethod
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fedcal.calibrators.fits.curvature import rank_triangle, rank_variances
 from fedcal.calibrators.operators import Array, Constants, Operators
@@ -205,7 +204,7 @@ class OrderPreservingVector(OrderPreserving):
         """Without the curvature of softplus: positive, though the loss is not convex."""
         return rank_triangle(probs, cls._factors(features, w), rows)
 
-    def constants(self) -> dict[str, ArrayLike]:
+    def constants(self) -> dict[str, Floats]:
         """`a` and `b`, (c,)."""
         return {"a": self.w[: self.classes], "b": self.w[self.classes :]}
 

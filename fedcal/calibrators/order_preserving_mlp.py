@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.order_preserving import (
@@ -99,7 +98,7 @@ class OrderPreservingMLP(OrderPreserving):
         _backward((x, h1, h2), slope, w, out, _by_columns)
         return out
 
-    def constants(self) -> dict[str, ArrayLike]:
+    def constants(self) -> dict[str, Floats]:
         """`w1`, `b1`, `w2`, `b2`, `w3` and `b3`, the inputs' unit in the first.
 
         ONNX Runtime takes a factor beside a matrix product in single precision.

@@ -12,6 +12,7 @@ from onnx import helper, numpy_helper
 
 import fedcal
 from fedcal.calibrators import Calibrator, Identity
+from fedcal.calibrators.operators import Operators
 from fedcal.conformal import PredictionSets
 from fedcal.core.numerics import FLOOR
 from fedcal.export.expressions import sets_of_probs
@@ -42,6 +43,9 @@ class Value:
     def __init__(self, graph: Graph, name: str, dtype: Any) -> None:
         self.graph, self.name, self.dtype = graph, name, np.dtype(dtype)
 
+    def __neg__(self) -> Value:
+        return self.graph.op("Neg", self)
+
     __add__, __radd__ = _operator("Add"), _operator("Add", swapped=True)
     __sub__, __rsub__ = _operator("Sub"), _operator("Sub", swapped=True)
     __mul__, __rmul__ = _operator("Mul"), _operator("Mul", swapped=True)
@@ -51,10 +55,10 @@ class Value:
     __gt__ = _operator("Greater", bool)
 
 
-class Graph:
+class Graph(Operators):
     """A list of nodes that grows from the input to the output.
 
-    It has the operators of `fedcal.calibrators.operators.Operators`, on values of type `Value`.
+    Its operators are on values of type `Value`.
 
     Parameters
     ----------
@@ -122,6 +126,10 @@ class Graph:
         """Natural logarithm."""
         return self.op("Log", x)
 
+    def log1p(self, x: Value) -> Value:
+        """log(1 + x)."""
+        return self.log(1.0 + x)
+
     def relu(self, x: Value) -> Value:
         """max(x, 0)."""
         return self.op("Relu", x)
@@ -132,7 +140,7 @@ class Graph:
 
     def softplus(self, x: Value) -> Value:
         """log(1 + exp(x)); the operator of this name is not there in double."""
-        tail = self.exp(self.op("Neg", self.op("Abs", x)))
+        tail = self.exp(-self.op("Abs", x))
         return self.clip(x, low=0.0) + self.log(tail + 1.0)
 
     def softmax(self, x: Value) -> Value:

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from fedcal.calibrators import Calibrator, Identity
+from fedcal.calibrators.operators import Operators
 from fedcal.conformal import PredictionSets
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import FLOOR
@@ -26,14 +27,26 @@ from fedcal.core.types import Floats
 from fedcal.export.expressions import logits_of_layers, sets_of_probs
 
 
-class _TorchOperators:
-    """`fedcal.calibrators.operators.Operators` of tensors."""
+class _TorchOperators(Operators):
+    """Those of tensors."""
 
-    exp = staticmethod(torch.exp)
-    log = staticmethod(torch.log)
-    relu = staticmethod(torch.relu)
-    sigmoid = staticmethod(torch.sigmoid)
-    isnan = staticmethod(torch.isnan)
+    def exp(self, x: Tensor) -> Tensor:
+        return torch.exp(x)
+
+    def log(self, x: Tensor) -> Tensor:
+        return torch.log(x)
+
+    def log1p(self, x: Tensor) -> Tensor:
+        return torch.log1p(x)
+
+    def relu(self, x: Tensor) -> Tensor:
+        return torch.relu(x)
+
+    def sigmoid(self, x: Tensor) -> Tensor:
+        return torch.sigmoid(x)
+
+    def isnan(self, x: Tensor) -> Tensor:
+        return torch.isnan(x)
 
     def double(self, x: Tensor) -> Tensor:
         return x.double()
