@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.noisy_counts import Negatives, cleaned, merged
-from fedcal.calibrators.operators import Array, Constants, Operators, bin_of
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
@@ -184,9 +184,9 @@ class _Binning(Calibrator):
         """The table's entry for each predicted probability, not normalised."""
         columns = o.column(probs, 1) if self.classes == 2 else probs
         count, bins = self.table.shape
-        index = bin_of(o, columns, bins) + o.places(count, probs) * bins
+        index = o.bins(columns, bins) + o.places(count, probs) * bins
         entry = o.take(constants["table"], index)
-        entry = o.where(o.isnan(columns), columns, entry)
+        entry = o.or_nan(entry, columns)
         return o.join(1.0 - entry, entry) if self.classes == 2 else entry
 
 

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedcal.core.numerics import row_max, row_sum, shifted, softmax
+from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import bucket_of
 
 Array: TypeAlias = Any
@@ -36,10 +37,6 @@ class Operators:
     def eps(self, x: Array) -> float:
         """The machine epsilon of the type of x."""
         return float(np.finfo(x.dtype).eps)
-
-    def whole(self, x: Array) -> Array:
-        """Numbers >= 0 cut to whole ones, as indices are."""
-        return x.astype(np.int64)
 
     def rounded(self, x: Array, digits: int) -> Array:
         """Rounded to so many decimals."""
@@ -94,10 +91,6 @@ class Operators:
     def where(self, condition: Array, yes: Array, no: Array) -> Array:
         """`yes` where the condition holds, else `no`."""
         return np.where(condition, yes, no)
-
-    def isnan(self, x: Array) -> Array:
-        """Where x is NaN."""
-        return np.isnan(x)
 
     def equal(self, x: Array, other: Array) -> Array:
         """Where x and the other are equal."""
@@ -159,12 +152,14 @@ class Operators:
         """Entries of a constant array that is read row by row, in the shape of `index`."""
         return np.take(constant, index)
 
+    def bins(self, x: Array, count: int) -> Array:
+        """The bin of equal width of each number in [0, 1], as whole numbers; any of a NaN."""
+        return bin_index(x, count)
+
+    def or_nan(self, x: Array, of: Array) -> Array:
+        """x, and NaN where `of` is; NumPy's rows are checked before."""
+        return x
+
     def bucket(self, x: Array, edges: Array) -> Array:
         """How many of the constant edges are not above x, (..., 1), as whole numbers."""
         return bucket_of(x, np.concatenate([[0.0], edges[:-1], [1.0]]))
-
-
-def bin_of(o: Operators, x: Array, bins: int) -> Array:
-    """The bin of equal width of each number in [0, 1]; that of a NaN is 0."""
-    found = o.where(o.isnan(x), 0.0, x)
-    return o.clip(o.whole(found * bins), high=bins - 1)

@@ -86,7 +86,7 @@ class OfScore(Calibrator):
         probs = o.softmax(o.double(z))
         positive = self.score == "positive"
         s = o.column(probs, 1) if positive else o.largest(probs)
-        v = o.where(o.isnan(s), s, self.mapped(o, s, constants))
+        v = o.or_nan(self.mapped(o, s, constants), s)
         if positive:
             return o.join(1.0 - v, v)
         return with_confidence(o, z, probs, v, self.classes)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.calibrators.operators import Array, Constants, Operators, bin_of
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import row_sum, shifted
@@ -94,7 +94,7 @@ def with_confidence(o: Operators, z: Array, probs: Array, confidence: Array, cla
         (..., c) by the rule at the top of this module; no prediction changes
     """
     v, even = o.clip(confidence, low=least_value(classes)), 1.0 / (classes - 1)
-    v = o.where(o.isnan(confidence), confidence, v)
+    v = o.or_nan(v, confidence)
     predicted = o.equal(o.places(classes, z), o.argmax(z))
     others = o.where(predicted, 0.0, probs)
     rest = o.total(others)
@@ -149,6 +149,6 @@ class TopLabelBinning(Calibrator):
         """The predicted class gets its bin's value, the others share the rest."""
         probs = o.softmax(o.double(z))
         confidence = o.largest(probs)
-        v = o.take(constants["values"], bin_of(o, confidence, len(self.values)))
-        v = o.where(o.isnan(confidence), confidence, v)
+        v = o.take(constants["values"], o.bins(confidence, len(self.values)))
+        v = o.or_nan(v, confidence)
         return with_confidence(o, z, probs, v, self.classes)

@@ -125,5 +125,5 @@ class TopLabelLogistic(Calibrator):
         s = -o.log(o.clip(total - 1.0, low=TINY))
         inner = o.clip(s, -LARGEST, LARGEST)
         v = o.sigmoid(offset + slope * inner + (s - inner))
-        v = o.where(o.isnan(total), total, v)
+        v = o.or_nan(v, total)
         return with_confidence(o, z, o.softmax(scaled), v, self.classes)

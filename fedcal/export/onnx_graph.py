@@ -106,10 +106,6 @@ class Graph(Operators):
         """The machine epsilon of the type of x."""
         return float(np.finfo(x.dtype).eps)
 
-    def whole(self, x: Value) -> Value:
-        """Numbers >= 0 cut to whole ones."""
-        return self._cast(x, np.int64)
-
     def rounded(self, x: Value, digits: int) -> Value:
         """Rounded to so many decimals."""
         return self.op("Round", x * 10.0**digits) / 10.0**digits
@@ -167,10 +163,6 @@ class Graph(Operators):
         own = yes if isinstance(yes, Value) else no
         yes, no = (x if isinstance(x, Value) else self.constant(x, own.dtype) for x in (yes, no))
         return self.op("Where", condition, yes, no)
-
-    def isnan(self, x: Value) -> Value:
-        """Where x is NaN."""
-        return self.op("IsNaN", x, dtype=bool)
 
     def equal(self, x: Value, other: Value) -> Value:
         """Where x and the other are equal."""
@@ -232,11 +224,22 @@ class Graph(Operators):
         flat = self.op("Reshape", constant, self.constant([-1], np.int64), dtype=constant.dtype)
         return self._gather(flat, index, 0)
 
+    def bins(self, x: Value, count: int) -> Value:
+        """The bin of equal width of each number in [0, 1]; 0 of a NaN."""
+        found = self.where(self.op("IsNaN", x, dtype=bool), 0.0, x)  # no cast of it is defined
+        return self.clip(self._cast(found * count, np.int64), high=count - 1)
+
+    def or_nan(self, x: Value, of: Value) -> Value:
+        """x, and NaN where `of` is."""
+        return self.where(self.op("IsNaN", of, dtype=bool), of, x)
+
     def bucket(self, x: Value, edges: Value) -> Value:
         """How many of the constant edges are not above x, (rows, 1), as whole numbers."""
         passed, one = self.double(x >= edges), self.constant([-1], np.int64)
         ones = self.op("Unsqueeze", edges * 0.0 + 1.0, one, dtype=np.float64)
-        return self.whole(passed @ ones)  # ONNX Runtime's ReduceSum of no rows has more columns
+        return self._cast(
+            passed @ ones, np.int64
+        )  # ONNX Runtime's ReduceSum of no rows has more columns
 
     def _gather(self, x: Value, index: Value, axis: int) -> Value:
         return self.op("Gather", x, index, dtype=x.dtype, axis=axis)

@@ -45,9 +45,6 @@ class _TorchOperators(Operators):
     def sigmoid(self, x: Tensor) -> Tensor:
         return torch.sigmoid(x)
 
-    def isnan(self, x: Tensor) -> Tensor:
-        return torch.isnan(x)
-
     def double(self, x: Tensor) -> Tensor:
         return x.double()
 
@@ -56,9 +53,6 @@ class _TorchOperators(Operators):
 
     def eps(self, x: Tensor) -> float:
         return torch.finfo(x.dtype).eps
-
-    def whole(self, x: Tensor) -> Tensor:
-        return x.long()
 
     def rounded(self, x: Tensor, digits: int) -> Tensor:
         return torch.round(x, decimals=digits)
@@ -129,6 +123,13 @@ class _TorchOperators(Operators):
 
     def take(self, constant: Tensor, index: Tensor) -> Tensor:
         return torch.take(constant, index)
+
+    def bins(self, x: Tensor, count: int) -> Tensor:
+        found = x.masked_fill(x.isnan(), 0.0)  # no cast of a NaN to an integer is defined
+        return (found * count).long().clamp_max(count - 1)
+
+    def or_nan(self, x: Tensor, of: Tensor) -> Tensor:
+        return torch.where(of.isnan(), of, x)
 
     def bucket(self, x: Tensor, edges: Tensor) -> Tensor:
         return torch.bucketize(x.contiguous(), edges, right=True)
