@@ -12,7 +12,8 @@ from fedcal.core.errors import InputError, NoEffect, TooLittle
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.comparison.grid import Cell, Grid
-from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.strategies.enough import too_little
