@@ -159,15 +159,25 @@ class _Binning(Calibrator):
             table = np.repeat(table, tables(classes), axis=0)
         return cls(table, classes)
 
-    @staticmethod
-    @abstractmethod
+    @classmethod
     def table_of(
+        cls,
         positive: Floats,
         negative: Floats,
         negatives: Negatives = "cut",
         estimate: Estimate = "posterior",
     ) -> Floats:
-        """Histograms -> table, (tables, bins) each."""
+        """Histograms -> table, (tables, bins) each.
+
+        Negative counts are by default cut before bins are merged: the sparse bins of noise then
+        look alike, and BBQ's evidence cannot mistake one for signal.
+        """
+        return cls._table(cleaned(positive, negatives), cleaned(negative, negatives), estimate)
+
+    @staticmethod
+    @abstractmethod
+    def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
+        """Of counts that only "merged" leaves negative, if their kind does."""
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
@@ -196,17 +206,10 @@ class HistogramBinning(_Binning):
     kind = "histogram-binning"
 
     @staticmethod
-    def table_of(
-        positive: Floats,
-        negative: Floats,
-        negatives: Negatives = "cut",
-        estimate: Estimate = "posterior",
-    ) -> Floats:
+    def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
         """Nothing is merged here, so negative counts "merged" are those "cut"; no prior either."""
         bins = positive.shape[1]
-        return _shares(
-            *(merged(cleaned(counts, negatives), bins) for counts in (positive, negative))
-        )
+        return _shares(merged(positive, bins), merged(negative, bins))
 
 
 def _shares(p: Floats, n: Floats) -> Floats:
@@ -229,25 +232,15 @@ class BBQ(_Binning):
     kind = "bbq"
 
     @staticmethod
-    def table_of(
-        positive: Floats,
-        negative: Floats,
-        negatives: Negatives = "cut",
-        estimate: Estimate = "posterior",
-    ) -> Floats:
-        """The mixture of all models, in the fine bins.
-
-        Negative counts are by default cut before bins are merged: the sparse bins of noise then
-        look alike, and the evidence cannot mistake one for signal.
-        """
+    def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
+        """The mixture of all models, in the fine bins."""
         fine = positive.shape[1]
-        p_fine, n_fine = cleaned(positive, negatives), cleaned(negative, negatives)
         if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
             raise InputError(f"BBQ needs a power of two of bins, got {fine}")
         scores, means = [], []
         for e in range(1, fine.bit_length()):
             bins = 2**e
-            p, n = merged(p_fine, bins), merged(n_fine, bins)
+            p, n = merged(positive, bins), merged(negative, bins)
             score, mean = binning_model(p, n, (np.arange(bins) + 0.5) / bins)
             scores.append(score)
             if estimate == "share":

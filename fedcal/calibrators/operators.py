@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from fedcal.core.numerics import row_max, row_sum, shifted, softmax
+from fedcal.core.numerics import row_max, row_sum, shifted, sigmoid, softmax, softplus
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import bucket_of
 
@@ -64,12 +64,11 @@ class Operators:
 
     def sigmoid(self, x: Array) -> Array:
         """1 / (1 + exp(-x))."""
-        e = np.exp(-np.abs(x))
-        return np.where(x >= 0, 1.0, e) / (1.0 + e)
+        return sigmoid(x)
 
     def softplus(self, x: Array) -> Array:
         """log(1 + exp(x)), without overflow."""
-        return np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x)))
+        return softplus(x)
 
     def softmax(self, x: Array) -> Array:
         """Probabilities of logits."""

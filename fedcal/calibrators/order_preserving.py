@@ -28,7 +28,7 @@ import numpy as np
 from fedcal.calibrators.fits.curvature import rank_triangle, rank_variances
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.core.numerics import FLOOR, row_max, row_sum, softmax
+from fedcal.core.numerics import FLOOR, row_max, row_sum, sigmoid, softmax, softplus
 from fedcal.core.types import Floats, Integers
 
 UNIT = math.log(math.e - 1)
@@ -102,17 +102,6 @@ def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
     np.multiply(below, y[:, 1:] - y[:, :-1], out=out[:, :-1])
     out[:, :-1] *= sigmoid(m[..., :-1])
     return out
-
-
-def softplus(x: Floats) -> Floats:
-    """log(1 + exp(x)) without overflow, shape kept."""
-    return np.asarray(np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))))
-
-
-def sigmoid(x: Floats) -> Floats:
-    """1 / (1 + exp(-x)), the derivative of softplus, without overflow, shape kept."""
-    e = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1.0, e) / (1.0 + e))
 
 
 def keep_top(probs: Floats, logits: Floats) -> Floats:

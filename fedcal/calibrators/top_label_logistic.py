@@ -16,12 +16,11 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.temperature_fit import best_log_a
 from fedcal.calibrators.operators import Array, Constants, Operators
-from fedcal.calibrators.order_preserving import sigmoid
 from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.calibrators.top_label import TINY, with_confidence
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import row_sum, shifted, softmax
+from fedcal.core.numerics import row_sum, shifted, sigmoid, softmax
 from fedcal.core.types import Floats, Integers
 
 LARGEST = 8.0
