@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.comparison.resolve import LeftOut
 from fedcal.experiments.runs.statement import sentences
@@ -68,16 +69,18 @@ def statement(
     """
     fitted = [c for c in cells if not c.variant.baseline]
     private = [c for c in fitted if math.isfinite(c.config.epsilon)]
+    family = family_of(c.variant.method for c in cells).name
     said = [
         "Choosing among methods, settings or budgets by what they did on private rows is itself a "
-        "release, and no run's epsilon covers it: choose on public or simulated data.",
-        sentences.about_tests("calibrator"),
+        "release, and no run's epsilon covers it: choose on public or simulated data."
     ]
+    if family != "evaluate":
+        said.append(sentences.about_tests("thresholds" if family == "conformal" else "calibrator"))
     said += [
         f"The test rows of {name} are held out of the same clients' rows: every number in the "
         "table is an exact function of private rows."
         for name, held in held_out.items()
-        if held
+        if held and family != "evaluate"
     ]
     if private:
         said += _guarantees(private)
