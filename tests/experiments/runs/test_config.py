@@ -2,7 +2,6 @@
 
 import math
 import tomllib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -133,7 +132,7 @@ def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path):
     same = load_config(file, {"seed": 4})
     assert (same.rounds, same.trust, same.set, same.seed) == (8, "secagg", rows, 4)
     private = load_config(file, {"epsilon": 1.0})
-    assert (private.rounds, private.trust, private.set) == (None, None, rows)
+    assert (private.rounds, private.trust, private.set) == (8, None, rows)
     other = load_config(file, {"method": "fedbin", "set": {"bins_exponent": 3}})
     assert (other.rounds, other.set, other.clients) == (None, {"bins_exponent": 3}, 7)
     file.write_text("epsilon = 1.0\nrounds = 5\n")
@@ -145,42 +144,6 @@ def test_what_follows_from_an_overridden_value_is_resolved_anew(tmp_path):
     file.write_text('epsilon = "much"\n')
     with pytest.raises(InputError, match="'epsilon' must be a number"):
         load_config(file, {"epsilon": 1.0})
-
-
-def resolved(folder: Path, **fields: Any) -> Path:
-    """The config file of a run of fedcal 0.1, with resolved values."""
-    path = folder / "run.toml"
-    path.write_text(Config(**{"clients": 20, **fields}).to_toml(), "utf-8")
-    return path
-
-
-def test_a_new_trust_resolves_rounds_and_secure_aggregation_anew(tmp_path):
-    earlier = {"epsilon": 1.0, "trust": "distributed", "rounds": 3, "unit": "example"}
-    file = resolved(tmp_path, **earlier, secure_aggregation="masks", mechanism="laplace")
-    other = load_config(file, {"trust": "local"})
-    assert (other.trust, other.rounds, other.secure_aggregation) == ("local", None, None)
-    assert (other.unit, other.mechanism, other.epsilon) == ("example", "laplace", 1.0)
-    chosen = load_config(file, {"trust": "local", "secure_aggregation": "masks", "rounds": 2})
-    assert (chosen.rounds, chosen.secure_aggregation) == (2, "masks")
-    same = {"trust": "distributed", "unit": "user", "mechanism": "auto", "quorum": 1.0}
-    for key, value in {**same, "epsilon": 2.0}.items():
-        kept = load_config(file, {key: value})
-        assert (kept.trust, kept.rounds) == ("distributed", 3)
-        assert kept.secure_aggregation == "masks"
-    exact = load_config(file, {"epsilon": math.inf})
-    assert (exact.trust, exact.rounds, exact.secure_aggregation) == (None, None, None)
-
-
-def test_rows_per_client_of_an_old_file_go_with_the_rows(tmp_path):
-    old = {"epsilon": 1.0, "trust": "central", "rounds": 3, "secure_aggregation": "none"}
-    file = resolved(tmp_path, **old, set={"rows_per_client": 25.0})
-    for same in ({}, {"seed": 3}, {"epsilon": 2.0}, {"clients": 20}):
-        assert load_config(file, same).set == {"rows_per_client": 25.0}
-    for other in ({"clients": 5}, {"data": "imdb-binary"}, {"partition": "iid"}):
-        assert load_config(file, other).set == {}
-    assert load_config(file, {"clients": 5, "set": {"rows_per_client": 9}}).set["rows_per_client"]
-    natural = resolved(tmp_path, **old, partition="natural")
-    assert load_config(natural, {"data": "game-forecasts"}).clients is None
 
 
 def test_what_was_given_stays_but_for_what_belongs_to_the_overridden(tmp_path):
