@@ -11,6 +11,7 @@ import numpy as np
 
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
@@ -32,11 +33,7 @@ from fedcal.metrics.holm import rejected
 FEWEST = 20
 """Rows of a group below which nothing is said of it."""
 
-IN_GROUPS = (
-    *("accuracy", "precision", "recall", "specificity", "prevalence"),
-    *("roc_auc", "confidence_auc", "gap", "brier"),
-    *("calibration_slope", "calibration_intercept", "ece"),
-)
+IN_GROUPS = tuple(name for name, metric in METRICS.items() if metric.in_groups)
 """Metrics of each group, of those that the score has."""
 
 KEYS = {"model": "metrics", "calibrated": "metrics_after", "other": "metrics_other"}

@@ -24,16 +24,18 @@ from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import evaluate, smooth_span
+from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.estimators.all_metrics import METRICS
+from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import LinearRatio, edge_index, spread_cells
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import FIRM, Estimate, estimate
+from fedcal.evaluation.intervals.intervals import FIRM, Estimate
 
 Goal = Literal["precision", "recall", "cost"]
 
 DRAWS = 1000
-SHOWN = ("precision", "recall", "specificity", "accuracy", "f1")
+SHOWN = tuple(name for name, metric in METRICS.items() if metric.of_choice)
 """Metrics that a chosen threshold comes with, beside its cost."""
 
 
@@ -132,8 +134,7 @@ def choose_threshold(
     found = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
     if goal == "cost":
         cost = Cost(value, wanted)
-        span = smooth_span(cost, h, at_once, "new")
-        found["cost"] = estimate(span, 0.0, cost.bounds, cost.scale, at_once)
+        found["cost"] = cost.estimate(cost.span(h, Asked(at_once)), at_once, h)
     return Threshold(value, goal, float(wanted), confident, found)
 
 

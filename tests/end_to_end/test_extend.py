@@ -25,8 +25,9 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 
 METHODS, MECHANISM, UNIT = ("fedgap", "fedranks"), "composed-laplace", "entry"
-PARTITION = "lognormal"
-ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), MECHANISM: (1, 1), UNIT: (1, 1), PARTITION: (1, 1)}
+PARTITION, METRIC = "lognormal", "jaccard"
+ONE = dict.fromkeys((MECHANISM, UNIT, PARTITION, METRIC), (1, 1))
+ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), **ONE}
 """Files that are new, and files that get a row."""
 
 
@@ -114,13 +115,14 @@ def told(copy, tmp_path_factory):
 
 
 def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
-    assert len(copy.commands) == 8
+    assert len(copy.commands) == 9
     simulated, compared, planned = copy.commands[:3]
     for where, words in (
         (simulated, ("fedgap on resnet110-cifar10", "(1, 1e-05)-DP for each user")),
         *((compared, ("FedGap",)), (planned, ("fedgap",))),
         ("report", ("Laplace noise", "Top-k accuracy", "Accuracy by k", "Counts carry noise.")),
-        (copy.commands[-2], ("replacing one row by any other",)),
+        (copy.commands[-3], ("replacing one row by any other",)),
+        (copy.commands[-1], ("Jaccard index, %",)),
     ):
         assert [word for word in words if word not in told[where]] == []
     for name in (*METHODS, MECHANISM, UNIT, PARTITION):
@@ -159,6 +161,7 @@ ENROLLED = {
     "end_to_end/test_trust_models.py": (*METHODS, UNIT),
     "end_to_end/test_result_files.py": METHODS,
     "experiments/runs/statement/test_statement.py": (UNIT,),
+    "fedcal/evaluation/test_estimates.py": (METRIC,),
     "fedcal/privacy/test_agreement.py": METHODS,
     "fedcal/queries/test_queries.py": ("label_ranks",),
     "fedcal/queries/test_request.py": ("label_ranks",),
@@ -166,7 +169,7 @@ ENROLLED = {
 """Tests of all members, and whom of the new ones they must take."""
 RULES = ("fresh_import", "all_is_exactly", "decides_by_a_name")
 """No name decides anything, `__all__` is right, nothing heavy is loaded."""
-CHOSEN = " or ".join((*METHODS, "label_ranks", MECHANISM, "ComposedLaplace", *RULES))
+CHOSEN = " or ".join((*METHODS, "label_ranks", MECHANISM, "ComposedLaplace", METRIC, *RULES))
 WITH = " or ".join((*METHODS, "laplace", "statement", "is_missing"))
 """The unit goes with every method and mechanism: a part of these cases is enough."""
 

@@ -32,8 +32,8 @@ import numpy as np
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import GAPS, Estimate, Histogram, evaluate
-from fedcal.evaluation.estimates import SCORES as METRICS_OF
-from fedcal.evaluation.estimators.calibration import BINS
+from fedcal.evaluation.estimators import all_metrics
+from fedcal.evaluation.estimators.gap_metric import BINS
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.research.studies.evaluation_intervals import ROWS_PER_CLIENT, shards_of
@@ -63,7 +63,7 @@ EPSILON = 1.0
 LEAST = 0.92
 """Coverage below which the line of an interval must have a warning."""
 
-SMOOTH = METRICS_OF["positive"]
+SMOOTH = tuple(name for name, kind in all_metrics.SMOOTH.items() if "positive" in kind.scores)
 SKEW = 0.2
 """Of the beta distribution of clients' shares of positives: most have nearly one label."""
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.calibration import BINS, equal_width
+from fedcal.evaluation.estimators.gap_metric import BINS, equal_width, members_of
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import check_rows, fieller, normal_quantile, of_share
@@ -126,7 +126,7 @@ def decision_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> D
         sampling = np.stack([squares, top, bottom])
     low, high = fieller(top, bottom, noise + sampling, z, (-np.inf, 1.0))
     n, p = _suffix(monotone_counts(h))
-    rest = max(total, 1e-300)
+    rest = total if total > 0 else np.nan
     return DecisionCurve(t, (p[:-1] - odds * n[:-1]) / rest, low, high, (p[0] - odds * n[0]) / rest)
 
 
@@ -169,8 +169,7 @@ def reliability(
         as of `roc_curve`
     """
     z = normal_quantile(level)
-    of = equal_width(h, bins)
-    members = np.asarray(np.arange(bins)[:, None] == of, np.float64)
+    members = members_of(equal_width(h, bins), bins)
     negative, positive = h.counts @ members.T
     one = np.square(members @ h.root).sum(axis=1)
     bottom = negative + positive

@@ -18,7 +18,8 @@ import numpy as np
 from fedcal.core.checks import whole
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.calibration import Ks, equal_mass, residuals, rows_of
+from fedcal.evaluation.estimators.calibration import Ks
+from fedcal.evaluation.estimators.gap_metric import equal_mass, members_of, residuals, rows_of
 from fedcal.evaluation.estimators.slope_intercept import logit
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Estimate
@@ -58,8 +59,7 @@ def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> Calibra
         of the draws
     """
     whole("groups", groups, 2, 100)
-    of = equal_mass(h, groups)
-    members = np.asarray(np.arange(groups)[:, None] == of, np.float64)
+    members = members_of(equal_mass(h, groups), groups)
     rows, noise = _null(h, seed)
     spread = members @ (rows_of(h) * h.middles * (1 - h.middles))
     spread += np.square(np.einsum("gb,byv->gyv", members, _noise_root(h))).sum(axis=(1, 2))

@@ -7,12 +7,9 @@ import math
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.metrics import Metric, Ratio, RatioMetric
+from fedcal.evaluation.estimators.metrics import MISPLACED, Ratio, RatioMetric, SmoothMetric
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram
-
-MISPLACED = 5.0
-"""Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
 
 
 class RocAuc(RatioMetric):
@@ -28,6 +25,10 @@ class RocAuc(RatioMetric):
     """
 
     name = "roc_auc"
+    heading = "ROC AUC"
+    scores = ("positive",)
+    in_groups = True
+    skewed = ranking = True
     scale = 0.5
 
     def ratio(self, h: Histogram) -> Ratio:
@@ -67,6 +68,15 @@ class ConfidenceAuc(RocAuc):
     """ROC AUC of confidence against correctness: does the model know when it is wrong?"""
 
     name = "confidence_auc"
+    heading = "ROC AUC of confidence"
+    scores = ("confidence",)
+
+
+def few_misplaced(h: Histogram) -> str:
+    """The warning of scores that nearly separate the outcomes; "" = they do not."""
+    least = float(h.counts.sum(axis=1).min())
+    separated = (1 - RocAuc().value(h)) * least < MISPLACED
+    return "few rows are misplaced" if separated else ""
 
 
 def outcomes(h: Histogram) -> Floats:
@@ -76,7 +86,7 @@ def outcomes(h: Histogram) -> Floats:
     return weights
 
 
-class AveragePrecision(Metric):
+class AveragePrecision(SmoothMetric):
     """Mean over rows of outcome 1 of the precision at their score, as in scikit-learn.
 
     With T_i, F_i the rows of outcome 1 and 0 in bucket i and above, (1 / P) sum_i p_i T_i /
@@ -99,6 +109,8 @@ class AveragePrecision(Metric):
     """
 
     name = "average_precision"
+    scores = ("positive",)
+    skewed = ranking = True
 
     def value(self, h: Histogram) -> float:
         """Buckets as ties."""
