@@ -105,15 +105,21 @@ def evaluate_command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
+    of_runs: dict[str, Any] = {
+        "calibrator": calibrator,
+        "score": score,
+        "bins": bins,
+        "estimand": estimand,
+        "rows_per_subject": rows_per_subject,
+    }
     if release is not None:
-        given = {**options, "calibrator": calibrator, "score": score, "bins": bins, "set": set}
-        given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
-        given |= {"rows_per_subject": rows_per_subject, "only": only}
+        given = {**options, **of_runs, "by": None if by == "none" else by}
+        given |= {"set": set, "config": config, "only": only}
         _refuse(given, "is of a run, and --release reads what one left")
         goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
         if calibrate is not None and out is None:
             raise InputError("--calibrate HOW writes a calibrator to a file: give --out FILE")
-        if calibrate is not None and out is not None:
+        if out is not None and calibrate is not None:
             claim_file(out, overwrite=overwrite)
         elif out is not None:
             claim(out, FOLDER, overwrite=overwrite, report=not no_report)
@@ -141,7 +147,7 @@ def evaluate_command(
         "since": since,
     }
     _refuse(of_releases, "reads an earlier run's release: give --release FILE")
-    asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
+    asked = settings(by, threshold=threshold, **of_runs)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     if config is None:
         known = merge({"method": method_of(only)}, run)

@@ -208,7 +208,7 @@ def _stage(name: str, kind: str, table: Mapping[str, Any], top: Mapping[str, Any
         if extra:
             asked = {key: own.pop(key, None) for key in extra}
             asked["by"] = asked["by"] or "none"
-            own["set"] = {**settings(None, **asked), **own.get("set", {})}
+            own["set"] = {**settings(**asked), **own.get("set", {})}
         epsilon = _own_epsilon(own.pop("epsilon", None), top)
         config = merge(top, own)
         family = AFTER[kind]

@@ -101,6 +101,8 @@ class Metric(Described):
         whether it is told of each group of rows as well
     of_choice
         whether a chosen threshold comes with it
+    at_threshold
+        whether it depends on the threshold
     threshold
         rows with a score from here on are predicted positive; for the metrics of predictions
     """
@@ -108,6 +110,7 @@ class Metric(Described):
     scores: ClassVar[tuple[str, ...]] = ("positive", "confidence")
     in_groups: ClassVar[bool] = False
     of_choice: ClassVar[bool] = False
+    at_threshold: ClassVar[bool] = False
     threshold: float = 0.5
 
     @abstractmethod

@@ -103,10 +103,10 @@ class GapMetric(Metric):
         With the variance that clients give, the deviations of independent rows are made larger
         (or smaller) by the ratio of both standard deviations.
         """
-        total = h.counts.sum()
+        total = h.rows
         if total <= 0:
             return self.no_span()
-        firm = bool(total > FIRM * h.noise_std(np.ones_like(h.counts)))
+        firm = total > FIRM * h.rows_std
         simulated, effect = simulate(h, asked.seed, asked.what), asked.effect
         weights = self.gaps(h)
         if not weights.any():

@@ -56,6 +56,11 @@ def edge_index(h: Histogram, threshold: float) -> int:
     return at
 
 
+def outcomes(h: Histogram) -> Floats:
+    """Weights that sum the rows of each outcome, (2, 2, buckets)."""
+    return np.repeat(np.eye(2)[:, :, None], h.buckets, axis=2)
+
+
 class SmoothMetric(Metric):
     """A smooth function of counts that does not change when all of them are doubled.
 
@@ -74,9 +79,12 @@ class SmoothMetric(Metric):
     def gradient(self, h: Histogram) -> Floats:
         """Its derivative by each count, (2, buckets)."""
 
-    @abstractmethod
     def denominators(self, h: Histogram) -> Floats:
-        """Weights of the sums of counts that must lie above 0, (sums, 2, buckets)."""
+        """Weights of the sums of counts that must lie above 0, (sums, 2, buckets).
+
+        Rows of each outcome, unless a metric says otherwise.
+        """
+        return outcomes(h)
 
     def firm(self, h: Histogram) -> bool:
         """Return whether all denominators stand out from their noise."""
@@ -246,6 +254,7 @@ class Predictions(LinearRatio):
         which cells count: true negatives, false positives, false negatives, true positives
     """
 
+    at_threshold = True
     top: ClassVar[tuple[float, float, float, float]]
     bottom: ClassVar[tuple[float, float, float, float]]
 
@@ -334,6 +343,7 @@ class Prevalence(Predictions):
     """Share of rows of outcome 1."""
 
     name = "prevalence"
+    at_threshold = False
     heading = "prevalence, %"
     scores = ("positive",)
     in_groups = True
@@ -344,6 +354,7 @@ class NetBenefit(LinearRatio):
     """(tp - fp t / (1 - t)) / n at threshold t (Vickers & Elkin 2006)."""
 
     name = "net_benefit"
+    at_threshold = True
     scores = ("positive",)
     bounds = (-math.inf, 1.0)
 
@@ -384,16 +395,12 @@ class Cells(SmoothMetric):
         tn, fp, fn, tp = self.of_cells(cells)[1]
         return spread_cells(h, at, (tn, fp, fn, tp))
 
-    def denominators(self, h: Histogram) -> Floats:
-        """Rows of each outcome."""
-        at = edge_index(h, self.threshold)
-        return np.stack([spread_cells(h, at, (1, 1, 0, 0)), spread_cells(h, at, (0, 0, 1, 1))])
-
 
 class BalancedAccuracy(Cells):
     """Mean of recall and specificity."""
 
     name = "balanced_accuracy"
+    at_threshold = True
     heading = "balanced accuracy, %"
     scores = ("positive",)
     scale = 0.5
@@ -433,6 +440,7 @@ class MatthewsCorrelation(Cells):
     """Correlation of outcome and prediction (Matthews 1975)."""
 
     name = "mcc"
+    at_threshold = True
     heading = "Matthews correlation"
     scores = ("positive",)
     bounds = (-1.0, 1.0)

@@ -7,9 +7,15 @@ import math
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.metrics import MISPLACED, Ratio, RatioMetric, SmoothMetric
+from fedcal.evaluation.estimators.metrics import (
+    MISPLACED,
+    Ratio,
+    RatioMetric,
+    SmoothMetric,
+    outcomes,
+)
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.histogram import Histogram, divide
 
 
 class RocAuc(RatioMetric):
@@ -79,13 +85,6 @@ def few_misplaced(h: Histogram) -> str:
     return "few rows are misplaced" if separated else ""
 
 
-def outcomes(h: Histogram) -> Floats:
-    """Weights that sum the rows of each outcome, (2, 2, buckets)."""
-    weights = np.zeros((2, 2, h.buckets))
-    weights[0, 0] = weights[1, 1] = 1.0
-    return weights
-
-
 class AveragePrecision(SmoothMetric):
     """Mean over rows of outcome 1 of the precision at their score, as in scikit-learn.
 
@@ -115,16 +114,16 @@ class AveragePrecision(SmoothMetric):
     def value(self, h: Histogram) -> float:
         """Buckets as ties."""
         p, true, false, total = self._sums(h)
-        return float(p @ _divide(true, true + false) / total) if total > 0 else math.nan
+        return float(p @ divide(true, true + false) / total) if total > 0 else math.nan
 
     def gradient(self, h: Histogram) -> Floats:
         """By the product rule; a row changes the precision at all lower thresholds."""
         p, true, false, total = self._sums(h)
-        precision = _divide(true, true + false)
+        precision = divide(true, true + false)
         value = float(p @ precision / total)
         square = (true + false) ** 2
-        by_true = np.cumsum(_divide(p * false, square)) / total
-        by_false = -np.cumsum(_divide(p * true, square)) / total
+        by_true = np.cumsum(divide(p * false, square)) / total
+        by_false = -np.cumsum(divide(p * true, square)) / total
         return np.stack([by_false, (precision - value) / total + by_true])
 
     def binning(self, h: Histogram) -> float:
@@ -133,25 +132,16 @@ class AveragePrecision(SmoothMetric):
         if total <= 0:
             return math.nan
         n, above, other = monotone_counts(h)[0], true - p, false
-        middle = _divide(p * true, true + false)
-        highest = _divide(p * (above + p), above + p + other - n)
+        middle = divide(p * true, true + false)
+        highest = divide(p * (above + p), above + p + other - n)
         with np.errstate(divide="ignore", invalid="ignore"):
             lowest = p - other * np.log1p(p / (above + other))
         lowest = np.where((above + other > 0) & (p > 0), np.maximum(lowest, 0.0), p)
         up, down = np.maximum(highest - middle, 0.0), np.maximum(middle - lowest, 0.0)
         return float(max(up.sum(), down.sum()) / total)
 
-    def denominators(self, h: Histogram) -> Floats:
-        """Rows of each outcome."""
-        return outcomes(h)
-
     @staticmethod
     def _sums(h: Histogram) -> tuple[Floats, Floats, Floats, float]:
         n, p = monotone_counts(h)
         true, false = np.cumsum(p[::-1])[::-1], np.cumsum(n[::-1])[::-1]
         return p, true, false, float(p.sum())
-
-
-def _divide(top: Floats, bottom: Floats) -> Floats:
-    """Top / bottom, 0 where the bottom is not above 0."""
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)

@@ -17,7 +17,7 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.estimators.ranking import few_misplaced, outcomes
+from fedcal.evaluation.estimators.ranking import few_misplaced
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Span
 
@@ -40,34 +40,30 @@ class Recalibration(SmoothMetric):
 
     def gradient(self, h: Histogram) -> Floats:
         """Implicit differentiation of the score equations, sum of (y - p) (1, x) = 0."""
-        fit = regression(h)
-        if fit is None:
+        if (fit := regression(h)) is None:
             return np.full(h.counts.shape, math.nan)
+        p, _, lever = self._at(h, fit)
+        return np.stack([-p * lever, (1 - p) * lever])
+
+    def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
+        """Fitted probabilities, own row of the inverse information, what a residual adds."""
         x = logit(h.middles)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h, x, p))[self.which]
-        lever = row[0] + row[1] * x
-        return np.stack([-p * lever, (1 - p) * lever])
+        return p, row, row[0] + row[1] * x
 
     def binning(self, h: Histogram) -> float:
         """To first order: each row's logit moved to the end of its bucket that moves it most."""
-        fit = regression(h)
-        if fit is None:
+        if (fit := regression(h)) is None:
             return math.nan
-        x = logit(h.middles)
-        p = expit(fit[0] + fit[1] * x)
-        row = np.linalg.inv(_information(h, x, p))[self.which]
-        slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * (row[0] + row[1] * x)
+        (p, row, lever), x = self._at(h, fit), logit(h.middles)
+        slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * lever
         reach = np.maximum(logit(h.edges[1:]) - x, x - logit(h.edges[:-1]))
         return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
 
     def warning(self, h: Histogram) -> str:
         """Of scores that tell nearly all rows apart: few rows say how steep they should be."""
         return few_misplaced(h)
-
-    def denominators(self, h: Histogram) -> Floats:
-        """Rows of each outcome."""
-        return outcomes(h)
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
         """By its efficient score test; without ends where a denominator may be 0."""

@@ -43,8 +43,6 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
 }
 """Score -> metrics whose variance over clients is asked for: each one more costs all of them."""
 
-AT_THRESHOLD = ("accuracy", "precision", "recall")
-
 _LEVEL = 0.95
 _CONFIDENCE = 0.9
 """Of the upper bound of a variance that noise dominates. Simulated (normal clients, 20 folds, any

@@ -153,24 +153,22 @@ def _summary(
         told = (shown(metric, half, digits=digits) if half == half else "" for half in halves)
         rows.append((name, *texts(metric, estimate), *told))
     of_rows, noise = found.rows
-    counted = found.weighting
-    about = f"{_about(found.score, names)}{counted.words.capitalize()}. "
-    about += f"Intervals are for {counted.intervals(found.estimand)}. "
+    of = found.weighting
+    about = f"{_about(found.score, names)}{of.words.capitalize()}. "
+    about += f"Intervals are for {of.intervals(found.estimand)}. "
     if math.isnan(of_rows):
         about += "Nobody was asked in a round, so nothing is known"
     else:
-        about += f"{of_rows:,.0f} {counted.noun}" + (
-            f" (noise of std {noise:,.1f})" if noise else ""
-        )
+        about += f"{of_rows:,.0f} {of.counted}" + (f" (noise of std {noise:,.1f})" if noise else "")
     note = (
-        f"{about}. Half-widths of an interval by cause: which {counted.noun} there were, the noise "
+        f"{about}. Half-widths of an interval by cause: which {of.counted} there were, the noise "
         "of the release, and buckets of the score; the first two add up as squares, the last in "
         "full." + _beyond(found)
     )
     if unknown:
         note = f"Noise leaves nothing to say of: {'; '.join(unknown)}. {note}"
     return Table(
-        f"Metrics{_of(view, views)}: {counted.head}",
+        f"Metrics{_of(view, views)}: {of.head}",
         (
             "metric",
             "value",
@@ -280,7 +278,7 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
             )
         columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
         columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
-        noun = found.weighting.noun
+        noun = found.weighting.counted
         return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
     tests = (

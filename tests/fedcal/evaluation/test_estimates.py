@@ -27,7 +27,7 @@ from fedcal.evaluation import (
     roc_curve,
 )
 from fedcal.evaluation.estimates import SCORES
-from fedcal.evaluation.estimators.all_metrics import SMOOTH
+from fedcal.evaluation.estimators import all_metrics
 from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.curves import reliability
 from fedcal.evaluation.intervals.intervals import (
@@ -70,7 +70,7 @@ def releases(
     return [Histogram(EDGES, c + e, root, first.law) for c, e in zip(counts, noise, strict=True)]
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+@pytest.mark.parametrize("name", all_metrics.SMOOTH)
 @pytest.mark.parametrize("noise", [0.0, 3.0])
 def test_gradients_are_those_of_finite_differences(name, noise):
     if name == "average_precision" and noise:
@@ -79,7 +79,7 @@ def test_gradients_are_those_of_finite_differences(name, noise):
     h = releases(truth(2, 3, 0.8), 20_000, root, 1)[0]
     if not noise:
         h = Histogram.exact(EDGES, h.counts + 1)  # precision is not smooth where nobody is
-    metric = SMOOTH[name](0.5)
+    metric = all_metrics.SMOOTH[name](0.5)
     direction = np.random.default_rng(1).standard_normal(h.counts.shape)
     step = 1e-4
 
