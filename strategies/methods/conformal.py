@@ -99,7 +99,6 @@ class FedConformal(FederatedStrategy):
         {"alpha": 0.3, "score": "margin", "guarantee": "pac"},
         {"alpha": 0.3, "among": "[0, 1]"},
     )
-    planned = 0
 
     def __init__(
         self,

@@ -125,7 +125,6 @@ class FedEvaluate(FederatedStrategy):
         {"bins": 8, "edges": "equi-depth", "confusion": True},
         {"bins": 8, "estimand": "clients"},
     )
-    planned = 0
 
     def __init__(
         self,

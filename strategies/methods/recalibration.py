@@ -32,7 +32,6 @@ class _Recalibration(Descent):
     family: ClassVar[Family] = "calibrate"
     form: ClassVar[str]
     keeps_releases = True
-    planned = 0  # a hundred rounds, for what a Newton method does in four
     wider: ClassVar[float]
     """A client's clip over that of its gradient in log(1/T)."""
 
