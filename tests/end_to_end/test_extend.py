@@ -24,10 +24,9 @@ from fedcal.privacy import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 
-METHODS, MECHANISM, UNIT = ("fedgap", "fedranks"), "composed-laplace", "entry"
-PARTITION, METRIC = "lognormal", "jaccard"
-ONE = dict.fromkeys((MECHANISM, UNIT, PARTITION, METRIC), (1, 1))
-ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), **ONE}
+METHODS = ("fedgap", "fedranks")
+OTHERS = MECHANISM, UNIT, PARTITION, METRIC = "composed-laplace", "entry", "lognormal", "jaccard"
+ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), **dict.fromkeys(OTHERS, (1, 1))}
 """Files that are new, and files that get a row."""
 
 

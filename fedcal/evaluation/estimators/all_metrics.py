@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 from fedcal.core.registry import registry
+from fedcal.evaluation.estimators import calibration as errors
+from fedcal.evaluation.estimators import decomposition, metrics, ranking, slope_intercept
 from fedcal.evaluation.estimators.base import Described, Metric
-from fedcal.evaluation.estimators.calibration import (
-    BrierReliability,
-    Ece,
-    EceDebiased,
-    EceEqualMass,
-    Ks,
-    Mce,
-    SmoothEce,
-)
-from fedcal.evaluation.estimators.decomposition import BrierResolution
 from fedcal.evaluation.estimators.gap_metric import GapMetric
-from fedcal.evaluation.estimators.metrics import (
-    F1,
-    Accuracy,
-    BalancedAccuracy,
-    Brier,
-    BrierUncertainty,
-    Confidence,
-    Gap,
-    LogLoss,
-    MatthewsCorrelation,
-    NetBenefit,
-    Precision,
-    Prevalence,
-    Recall,
-    SmoothMetric,
-    Specificity,
-)
 from fedcal.evaluation.estimators.multiclass import CLASS_METRICS, CONFUSION_METRICS
-from fedcal.evaluation.estimators.ranking import AveragePrecision, ConfidenceAuc, RocAuc
-from fedcal.evaluation.estimators.slope_intercept import CalibrationIntercept, CalibrationSlope
 
 METRICS: dict[str, type[Metric]] = registry(
-    *(Accuracy, BalancedAccuracy, Precision, Recall, Specificity, F1, MatthewsCorrelation),
-    *(Prevalence, NetBenefit, Confidence, RocAuc, ConfidenceAuc, AveragePrecision),
-    *(Gap, Brier, BrierResolution, BrierUncertainty, LogLoss),
-    *(CalibrationSlope, CalibrationIntercept),
-    *(Ece, EceDebiased, EceEqualMass, SmoothEce, Mce, Ks, BrierReliability),
+    *(metrics.Accuracy, metrics.BalancedAccuracy, metrics.Precision, metrics.Recall),
+    *(metrics.Specificity, metrics.F1, metrics.MatthewsCorrelation, metrics.Prevalence),
+    *(metrics.NetBenefit, metrics.Confidence),
+    *(ranking.RocAuc, ranking.ConfidenceAuc, ranking.AveragePrecision),
+    *(metrics.Gap, metrics.Brier, decomposition.BrierResolution, metrics.BrierUncertainty),
+    *(metrics.LogLoss, slope_intercept.CalibrationSlope, slope_intercept.CalibrationIntercept),
+    *(errors.Ece, errors.EceDebiased, errors.EceEqualMass, errors.SmoothEce),
+    *(errors.Mce, errors.Ks, errors.BrierReliability),
 )
 """Metrics of one histogram by name, in the order in which they are shown."""
 
-SMOOTH: dict[str, type[SmoothMetric]] = {
-    name: kind for name, kind in METRICS.items() if issubclass(kind, SmoothMetric)
+SMOOTH: dict[str, type[metrics.SmoothMetric]] = {
+    name: kind for name, kind in METRICS.items() if issubclass(kind, metrics.SmoothMetric)
 }
 """Those that are smooth functions of counts."""
 
