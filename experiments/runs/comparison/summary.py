@@ -152,8 +152,12 @@ def harmed(lines: Sequence[Line]) -> str:
 
 def _covering(lines: Sequence[Line]) -> list[Line]:
     """Those whose sets hold the labels of as many test rows as they say, within the noise."""
-    told = [(c, c["after"]["coverage"]) for c in lines]
-    return [c for c, of in told if of["mean"] + of["std"] >= 1 - c.get("alpha", 1)]
+    return [
+        c
+        for c in lines
+        if c["after"]["coverage_high"]["mean"] + c["after"]["coverage"]["std"]
+        >= 1 - c.get("alpha", 1)
+    ]
 
 
 def _won(family: Family, rivals: Sequence[Line], plain: Line | None) -> str:
