@@ -105,6 +105,7 @@ def evaluate_command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
+    goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
     of_runs: dict[str, Any] = {
         "calibrator": calibrator,
         "score": score,
@@ -116,7 +117,6 @@ def evaluate_command(
         given = {**options, **of_runs, "by": None if by == "none" else by}
         given |= {"set": set, "config": config, "only": only}
         _refuse(given, "is of a run, and --release reads what one left")
-        goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
         if calibrate is not None and out is None:
             raise InputError("--calibrate HOW writes a calibrator to a file: give --out FILE")
         if out is not None and calibrate is not None:
@@ -138,15 +138,8 @@ def evaluate_command(
             found.save(out, report=not no_report)
         _show(found, release, out, quiet=quiet, json=json)
         return
-    of_releases = {
-        "precision": precision,
-        "recall": recall,
-        "cost": cost,
-        "confident": confident or None,
-        "calibrate": calibrate,
-        "since": since,
-    }
-    _refuse(of_releases, "reads an earlier run's release: give --release FILE")
+    of_releases = {**goals, "confident": confident or None, "calibrate": calibrate}
+    _refuse({**of_releases, "since": since}, "reads an earlier run's release: give --release FILE")
     asked = settings(by, threshold=threshold, **of_runs)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     if config is None:
