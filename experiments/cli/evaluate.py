@@ -9,7 +9,6 @@ from typing import Annotated, Any
 from fedcal.core import pages
 from fedcal.core.classes import in_a_line
 from fedcal.core.errors import InputError
-from fedcal.evaluation.thresholds import Goal
 from fedcal.experiments.cli.parameters import (
     FILES,
     ConfigFile,
@@ -105,7 +104,7 @@ def evaluate_command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
-    goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
+    goals: dict[Any, float | None] = {"precision": precision, "recall": recall, "cost": cost}
     of_runs: dict[str, Any] = {
         "calibrator": calibrator,
         "score": score,
