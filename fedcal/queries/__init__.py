@@ -22,7 +22,7 @@ from fedcal.queries.temperature import (
     TemperatureUpdate,
     TopLabelNewton,
 )
-from fedcal.queries.training import Gradients, LocalUpdate
+from fedcal.queries.training import Gradients, LocalUpdate, WeightedUpdate
 
 QUERIES: dict[str, type[Query]] = registry(
     AccuracyGap,
@@ -53,6 +53,7 @@ QUERIES: dict[str, type[Query]] = registry(
     TemperatureScores,
     TemperatureUpdate,
     TopLabelNewton,
+    WeightedUpdate,
     key="kind",
 )
 """Every question, by its kind; the clients' statistics have the same names."""
@@ -90,4 +91,5 @@ __all__ = [
     "TemperatureScores",
     "TemperatureUpdate",
     "TopLabelNewton",
+    "WeightedUpdate",
 ]
