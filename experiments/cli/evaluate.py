@@ -10,7 +10,6 @@ from typing import Annotated, Any
 from fedcal.core import pages
 from fedcal.core.classes import in_a_line
 from fedcal.core.errors import InputError
-from fedcal.evaluation.thresholds import Goal
 from fedcal.experiments.cli.parameters import (
     FILES,
     ConfigFile,
@@ -114,15 +113,21 @@ def command(
     **options: Any,
 ) -> None:
     """Run and show it, or read a release again."""
+    goals: dict[Any, float | None] = {"precision": precision, "recall": recall, "cost": cost}
+    of_runs: dict[str, Any] = {
+        "calibrator": calibrator,
+        "score": score,
+        "bins": bins,
+        "estimand": estimand,
+        "rows_per_subject": rows_per_subject,
+    }
     if release is not None:
-        given = {**options, "calibrator": calibrator, "score": score, "bins": bins, "set": set}
-        given |= {"by": None if by == "none" else by, "estimand": estimand, "config": config}
-        given |= {"rows_per_subject": rows_per_subject, "only": only}
+        given = {**options, **of_runs, "by": None if by == "none" else by}
+        given |= {"set": set, "config": config, "only": only}
         _refuse(given, "is of a run, and --release reads what one left")
-        goals: dict[Goal, float | None] = {"precision": precision, "recall": recall, "cost": cost}
         if calibrate is not None and out is None:
             raise InputError("--calibrate HOW writes a calibrator to a file: give --out FILE")
-        if calibrate is not None and out is not None:
+        if out is not None and calibrate is not None:
             claim_file(out, overwrite=overwrite)
         elif out is not None:
             claim(out, FOLDER, overwrite=overwrite, report=not no_report)
@@ -141,16 +146,9 @@ def command(
             found.save(out, report=not no_report)
         _show(found, release, out, quiet=quiet, json=json)
         return
-    of_releases = {
-        "precision": precision,
-        "recall": recall,
-        "cost": cost,
-        "confident": confident or None,
-        "calibrate": calibrate,
-        "since": since,
-    }
-    _refuse(of_releases, "reads an earlier run's release: give --release FILE")
-    asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
+    of_releases = {**goals, "confident": confident or None, "calibrate": calibrate}
+    _refuse({**of_releases, "since": since}, "reads an earlier run's release: give --release FILE")
+    asked = settings(by, threshold=threshold, **of_runs)
     run = {**options, "set": {**asked, **dict(map(parse_setting, set or ()))}}
     if config is None:
         known = merge({"method": method_of(only)}, run)

@@ -225,7 +225,7 @@ def _stage(name: str, table: Mapping[str, Any], top: Mapping[str, Any]) -> Stage
         if evaluates:
             asked = {key: own.pop(key, None) for key in _EVALUATE}
             asked["by"] = asked["by"] or "none"
-            own["set"] = {**settings(None, **asked), **own.get("set", {})}
+            own["set"] = {**settings(**asked), **own.get("set", {})}
         epsilon = _own_epsilon(own.pop("epsilon", None), top)
         config = merge(top, own)
         if config.method not in STRATEGIES or STRATEGIES[config.method].family != family:

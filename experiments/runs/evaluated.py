@@ -45,27 +45,12 @@ def method_of(only: str | None) -> str:
 
 
 def settings(
-    calibrator: str | Path | None,
-    by: str,
-    threshold: float | None,
-    score: str | None,
-    bins: int | None,
-    estimand: str | None,
-    rows_per_subject: int | None,
+    by: str = "none", calibrator: str | Path | None = None, **others: Any
 ) -> dict[str, Any]:
     """The method's settings from the options of `evaluate`; what is not given is left out."""
     one_of("by", by, BY)
     path = None if calibrator is None else str(path_of(calibrator).resolve())
-    groups = None if by == "none" else by
-    found = {
-        "calibrator": path,
-        "groups": groups,
-        "threshold": threshold,
-        "score": score,
-        "bins": bins,
-        "estimand": estimand,
-        "rows_per_subject": rows_per_subject,
-    }
+    found = {"calibrator": path, "groups": None if by == "none" else by, **others}
     return {name: value for name, value in found.items() if value is not None}
 
 

@@ -85,7 +85,15 @@ def evaluate(
     """
     run: dict[str, Any] = {**options}
     if config is None:
-        asked = settings(calibrator, by, threshold, score, bins, estimand, rows_per_subject)
+        asked = settings(
+            by,
+            calibrator,
+            threshold=threshold,
+            score=score,
+            bins=bins,
+            estimand=estimand,
+            rows_per_subject=rows_per_subject,
+        )
         run |= {"set": {**asked, **options.get("set", {})}, "method": method_of(only)}
     return simulate(
         data,

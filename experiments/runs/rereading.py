@@ -16,6 +16,7 @@ from fedcal.datasets import is_shipped
 from fedcal.evaluation.by_group import change_table, changes_by, group_parts
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_edges
+from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.findings import Findings
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.clusters import ESTIMANDS
@@ -33,12 +34,6 @@ from fedcal.metrics.holm import ERROR
 from fedcal.storage.atomic import path_of
 
 ALL = ("model", "", "")
-
-_AT_THRESHOLD = (
-    *("accuracy", "balanced_accuracy", "precision", "recall", "specificity"),
-    *("f1", "mcc", "net_benefit"),
-)
-"""Metrics that depend on the threshold."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +59,7 @@ class Reading:
     by_site
         the same of each site (or group) that both releases have, corrected for their number
     unknown
-        what a file of an earlier version does not say, and so was not compared
+        what a release does not say, and so was not compared
     """
 
     path: Path
@@ -114,7 +109,8 @@ class Reading:
             for view, metrics in self.found.metrics.items():
                 title = self._at(self.threshold)
                 title += f", {views[view]}" if len(views) > 1 else ""
-                at = {name: metrics[name] for name in _AT_THRESHOLD if name in metrics}
+                at_threshold = (name for name, kind in METRICS.items() if kind.at_threshold)
+                at = {name: metrics[name] for name in at_threshold if name in metrics}
                 tables.append(_estimates(title, at))
         if self.changes:
             tables.append(_changes(self.changes, self.not_compared))
@@ -299,9 +295,8 @@ def _facts(release: ScoreRelease) -> dict[str, str | None]:
         "class names": None if names is None else ", ".join(names),
         "scores": "logits" if release.input == "logits" else "probabilities",
         "calibrator": "with one" if asked.calibrator else "without",
-        "weighting": release.weighting.words if release.counted else None,
+        "weighting": release.weighting.words,
         "estimand": ESTIMANDS[release.estimand],
-        "unit": None if release.unit is None else "",
     }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ from fedcal.core.numerics import softmax
 from fedcal.core.parallel import by_rows
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats, Integers
+
+BY = ("none", "class", "group")
+"""What sets may have thresholds of their own for: nothing; each label; each group of rows."""
 
 PENALTY, FREE = 0.01, 5
 """Of `raps`, where nobody says anything else (Angelopoulos et al. 2021, for many classes)."""
@@ -92,24 +97,14 @@ class Conformity:
     def of_all(self, logits: Floats) -> Floats:
         """The score of every label, (n, c) -> (n, c), in [0, 1], rounded to 12 decimals."""
         found = np.empty(logits.shape)
-
-        def fill(part: slice) -> None:
-            of = self.score.of_all(*self._seen(logits[part]), *self.regularisation)
-            found[part] = rounded(of)
-
-        by_rows(fill, *logits.shape)
+        self._fill(found, logits, lambda _, *seen: rounded(self.score.of_all(*seen)))
         return found
 
     def of_labels(self, logits: Floats, labels: Integers) -> Floats:
         """The score of each row's label, (n, c), (n,) -> (n,), rounded to 12 decimals."""
         found = np.empty(len(logits))
-
-        def fill(part: slice) -> None:
-            probs, u = self._seen(logits[part])
-            of = self.score.of_labels(probs, labels[part], u, *self.regularisation)
-            found[part] = rounded(of)
-
-        by_rows(fill, *logits.shape)
+        of = self.score.of_labels
+        self._fill(found, logits, lambda part, probs, *how: rounded(of(probs, labels[part], *how)))
         return found
 
     def within(self, logits: Floats, limits: Floats) -> NDArray[np.bool_]:
@@ -129,20 +124,26 @@ class Conformity:
         """
         found = np.empty(logits.shape, np.bool_)
 
-        def fill(part: slice) -> None:
-            own = limits[part] if limits.ndim == 2 else limits
-            probs, u = self._seen(logits[part])
-            found[part] = self.score.within(probs, own, u, *self.regularisation)
+        def inside(part: slice, probs: Floats, *how: Any) -> NDArray[np.bool_]:
+            return self.score.within(probs, limits[part] if limits.ndim == 2 else limits, *how)
 
-        by_rows(fill, *logits.shape)
+        self._fill(found, logits, inside)
         return found
 
-    def _seen(self, logits: Floats) -> tuple[Floats, Floats | None]:
-        """Probabilities of the rows as scores see them, and the parts that are left out."""
-        return settled(self.probs(logits)), self._parts(logits)
+    def _fill(
+        self, found: NDArray[Any], logits: Floats, score: Callable[..., NDArray[Any]]
+    ) -> None:
+        """Score some rows after others: of a part, probabilities, parts left out, penalty, free.
 
-    def _parts(self, logits: Floats) -> Floats | None:
-        return uniform_of(logits, self.seed) if self.randomised else None
+        Probabilities are `settled`.
+        """
+
+        def fill(part: slice) -> None:
+            u = uniform_of(logits[part], self.seed) if self.randomised else None
+            probs = settled(self.probs(logits[part]))
+            found[part] = score(part, probs, u, *self.regularisation)
+
+        by_rows(fill, *logits.shape)
 
 
 def uniform_of(logits: Floats, seed: int) -> Floats:

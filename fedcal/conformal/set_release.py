@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Literal, Self
 
@@ -98,14 +98,8 @@ class SetRelease:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All of it, for files."""
-        plain = {
-            "std": self.noise.std,
-            "tailed": self.noise.tailed,
-            "draws": self.noise.draws,
-            "rows": self.rows,
-            "whose": self.whose,
-            "labels_std": self.labels_std,
-        }
+        plain = asdict(self.noise)
+        plain |= {"rows": self.rows, "whose": self.whose, "labels_std": self.labels_std}
         found: dict[str, NDArray[Any]] = {
             "release_thresholds": self.thresholds,
             "release_counts": self.counts,

@@ -13,13 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.basis import Basis
-from fedcal.conformal.conformity import Conformity
+from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.judged import Judged, Parts, judged
 from fedcal.conformal.pages.page import judged_parts, promise, reported_parts
 from fedcal.conformal.pages.promises import of_release
 from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.pages.shortfalls import shortfalls
-from fedcal.conformal.parts import BY
 from fedcal.conformal.set_release import Goal, Promise, SetRelease, thresholds_of
 from fedcal.core.checks import one_of
 from fedcal.core.classes import called

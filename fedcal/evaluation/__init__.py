@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
-from fedcal.evaluation.estimates import METRICS, evaluate
-from fedcal.evaluation.estimators.calibration import GAPS
+from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.estimators.all_metrics import GAPS, METRICS
 from fedcal.evaluation.estimators.curves import (
     Curve,
     DecisionCurve,

@@ -151,11 +151,11 @@ def drift_by_site(
 
 def few(h: Histogram) -> bool:
     """Return whether nothing should be said of so few rows, by their noisy count."""
-    return bool(h.counts.sum() < FEWEST) or _drowned(h)
+    return bool(h.rows < FEWEST) or _drowned(h)
 
 
 def _drowned(h: Histogram) -> bool:
-    return bool(h.counts.sum() <= FIRM * h.noise_std(np.ones_like(h.counts)))
+    return bool(h.rows <= FIRM * h.rows_std)
 
 
 def same_edges(a: Floats, b: Floats) -> bool:

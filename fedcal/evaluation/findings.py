@@ -11,6 +11,7 @@ import numpy as np
 
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.goodness import (
     CalibrationTest,
     cox,
@@ -29,14 +30,13 @@ from fedcal.evaluation.weighting import ROWS, Weighting
 from fedcal.metrics.gap_change import GapChange, gap_change, told
 from fedcal.metrics.holm import rejected
 
+LEVEL = 0.95
+"""Of each interval."""
+
 FEWEST = 20
 """Rows of a group below which nothing is said of it."""
 
-IN_GROUPS = (
-    *("accuracy", "precision", "recall", "specificity", "prevalence"),
-    *("roc_auc", "confidence_auc", "gap", "brier"),
-    *("calibration_slope", "calibration_intercept", "ece"),
-)
+IN_GROUPS = tuple(name for name, metric in METRICS.items() if metric.in_groups)
 """Metrics of each group, of those that the score has."""
 
 KEYS = {"model": "metrics", "calibrated": "metrics_after", "other": "metrics_other"}
@@ -103,7 +103,7 @@ class Findings:
             name: number if math.isfinite(number) else None
             for name, number in zip(("value", "noise"), self.rows, strict=True)
         }
-        of_rows = self.weighting.noun == "rows"
+        of_rows = self.weighting.counted == "rows"
         found: dict[str, Any] = {
             "score": self.score,
             "threshold": self.threshold,
@@ -112,7 +112,7 @@ class Findings:
             "estimand": self.weighting.intervals(self.estimand),
             "intervals_exclude": list(self.excluded),
             "rows": counted if of_rows else dict.fromkeys(counted),
-            "counted": {"of": self.weighting.noun, **counted},
+            "counted": {"of": self.weighting.counted, **counted},
         }
         found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         if self.tests:
@@ -183,13 +183,11 @@ def findings(
     confusion: Mapping[str, Floats] | None = None,
     cell_std: float = 0.0,
     threshold: float = 0.5,
-    level: float = 0.95,
     estimand: Estimand = "rows",
     spread: Mapping[str, float] | None = None,
     effect: float = 1.0,
     excluded: tuple[str, ...] = (),
     weighting: Weighting = ROWS,
-    seed: int = 0,
 ) -> Findings:
     """Read all metrics of a release.
 
@@ -213,7 +211,7 @@ def findings(
         what no interval contains, in words
     weighting
         what counts once
-    level, spread, effect, seed
+    spread, effect
         as `evaluate` takes them
 
     Raises
@@ -222,21 +220,21 @@ def findings(
         If the threshold is no edge of a bucket.
     """
     rows = "these" if estimand == "these" else "new"
-    options: dict[str, Any] = {"level": level, "rows": rows, "seed": seed}
-    clustered: dict[str, Any] = {"spread": spread, "effect": effect}
 
     def read(view: str, group: str, only: Collection[str] = ()) -> Metrics:
         parts = [h for (v, g, _), h in histograms.items() if (v, g) == (view, group)]
         if score == "classes":
-            return evaluate_classes(parts, **options)
-        return evaluate(parts[0], score, threshold=threshold, only=only, **options, **clustered)
+            return evaluate_classes(parts, rows=rows)
+        return evaluate(
+            parts[0], score, threshold=threshold, only=only, rows=rows, spread=spread, effect=effect
+        )
 
     def of_all(view: str) -> Metrics:
         found = read(view, "")
         if not confusion or view not in confusion:
             return found
         cells = confusion[view].T
-        return {**evaluate_confusion(cells, cell_std, level=level, rows=rows), **found}
+        return {**evaluate_confusion(cells, cell_std, rows=rows), **found}
 
     views = list(dict.fromkeys(view for view, _, _ in histograms))
     groups: dict[str, dict[str, Metrics]] = {}
@@ -252,16 +250,12 @@ def findings(
         whole = {view: histograms[view, "", ""] for view in views}
         kinds = {"hosmer_lemeshow": hosmer_lemeshow, "ks": ks_test}
         if estimand != "clients":
-            tests = {
-                v: {k: test(h, seed=seed) for k, test in kinds.items()} for v, h in whole.items()
-            }
+            tests = {v: {k: test(h) for k, test in kinds.items()} for v, h in whole.items()}
         if groups:
             for view in views:
                 gaps = {group: own[view]["gap"] for group, own in groups.items() if own}
-                tests[view]["groups"], single[view] = (
-                    groups_test(gaps.values()),
-                    single_groups(gaps),
-                )
+                tests[view]["groups"] = groups_test(gaps.values())
+                single[view] = single_groups(gaps)
                 cox_of[view] = {g: cox(histograms[view, g, ""]) for g, own in groups.items() if own}
                 tests[view]["groups_cox"] = together(cox_of[view].values())
         if len(views) == 2:
@@ -269,7 +263,7 @@ def findings(
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
             one, other = whole.values()
             if pairs is not None:  # all three accuracies from the same counts: they agree
-                both = accuracies(pairs, cell_std, level=level, rows=rows)
+                both = accuracies(pairs, cell_std, rows=rows)
                 for view, accuracy in zip(views, both, strict=True):
                     metrics[view] = {**metrics[view], "accuracy": accuracy}
             difference = compare(
@@ -279,13 +273,13 @@ def findings(
                 agreement=pairs,
                 agreement_noise=cell_std,
                 threshold=threshold,
-                **options,
+                rows=rows,
             )
     measured = MEASURED[score] if estimand == "clients" else None
     return Findings(
         score,
         threshold,
-        level,
+        LEVEL,
         counted(histograms, views[0], ""),
         {view: warned(own, excluded, measured) for view, own in metrics.items()},
         warned(difference, excluded),
@@ -302,4 +296,4 @@ def findings(
 def counted(histograms: Mapping[Key, Histogram], view: str, group: str) -> tuple[float, float]:
     """Rows of a group, and the std of their noise."""
     h = next(h for (v, g, _), h in histograms.items() if (v, g) == (view, group))
-    return float(h.counts.sum()), float(h.noise_std(np.ones_like(h.counts)))
+    return h.rows, h.rows_std

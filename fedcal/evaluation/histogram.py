@@ -83,6 +83,16 @@ class Histogram:
         return np.asarray((self.edges[1:] + self.edges[:-1]) / 2)
 
     @property
+    def rows(self) -> float:
+        """All rows, as released."""
+        return float(self.counts.sum())
+
+    @property
+    def rows_std(self) -> float:
+        """Std of the noise of `rows`."""
+        return float(self.noise_std(np.ones_like(self.counts)))
+
+    @property
     def noisy(self) -> bool:
         """Whether the counts hold noise."""
         return bool(self.root.any())
@@ -99,3 +109,14 @@ class Histogram:
         else:
             z = rng.laplace(0.0, np.sqrt(0.5), size)
         return np.asarray(z @ self.root.T)
+
+
+def from_each_edge(counts: Floats) -> Floats:
+    """Sums of the buckets from each edge on, (..., buckets) -> (..., buckets + 1), the last 0."""
+    ends = np.zeros((*counts.shape[:-1], 1))
+    return np.concatenate([np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1], ends], axis=-1)
+
+
+def divide(top: Floats, bottom: Floats, empty: float = 0.0) -> Floats:
+    """Top / bottom, `empty` where the bottom is not above 0."""
+    return np.divide(top, bottom, out=np.full_like(top, empty), where=bottom > 0)

@@ -7,19 +7,17 @@ from dataclasses import replace
 
 import numpy as np
 
-from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import SCORES, binning, estimates_of, spans
-from fedcal.evaluation.estimators.calibration import GAPS
+from fedcal.evaluation.estimates import estimates_of, metrics_of
+from fedcal.evaluation.estimators.all_metrics import GAPS
+from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.multiclass import evaluate_confusion
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import (
     FEW,
     Estimate,
     Span,
-    check_rows,
-    estimate,
     fieller,
     mover,
     normal_quantile,
@@ -63,27 +61,24 @@ def compare(
     dict[str, Estimate]
         metric -> difference
     """
-    one_of("score", score, SCORES)
-    check_rows(rows)
-    at = threshold if score == "positive" else 0.0
-    first, second = (spans(h, score, at, level, rows, {}, seed) for h in (a, b))
-    one, two = (estimates_of(s, level, h) for s, h in ((first, a), (second, b)))
+    asked, metrics = Asked(level, rows, seed=seed), metrics_of(score, threshold)
+    first, second = ({n: m.span(h, asked) for n, m in metrics.items()} for h in (a, b))
+    one, two = (estimates_of(metrics, s, h, level) for s, h in ((first, a), (second, b)))
     if agreement is not None:
         one["accuracy"], two["accuracy"] = accuracies(
             agreement, agreement_noise, level=level, rows=rows
         )
     found = {}
-    for name, (metric, before) in first.items():
-        after = second[name][1]
+    for name, metric in metrics.items():
+        before, after = first[name], second[name]
         value = after.value - before.value
         span = mover(before, after, value, (-1.0, 1.0))
-        if name in _ERRORS and min(before.low, after.low) <= 0:
+        if name in GAPS and min(before.low, after.low) <= 0:
             span = replace(span, low=after.low - before.high, high=after.high - before.low)
         if name == "accuracy" and agreement is not None:
             span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
         reach = metric.bounds[1] - metric.bounds[0]
-        open_to = binning(metric, span, a, b)
-        change = estimate(span, open_to, (-reach, reach), metric.scale, level)
+        change = metric.estimate(span, level, a, b, bounds=(-reach, reach))
         found[name] = _as_printed(change, one[name], two[name])
     return found
 
@@ -115,9 +110,6 @@ def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate
         high=max(change.high, value),
         drowned=change.drowned or before.drowned or after.drowned,
     )
-
-
-_ERRORS = tuple(GAPS)
 
 
 def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:

@@ -21,9 +21,10 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.by_group import group_parts
 from fedcal.evaluation.counting import view_logits
+from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
-from fedcal.evaluation.intervals.clusters import AT_THRESHOLD, ESTIMANDS, Estimand, spread_of
+from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand, spread_of
 from fedcal.evaluation.pages.page import parts
 from fedcal.evaluation.weighting import Counted, Weighting
 from fedcal.metrics.buckets import scored
@@ -70,7 +71,7 @@ class ScoreRelease(Artifact):
     input
         what the clients' rows were, and so what a calibrator from these counts takes
     unit
-        of privacy; "" = without privacy, None = not known (a file of an earlier version)
+        of privacy; "" = without privacy
     counted
         see `Weighting`
     data
@@ -92,8 +93,8 @@ class ScoreRelease(Artifact):
     input: Kind = "logits"
     exact: bool = False
     known: bool = True
-    unit: str | None = None
-    counted: Counted = ""
+    unit: str = ""
+    counted: Counted = "rows"
     data: str | None = None
 
     def __post_init__(self) -> None:
@@ -131,28 +132,23 @@ class ScoreRelease(Artifact):
         classes = plain.pop("classes")
         question = ScoreCounts.read({**plain, "edges": arrays["edges"]}, {"classes": classes})
         counts = np.array(arrays["counts"], np.float64)
-        law: Any = str(arrays["law"])
-        privacy = tuple(map(str, json.loads(str(arrays["privacy"]))))
-        threshold, kind = float(arrays["threshold"]), one_of("input", str(arrays["input"]), KINDS)
-        # files of earlier versions do not say
-        taken = json.loads(str(arrays["taken"])) if "taken" in arrays else {}
-        counted = one_of("counted", str(arrays.get("counted", "")), get_args(Counted))
+        spread, taken = (json.loads(str(arrays[name])) for name in ("spread", "taken"))
         return cls(
             question,
             counts,
             float(arrays["std"]),
-            law,
-            privacy,
-            threshold,
+            one_of("law", str(arrays["law"]), get_args(NoiseLaw)),
+            _texts(arrays["privacy"]),
+            float(arrays["threshold"]),
             one_of("estimand", str(arrays["estimand"]), ESTIMANDS),
-            {str(k): float(v) for k, v in json.loads(str(arrays["spread"])).items()},
-            tuple(map(str, json.loads(str(arrays["excluded"])))),
-            kind,
-            bool(arrays.get("exact", False)),
-            bool(arrays.get("known", True)),
-            _text(taken.get("unit")),
-            counted,
-            _text(taken.get("data")),
+            {str(k): float(v) for k, v in spread.items()},
+            _texts(arrays["excluded"]),
+            one_of("input", str(arrays["input"]), KINDS),
+            bool(arrays["exact"]),
+            bool(arrays["known"]),
+            str(taken["unit"]),
+            one_of("counted", str(arrays["counted"]), get_args(Counted)),
+            None if taken["data"] is None else str(taken["data"]),
         )
 
     # -- what is told of it ---------------------------------------------------------------
@@ -212,7 +208,7 @@ class ScoreRelease(Artifact):
         whole = histograms["model", _ALL, ""]
         found, effect = spread_of(whole, self.question.score, self.threshold, self.spread)
         if threshold != self.threshold:
-            found = {name: v for name, v in found.items() if name not in AT_THRESHOLD}
+            found = {name: v for name, v in found.items() if not METRICS[name].at_threshold}
         return found, effect
 
     @cached_property
@@ -303,8 +299,8 @@ class ScoreRelease(Artifact):
         return decoder * self.std if self.std else np.zeros((asked.buckets, 0))
 
 
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)
+def _texts(listed: NDArray[Any]) -> tuple[str, ...]:
+    return tuple(map(str, json.loads(str(listed))))
 
 
 _NOT_KEPT = ("edges", "reference", "gain", "pad")

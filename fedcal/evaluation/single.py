@@ -46,7 +46,7 @@ class SingleMetric(Artifact):
     name: str
     estimate: Estimate
     excluded: tuple[str, ...] = ()
-    counted: Counted = ""
+    counted: Counted = "rows"
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Name, numbers, and whether the noise drowns it."""
@@ -63,10 +63,10 @@ class SingleMetric(Artifact):
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """What `arrays` gave."""
         numbers = dict(zip(_NUMBERS, arrays["numbers"].astype(float).tolist(), strict=True))
-        warning = str(arrays.get("warning", ""))  # files of earlier versions have none
-        estimate = Estimate(**numbers, drowned=bool(arrays["drowned"]), warning=warning)
-        excluded = json.loads(str(arrays["excluded"])) if "excluded" in arrays else ()
-        counted = one_of("counted", str(arrays.get("counted", "")), get_args(Counted))
+        warning, drowned = str(arrays["warning"]), bool(arrays["drowned"])
+        estimate = Estimate(**numbers, drowned=drowned, warning=warning)
+        excluded = json.loads(str(arrays["excluded"]))
+        counted = one_of("counted", str(arrays["counted"]), get_args(Counted))
         return cls(str(arrays["name"]), estimate, tuple(map(str, excluded)), counted)
 
     def results(self) -> dict[str, Any]:
@@ -83,7 +83,7 @@ class SingleMetric(Artifact):
         row = (heading(self.name), *texts(self.name, self.estimate))
         of = f"Of the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
         what = Weighting(self.counted)
-        note = f"{of}Interval: the noise of the release and the choice of {what.noun}."
+        note = f"{of}Interval: the noise of the release and the choice of {what.counted}."
         note += beyond(self.excluded)
         title = f"Metric: {what.head}"
         return [Table(title, ("metric", "value", "95 % interval"), (row,), note)]

@@ -24,16 +24,18 @@ from fedcal.core.checks import one_of, positive
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import evaluate, smooth_span
+from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.estimators.all_metrics import METRICS
+from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.metrics import LinearRatio, edge_index, spread_cells
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import FIRM, Estimate, estimate
+from fedcal.evaluation.histogram import Histogram, from_each_edge
+from fedcal.evaluation.intervals.intervals import FIRM, Estimate
 
 Goal = Literal["precision", "recall", "cost"]
 
 DRAWS = 1000
-SHOWN = ("precision", "recall", "specificity", "accuracy", "f1")
+SHOWN = tuple(name for name, metric in METRICS.items() if metric.of_choice)
 """Metrics that a chosen threshold comes with, beside its cost."""
 
 
@@ -132,8 +134,7 @@ def choose_threshold(
     found = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
     if goal == "cost":
         cost = Cost(value, wanted)
-        span = smooth_span(cost, h, at_once, "new")
-        found["cost"] = estimate(span, 0.0, cost.bounds, cost.scale, at_once)
+        found["cost"] = cost.estimate(cost.span(h, Asked(at_once)), at_once, h)
     return Threshold(value, goal, float(wanted), confident, found)
 
 
@@ -156,7 +157,7 @@ def _unreached(
     sure = f" with {100 * level:g} % confidence" if confident else ""
     if not firm.any():
         return f"no threshold reaches a {goal} of {wanted:g}{sure}: noise drowns the counts"
-    positives = _suffix(h.counts)[1]
+    positives = from_each_edge(h.counts)[1, :-1]
     share = np.where(firm, positives / np.where(firm, bottom, 1.0), -np.inf)
     best = int(share.argmax())
     if share[best] >= wanted:
@@ -173,11 +174,6 @@ def _unreached(
 # --- sums over the rows from each threshold on --------------------------------------------------
 
 
-def _suffix(x: Floats) -> Floats:
-    """Sums over the buckets from each one on, last axis."""
-    return np.asarray(np.cumsum(x[..., ::-1], axis=-1)[..., ::-1])
-
-
 def _weights(goal: Goal, wanted: Floats | float) -> tuple[Floats | float, ...]:
     """(u, v, k): the goal's sum is u tp + v fp + k P, with P rows of outcome 1."""
     if goal == "precision":
@@ -189,19 +185,19 @@ def _weights(goal: Goal, wanted: Floats | float) -> tuple[Floats | float, ...]:
 
 def _sums(counts: Floats, weights: tuple[Floats | float, ...]) -> Floats:
     """The goal's sum at each threshold, (..., 2, buckets) -> (..., buckets)."""
-    (u, v, k), s = weights, _suffix(counts)
+    (u, v, k), s = weights, from_each_edge(counts)[..., :-1]
     return np.asarray(u * s[..., 1, :] + v * s[..., 0, :] + k * s[..., 1, :1])
 
 
 def _bottom(h: Histogram, goal: Goal) -> Floats:
     """What precision or recall is a share of, at each threshold."""
-    s = _suffix(h.counts)
+    s = from_each_edge(h.counts)[..., :-1]
     return np.asarray(s.sum(axis=0) if goal == "precision" else np.full(h.buckets, s[1, 0]))
 
 
 def _noise_variance(h: Histogram, weights: tuple[Floats | float, ...]) -> Floats:
     """Of the goal's sum at each threshold, (buckets,)."""
-    (u, v, k), s = (np.reshape(w, (-1, 1)) for w in weights), _suffix(h.root.T).T
+    (u, v, k), s = (np.reshape(w, (-1, 1)) for w in weights), from_each_edge(h.root.T)[:, :-1].T
     return np.asarray(np.square(u * s + k * s[:1]).sum(1) + np.square(v * s).sum(1))
 
 
@@ -229,7 +225,7 @@ def _critical(
     at: Floats | float = wanted
     if goal != "cost":
         bottom = _bottom(h, goal)
-        share = _suffix(h.counts)[1] / np.where(bottom > 0, bottom, 1.0)
+        share = from_each_edge(h.counts)[1, :-1] / np.where(bottom > 0, bottom, 1.0)
         at = np.clip(share, 0.0, 1.0)
     sums = _sums(errors, _weights(goal, at))
     std = sums.std(axis=0)

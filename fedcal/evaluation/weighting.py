@@ -10,7 +10,7 @@ from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand
 from fedcal.queries.evaluation import MOST_SUBJECT_ROWS
 from fedcal.units import UNITS
 
-Counted = Literal["", "rows", "subjects", "clients"]
+Counted = Literal["rows", "subjects", "clients"]
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Weighting:
     Attributes
     ----------
     counted
-        "rows", "subjects", or "clients" where each answers by one of its rows; "" = not known: a
-        file of an earlier version
+        "rows", "subjects", or "clients" where each answers by one of its rows; the plural of what
+        counts once
     subject_rows
         of one subject that count as rows at most; see `Shards.weights`. 0 = all
     """
@@ -30,15 +30,9 @@ class Weighting:
     subject_rows: int = 0
 
     @property
-    def noun(self) -> str:
-        """The plural of what counts once."""
-        return self.counted or "rows"
-
-    @property
     def words(self) -> str:
         """What counts, in a sentence's part."""
         return {
-            "": "rows or subjects count, an earlier version's file does not say which",
             "rows": "each row counts once"
             + (f", all rows of one subject as {self.subject_rows:,} at most" * self.limits),
             "subjects": "each subject counts once, whatever the number of its rows",
@@ -48,7 +42,7 @@ class Weighting:
     @property
     def head(self) -> str:
         """The same in few words, for the head of a table."""
-        return self.words.split(", ")[0] if self.counted else "rows or subjects"
+        return self.words.split(", ")[0]
 
     @property
     def limits(self) -> bool:
@@ -59,7 +53,7 @@ class Weighting:
         """What intervals are for, in words."""
         if self.counted == "clients" and estimand == "rows":
             return ESTIMANDS["clients"]
-        return ESTIMANDS[estimand].replace("rows", self.noun)
+        return ESTIMANDS[estimand].replace("rows", self.counted)
 
 
 ROWS = Weighting()

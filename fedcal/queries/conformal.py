@@ -13,9 +13,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.conformal.conformity import Conformity
+from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.levels.angelopoulos import quantile_costs
-from fedcal.conformal.parts import BY
 from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats

@@ -11,7 +11,7 @@ from fedcal.calibrators.as_text import text_of
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.conformal.aims import KINDS as AIMS
 from fedcal.conformal.aims import aim_of
-from fedcal.conformal.parts import BY
+from fedcal.conformal.conformity import BY
 from fedcal.conformal.set_release import Goal, Promise
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError

@@ -15,6 +15,7 @@ from fedcal.conformal.scores import SCORES
 from fedcal.core.registry import registry
 from fedcal.evaluation import GAPS, METRICS
 from fedcal.evaluation.estimators.metrics import NegativePredictiveValue
+from fedcal.evaluation.estimators.multiclass import CLASS_METRICS, CONFUSION_METRICS
 from fedcal.evaluation.thresholds import Cost
 from fedcal.experiments.training.extraction.extractors import EXTRACTORS
 from fedcal.mechanisms import MECHANISMS, PRIVATE
@@ -163,6 +164,8 @@ FAMILIES = {
     "Encoding": ("name", ENCODINGS),
     "Metric": ("name", {*METRICS, Cost.name, NegativePredictiveValue.name}),
     "GapMetric": ("name", GAPS),
+    "ClassMetric": ("name", CLASS_METRICS),
+    "ConfusionMetric": ("name", CONFUSION_METRICS),
     "Score": ("name", SCORES),
     "Network": ("name", NETWORKS),
     "Optimiser": ("name", OPTIMISERS),

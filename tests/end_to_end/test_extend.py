@@ -25,8 +25,8 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 
 METHODS, MECHANISM, UNIT = ("fedgap", "fedranks", "fedsmooth"), "composed-laplace", "entry"
-PARTITION, CALIBRATOR, COMMAND = "lognormal", "smoothing", "peek"
-ADDED = [(1, 1), (3, 3), (1, 1), (1, 1), (1, 1), (2, 2), (1, 1)]
+PARTITION, METRIC, CALIBRATOR, COMMAND = "lognormal", "jaccard", "smoothing", "peek"
+ADDED = [(1, 1), (3, 3), (1, 1), (1, 1), (1, 1), (1, 1), (2, 2), (1, 1)]
 """Of each recipe: files that are new, and files that get a row."""
 
 
@@ -115,13 +115,14 @@ def told(copy, tmp_path_factory):
 
 
 def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
-    assert len(copy.commands) == 11
+    assert len(copy.commands) == 12
     simulated, compared, planned = copy.commands[:3]
     for where, words in (
         (simulated, ("fedgap on resnet110-cifar10", "(1, 1e-05)-DP for each user")),
         *((compared, ("FedGap",)), (planned, ("fedgap",))),
         ("report", ("Laplace noise", "Top-k accuracy", "Accuracy by k", "Counts carry noise.")),
         (copy.commands[6], ("replacing one row by any other",)),
+        (copy.commands[8], ("Jaccard index, %",)),
         (copy.commands[-1], ("smoothing, fitted on logits of 10 classes",)),
         ("fedcal --help", (COMMAND, "Say what a calibrator's file holds.")),
     ):
@@ -165,6 +166,7 @@ ENROLLED = {
     "end_to_end/test_trust_models.py": (*METHODS, UNIT),
     "end_to_end/test_result_files.py": METHODS,
     "experiments/runs/statement/test_statement.py": (UNIT,),
+    "fedcal/evaluation/test_estimates.py": (METRIC,),
     "fedcal/privacy/test_agreement.py": METHODS,
     "fedcal/queries/test_queries.py": ("label_ranks",),
     "fedcal/queries/test_request.py": ("label_ranks",),
@@ -173,7 +175,7 @@ ENROLLED = {
 RULES = ("fresh_import", "all_is_exactly", "decides_by_a_name")
 """No name decides anything, `__all__` is right, nothing heavy is loaded."""
 CHOSEN = " or ".join(
-    (*METHODS, CALIBRATOR, COMMAND, "label_ranks", MECHANISM, "ComposedLaplace", *RULES)
+    (*METHODS, CALIBRATOR, COMMAND, METRIC, "label_ranks", MECHANISM, "ComposedLaplace", *RULES)
 )
 WITH = " or ".join((*METHODS, "laplace", "statement", "is_missing"))
 """The unit goes with every method and mechanism: a part of these cases is enough."""

@@ -60,11 +60,11 @@ def promise(
             return f"{name} is in a set if its score is at most {t:.4g}"
         return f"labels whose score is at most {t:.4g}"
 
-    shown = list(thresholds.items())[:MOST_LINES]
-    rows = tuple((name, f"{t:.6g}", held(name, t)) for name, t in shown)
+    first = list(thresholds.items())[:MOST_LINES]
+    rows = tuple((name, f"{t:.6g}", held(name, t)) for name, t in first)
     note = " ".join(guarantee)
-    if len(shown) < len(thresholds):
-        note = f"The first {len(shown)} of {len(thresholds)}. {note}"
+    if len(first) < len(thresholds):
+        note = f"The first {len(first)} of {len(thresholds)}. {note}"
     goal = f"{percent(1 - alpha)} coverage"
     if aim is not None:
         name, bound, share = aim.wanted(alpha)
@@ -151,7 +151,7 @@ def class_table(found: Judged, names: Sequence[str] | None = None) -> Table:
     for j in range(found.classes):
         own, alone = (found.by[kind].get(str(j)) for kind in ("class", "alone"))
         coverage = ("", "") if own is None else (percent(own.coverage), interval(own))
-        right = ("0 %", "") if alone is None else (percent(alone.rows / total), _right(alone))
+        right = ("0 %", "") if alone is None else (percent(alone.rows / total), shown(alone))
         rows.append((called(names, j), own.rows if own else 0, *coverage, *right))
     heads = (
         "label",
@@ -170,8 +170,9 @@ def interval(part: Covered) -> str:
     return f"{percent(part.low)} to {percent(part.high)}"
 
 
-def _right(alone: Covered) -> str:
-    return f"{percent(alone.coverage)} ({interval(alone)})"
+def shown(part: Covered) -> str:
+    """Its coverage and the ends."""
+    return f"{percent(part.coverage)} ({interval(part)})"
 
 
 def percent(share: float) -> str:

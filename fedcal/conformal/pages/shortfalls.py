@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from fedcal.conformal.aims import Aim
 from fedcal.conformal.basis import Basis, fewer_than_chance
 from fedcal.conformal.judged import ALL, Covered, Judged
-from fedcal.conformal.pages.page import FEW_CLASSES, percent
+from fedcal.conformal.pages.page import FEW_CLASSES, percent, shown
 from fedcal.core.classes import called
 
 LEVEL = 0.025
@@ -62,7 +62,7 @@ def shortfalls(
         made_of = basis.ends(-1)[0] if basis else fit_rows  # of all, or of no group
         if _falls_short(whole, alpha, made_of, LEVEL, found.alike):
             short.append(
-                f"{SHORT} {_shown(whole)} of the test rows, less than the {wanted} asked for, "
+                f"{SHORT} {shown(whole)} of the test rows, less than the {wanted} asked for, "
                 "by more than chance: what is promised is for rows like the clients', and these "
                 "test rows are harder, or differ in another way."
             )
@@ -82,7 +82,7 @@ def shortfalls(
         )
         if worst:
             told = [
-                f"{called(names, int(name)) if kind == 'class' else name} {_shown(parts[name])}"
+                f"{called(names, int(name)) if kind == 'class' else name} {shown(parts[name])}"
                 for name in worst[:_MOST]
             ]
             more = f" and {len(worst) - _MOST} more" if len(worst) > _MOST else ""
@@ -96,10 +96,6 @@ def shortfalls(
 _OWN = "That is less than was promised to each by itself, by more than chance."
 _POOLED = "The promise is about the rows of all classes together."
 _ADVICE = " --set by=class covers each class by itself; it takes enough rows of each."
-
-
-def _shown(part: Covered) -> str:
-    return f"{percent(part.coverage)} ({percent(part.low)} to {percent(part.high)})"
 
 
 def _falls_short(

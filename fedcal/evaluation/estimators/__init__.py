@@ -1,1 +1,1 @@
-"""Estimates of metrics from counts of rows by score and outcome, a module each."""
+"""Metrics, each a class that tells its name, heading, value and interval."""

@@ -1,141 +1,48 @@
-"""Calibration errors: how far scores are from the shares of outcome 1 among rows that have them.
-
-Each is the sum, the maximum or the norm of gaps, and a gap is a weighted sum of the residuals
-r_b = sum over the rows of bucket b of (outcome - score), with scores read at the middles. They are
-no smooth functions of counts, and noise makes them too large:
-
-* the value is what the pooled rows show: without noise the plug-in, with noise the error under
-  which the noisy plug-in would be its own median (`fedcal.metrics.inversion`; the mean of the two
-  answers for gaps spread over all bins and for gaps in few);
-* the interval inverts the same test for noise and sampling together, and is for what infinitely
-  many rows would show. It is extended to the value, so that no value lies outside its interval;
-* `ece_debiased` is the median-unbiased estimate of that, the l1 analogue of the debiased estimator
-  of Kumar et al. 2019 (arXiv 1909.10155, section 5): with few rows, the one to compare models by.
-"""
+"""Calibration errors: variants of the ECE, MCE, KS error, reliability of the Brier score."""
 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from dataclasses import replace
+from statistics import NormalDist
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.registry import registry
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.base import Asked
+from fedcal.evaluation.estimators.curves import reliability
+from fedcal.evaluation.estimators.gap_metric import (
+    BINS,
+    GapMetric,
+    equal_mass,
+    equal_width,
+    members_of,
+    residuals,
+    rows_of,
+)
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.estimators.ranking import MISPLACED, RocAuc
+from fedcal.evaluation.estimators.ranking import few_misplaced
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import FIRM
+from fedcal.evaluation.intervals.intervals import FIRM, Span, normal_quantile
 from fedcal.metrics.binning import bin_index
-from fedcal.metrics.inversion import JOINS, Join
-
-BINS = 15
-
-
-class GapMetric(ABC):
-    """One calibration error.
-
-    Attributes
-    ----------
-    name
-        in `GAPS` and in results
-    bounds
-        smallest and largest value
-    scale
-        a difference between two values that is large: noise of a quarter of it drowns the metric
-    join
-        how gaps become the error
-    power
-        the error is the joined gaps to this power
-    debiased
-        the value corrects for the choice of rows too
-    to_plug_in
-        the interval must reach the plug-in
-    band
-        of a maximum over many dependent gaps, for which inverted tests are too narrow (they
-        covered 88 %): the true one is at most its own observed gap and that gap's own quantile,
-        and at least the observed maximum less the quantile of the largest deviation
-    """
-
-    name: ClassVar[str]
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    scale: ClassVar[float] = 0.4
-    join: ClassVar[Join] = "sum"
-    power: ClassVar[int] = 1
-    debiased: ClassVar[bool] = False
-    to_plug_in: ClassVar[bool] = False
-    band: ClassVar[bool] = False
-
-    @abstractmethod
-    def gaps(self, h: Histogram) -> Floats:
-        """Weights of residuals, in units of the error, (gaps, buckets)."""
-
-    def value(self, h: Histogram) -> float:
-        """The plug-in: the error that the counts show, noise included."""
-        if h.counts.sum() <= 0:
-            return math.nan
-        return self.joined(self.gaps(h) @ residuals(h))
-
-    def through(self, weights: Floats, drawn: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Gaps of drawn residuals, (draws, buckets) -> (draws, gaps)."""
-        return np.asarray(drawn @ weights.T.astype(np.float32))
-
-    def joined(self, gaps: Floats) -> float:
-        """The error of gaps."""
-        together, _ = JOINS[self.join]
-        return float(together(np.abs(gaps), axis=0)) ** self.power
-
-    def warning(self, h: Histogram) -> str:
-        """Why the interval may be short; "" = it is not."""
-        return ""
-
-    def unseen(self, h: Histogram) -> float:
-        """Largest gap of rows that `gaps` may leave out; 0 = it leaves none out."""
-        return 0.0
-
-    def binning(self, h: Histogram) -> float:
-        """Bound of what scores, instead of the middles of their buckets, change."""
-        reach = np.abs(self.gaps(h)) @ (rows_of(h) * np.diff(h.edges) / 2)
-        return float(reach.max() if self.join == "max" else reach.sum())
-
-
-def rows_of(h: Histogram) -> Floats:
-    """Rows of each bucket, not negative, (buckets,)."""
-    return np.asarray(monotone_counts(h).sum(axis=0))
-
-
-def residuals(h: Histogram) -> Floats:
-    """Summed outcome - score of each bucket, (buckets,)."""
-    return np.asarray(h.counts[1] * (1 - h.middles) - h.counts[0] * h.middles)
-
-
-def _members(bins: Integers, number: int) -> Floats:
-    """Which bucket is in which bin, (bins, buckets) of 0 and 1."""
-    return np.asarray(np.arange(number)[:, None] == bins, np.float64)
-
-
-def equal_width(h: Histogram, bins: int = BINS) -> Integers:
-    """Bin of each bucket's middle, (buckets,)."""
-    return bin_index(h.middles, bins)
-
-
-def equal_mass(h: Histogram, bins: int = BINS) -> Integers:
-    """Bin of each bucket if all bins are to hold as many rows, (buckets,)."""
-    rows = rows_of(h)
-    share = (np.cumsum(rows) - rows / 2) / max(float(rows.sum()), 1e-300)
-    return bin_index(np.clip(share, 0.0, 1.0), bins)
 
 
 class Ece(GapMetric):
     """Sum over 15 bins of equal width of |sum of (outcome - score)| / n (Naeini et al. 2015)."""
 
     name = "ece"
+    heading = "ECE, %"
+    of_score: ClassVar = {
+        "positive": "ECE of the positive class, %",
+        "confidence": "top-label ECE, %",
+    }
+    in_groups = True
 
     def gaps(self, h: Histogram) -> Floats:
         """Bins, over all rows."""
-        return np.asarray(_members(equal_width(h), BINS) / h.counts.sum())
+        return np.asarray(members_of(equal_width(h), BINS) / h.counts.sum())
 
     def binning(self, h: Histogram) -> float:
         """The middles', and twice the residuals of buckets that lie in two bins."""
@@ -148,6 +55,9 @@ class EceDebiased(Ece):
     """ECE less what the choice of rows, and noise, add to it; see the module."""
 
     name = "ece_debiased"
+    heading = "ECE, debiased, %"
+    of_score: ClassVar = {}
+    in_groups = False
     debiased = True
 
 
@@ -155,16 +65,15 @@ class EceEqualMass(GapMetric):
     """ECE over 15 bins of as equal a number of rows as edges of buckets allow."""
 
     name = "ece_equal_mass"
+    heading = "ECE, bins of equal mass, %"
 
     def warning(self, h: Histogram) -> str:
         """Of scores that nearly separate the outcomes, whose gaps rest on few rows."""
-        least = float(h.counts.sum(axis=1).min())
-        separated = (1 - RocAuc().value(h)) * least < MISPLACED
-        return "few rows are misplaced" if separated else ""
+        return few_misplaced(h)
 
     def gaps(self, h: Histogram) -> Floats:
         """Bins, over all rows."""
-        return np.asarray(_members(equal_mass(h), BINS) / h.counts.sum())
+        return np.asarray(members_of(equal_mass(h), BINS) / h.counts.sum())
 
 
 class Mce(GapMetric):
@@ -174,6 +83,8 @@ class Mce(GapMetric):
     """
 
     name = "mce"
+    heading = "MCE, %"
+    never_below: ClassVar = {"gap": 1.0, "ece": 1.0, "brier_reliability": 0.5}
     join = "max"
 
     def gaps(self, h: Histogram) -> Floats:
@@ -189,19 +100,44 @@ class Mce(GapMetric):
         there = members[~used].any(axis=0)
         return float(np.maximum(h.edges[1:], 1 - h.edges[:-1])[there].max(initial=0.0))
 
+    def opened(self, span: Span, h: Histogram, asked: Asked, effect: float) -> Span:
+        """The span from the intervals of bins' shares.
+
+        The true largest gap is below the upper end of its own bin, and no bin is above it: the
+        lower end holds for all bins at once. What `unseen` says may be anything.
+        """
+        z = asked.z * math.sqrt(effect)
+        each = normal_quantile(1 - (1 - asked.level) / BINS) * math.sqrt(effect)
+        own, all_bins = (bin_gaps(h, quantile, asked.rows) for quantile in (z, each))
+        low, high = min(float(all_bins[0].max()), span.value), max(float(own[1].max()), span.value)
+        unseen = self.unseen(h)
+        if unseen:  # a denominator may be 0: nothing but the low end of other errors holds
+            return replace(span, low=0.0, high=max(high, unseen), firm=False)
+        return replace(span, low=low, high=high)
+
     @staticmethod
     def _bins(h: Histogram) -> tuple[Floats, Floats, NDArray[np.bool_]]:
         """Buckets and rows of each bin, and which surely have rows."""
-        members = _members(equal_width(h), BINS)
+        members = members_of(equal_width(h), BINS)
         rows = members @ h.counts.sum(axis=0)
         noise = h.noise_std(np.stack([members, members], axis=1))
         return members, rows, (rows > FIRM * noise) & (rows > 0)
+
+
+def bin_gaps(h: Histogram, z: float, rows: str) -> tuple[Floats, Floats]:
+    """Smallest and largest |share - mean score| of each bin that surely has rows."""
+    found = reliability(h, level=2 * NormalDist().cdf(min(z, 7.0)) - 1, rows=rows)
+    there = Mce().gaps(h).any(axis=1)
+    low, high, at = found.low[there], found.high[there], found.score[there]
+    inside = np.maximum(np.maximum(low - at, at - high), 0.0)
+    return np.asarray(inside), np.asarray(np.maximum(np.abs(low - at), np.abs(high - at)))
 
 
 class Ks(GapMetric):
     """Largest |sum of (outcome - score) over scores up to t| / n (Gupta et al. 2021, eq. 3)."""
 
     name = "ks"
+    heading = "KS calibration error, %"
     join = "max"
     band = True
 
@@ -224,13 +160,15 @@ class BrierReliability(GapMetric):
     """Mean over rows of (share of outcome 1 - mean score of the row's bin)**2 (Murphy 1973)."""
 
     name = "brier_reliability"
+    heading = "Brier: reliability"
+    never_below: ClassVar = {"gap": 2.0, "ece": 2.0}
     scale = 0.1
     join = "norm"
     power = 2
 
     def gaps(self, h: Histogram) -> Floats:
         """Bins of equal width, each over the root of its rows times all rows."""
-        members = _members(equal_width(h), BINS)
+        members = members_of(equal_width(h), BINS)
         rows = members @ rows_of(h)
         root = np.sqrt(np.where(rows > 0, rows * max(h.counts.sum(), 1e-300), np.inf))
         return np.asarray(members / root[:, None])
@@ -252,6 +190,7 @@ class SmoothEce(GapMetric):
     """
 
     name = "smooth_ece"
+    heading = "smooth ECE, %"
     to_plug_in = True
 
     def gaps(self, h: Histogram) -> Floats:
@@ -305,9 +244,3 @@ def _bandwidth(h: Histogram) -> float:
         smooth = (decay * waves[: len(decay)]) @ at_grid[: len(decay)] / _GRID
         low, high = (middle, high) if np.abs(smooth).sum() > middle else (low, middle)
     return math.sqrt(low * high)
-
-
-GAPS: dict[str, type[GapMetric]] = registry(
-    Ece, EceDebiased, EceEqualMass, SmoothEce, Mce, Ks, BrierReliability
-)
-"""Calibration errors by name."""

@@ -10,20 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from graphlib import TopologicalSorter
 
-from fedcal.evaluation.estimators.calibration import GAPS
+from fedcal.evaluation.estimators.all_metrics import GAPS
 from fedcal.evaluation.intervals.intervals import Estimate
-
-BELOW: Mapping[str, Mapping[str, float]] = {
-    "ece": {"gap": 1.0},
-    "ece_debiased": {"gap": 1.0},
-    "ece_equal_mass": {"gap": 1.0},
-    "smooth_ece": {"gap": 1.0},
-    "ks": {"gap": 1.0},
-    "brier_reliability": {"gap": 2.0, "ece": 2.0},
-    "mce": {"gap": 1.0, "ece": 1.0, "brier_reliability": 0.5},
-}
-"""Metric -> metrics whose absolute value to this power it is never below."""
 
 
 def agreed(found: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[str, Estimate]:
@@ -40,17 +30,17 @@ def agreed(found: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[
         errors that noise alone may have made: drowned where their low end stays 0
     """
     each = dict(found)
-    for name, sources in BELOW.items():
-        if name not in each or not math.isfinite(each[name].value):
+    for name in TopologicalSorter({k: kind.never_below for k, kind in GAPS.items()}).static_order():
+        if name not in GAPS or name not in each or not math.isfinite(each[name].value):
             continue
-        most = GAPS[name].bounds[1]
-        for source, power in sources.items():
+        metric = GAPS[name]
+        for source, power in metric.never_below.items():
             if source not in each or not math.isfinite(each[source].value):
                 continue
             by, e = each[source], each[name]
             low = max(by.low, -by.high, 0.0) ** power
-            high = min(max(abs(by.low), abs(by.high)) ** power, most)
-            value = low if by.drowned or name == "ece_debiased" else abs(by.value) ** power
+            high = min(max(abs(by.low), abs(by.high)) ** power, metric.bounds[1])
+            value = low if by.drowned or metric.debiased else abs(by.value) ** power
             each[name] = replace(
                 e, value=max(e.value, value), low=max(e.low, low), high=max(e.high, high, value)
             )

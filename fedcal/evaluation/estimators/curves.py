@@ -7,14 +7,15 @@ their own (`roc_auc`, `average_precision`), read from the counts and not from th
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.calibration import BINS, equal_width
+from fedcal.evaluation.estimators.gap_metric import BINS, equal_width, members_of
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.histogram import Histogram, divide, from_each_edge
 from fedcal.evaluation.intervals.intervals import check_rows, fieller, normal_quantile, of_share
 
 
@@ -52,29 +53,29 @@ def roc_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
         `new` or `these`, as in `evaluate`
     """
     z = normal_quantile(level)
-    sums = _suffix(h.counts)
-    spread = _suffix(h.root.T).T
+    sums = from_each_edge(h.counts)
+    spread = from_each_edge(h.root.T).T
     noise = np.stack(
         [_dot(spread, spread), spread @ spread[0], _dot(spread[:1], spread[:1]).repeat(len(spread))]
     )
     bottom = np.full(h.buckets + 1, sums[1, 0])
     low, high = of_share(sums[1], bottom, noise, z, rows)
-    points = _suffix(monotone_counts(h))
-    x, y = (_divide(row, np.full_like(row, row[0])) for row in points)
+    points = from_each_edge(monotone_counts(h))
+    x, y = (divide(row, np.full_like(row, row[0]), math.nan) for row in points)
     return _curve(h.edges, x, y, low, high)
 
 
 def precision_recall_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
     """Recall (x) and precision (y); parameters as of `roc_curve`."""
     z = normal_quantile(level)
-    negative, positive = _suffix(h.counts)
-    spread = _suffix(h.root.T).T
+    negative, positive = from_each_edge(h.counts)
+    spread = from_each_edge(h.root.T).T
     one = _dot(spread, spread)
     noise = np.stack([one, one, 2 * one])
     bottom = negative + positive
     low, high = of_share(positive, bottom, noise, z, rows)
-    n, p = _suffix(monotone_counts(h))
-    x, y = _divide(p, np.full_like(p, p[0])), _divide(p, n + p)
+    n, p = from_each_edge(monotone_counts(h))
+    x, y = divide(p, np.full_like(p, p[0]), math.nan), divide(p, n + p, math.nan)
     return _curve(h.edges, x, y, low, high)
 
 
@@ -112,8 +113,8 @@ def decision_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> D
     check_rows(rows)
     t = h.edges[:-1]
     odds = t / (1 - t)
-    negative, positive = (row[:-1] for row in _suffix(h.counts))
-    spread = _suffix(h.root.T).T[:-1]
+    negative, positive = (row[:-1] for row in from_each_edge(h.counts))
+    spread = from_each_edge(h.root.T).T[:-1]
     total = float(h.counts.sum())
     top, bottom = positive - odds * negative, np.full(h.buckets, total)
     one, cross = _dot(spread, spread), spread @ spread[0]
@@ -125,8 +126,8 @@ def decision_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> D
         squares = positive + odds**2 * negative + 2 * (1 + odds**2)  # see `NetBenefit.unseen`
         sampling = np.stack([squares, top, bottom])
     low, high = fieller(top, bottom, noise + sampling, z, (-np.inf, 1.0))
-    n, p = _suffix(monotone_counts(h))
-    rest = max(total, 1e-300)
+    n, p = from_each_edge(monotone_counts(h))
+    rest = total if total > 0 else np.nan
     return DecisionCurve(t, (p[:-1] - odds * n[:-1]) / rest, low, high, (p[0] - odds * n[0]) / rest)
 
 
@@ -169,8 +170,7 @@ def reliability(
         as of `roc_curve`
     """
     z = normal_quantile(level)
-    of = equal_width(h, bins)
-    members = np.asarray(np.arange(bins)[:, None] == of, np.float64)
+    members = members_of(equal_width(h, bins), bins)
     negative, positive = h.counts @ members.T
     one = np.square(members @ h.root).sum(axis=1)
     bottom = negative + positive
@@ -179,25 +179,13 @@ def reliability(
     scores = (monotone_counts(h).sum(axis=0) * h.middles) @ members.T
     return ReliabilityDiagram(
         np.linspace(0.0, 1.0, bins + 1),
-        _divide(scores, n + p),
-        _divide(p, n + p),
+        divide(scores, n + p, math.nan),
+        divide(p, n + p, math.nan),
         low,
         high,
         bottom,
     )
 
 
-def _suffix(counts: Floats) -> Floats:
-    """Sums from each edge on, (..., buckets) -> (..., buckets + 1), the last 0."""
-    ends = np.zeros((*counts.shape[:-1], 1))
-    return np.concatenate([np.cumsum(counts[..., ::-1], axis=-1)[..., ::-1], ends], axis=-1)
-
-
 def _dot(a: Floats, b: Floats) -> Floats:
     return np.asarray(np.einsum("ij,ij->i", a, b))
-
-
-def _divide(top: Floats, bottom: Floats) -> Floats:
-    """Top / bottom, NaN where the bottom is not above 0."""
-    found = np.full_like(top, np.nan)
-    return np.divide(top, bottom, out=found, where=bottom > 0)

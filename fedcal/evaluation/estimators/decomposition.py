@@ -7,13 +7,13 @@ import math
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.calibration import BINS, equal_width, residuals
-from fedcal.evaluation.estimators.metrics import Brier, BrierUncertainty, Metric, mean_reach
+from fedcal.evaluation.estimators.gap_metric import BINS, equal_width, members_of, residuals
+from fedcal.evaluation.estimators.metrics import Brier, BrierUncertainty, SmoothMetric, mean_reach
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import FIRM
 
 
-class BrierResolution(Metric):
+class BrierResolution(SmoothMetric):
     """Reliability + uncertainty - Brier score: how far scores tell rows apart.
 
     The generalized resolution of Stephenson, Coelho & Jolliffe 2008 (eq. 8): with scores that
@@ -22,6 +22,7 @@ class BrierResolution(Metric):
     """
 
     name = "brier_resolution"
+    heading = "Brier: resolution"
     bounds = (-math.inf, 0.25)
     scale = 0.25
 
@@ -59,7 +60,7 @@ class BrierResolution(Metric):
     @staticmethod
     def _bins(h: Histogram) -> tuple[Floats, Floats, Floats, float]:
         """Bins that surely have rows: their buckets, squared gaps less noise, rows, all rows."""
-        members = np.asarray(np.arange(BINS)[:, None] == equal_width(h), np.float64)
+        members = members_of(equal_width(h), BINS)
         rows = members @ h.counts.sum(axis=0)
         used = rows > FIRM * h.noise_std(np.stack([members, members], axis=1))
         members, rows = members[used], rows[used]

@@ -10,7 +10,7 @@ right or too large.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,8 @@ import numpy as np
 from fedcal.core.checks import whole
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.calibration import Ks, equal_mass, residuals, rows_of
+from fedcal.evaluation.estimators.calibration import Ks
+from fedcal.evaluation.estimators.gap_metric import equal_mass, members_of, residuals, rows_of
 from fedcal.evaluation.estimators.slope_intercept import logit
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import Estimate
@@ -58,8 +59,7 @@ def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> Calibra
         of the draws
     """
     whole("groups", groups, 2, 100)
-    of = equal_mass(h, groups)
-    members = np.asarray(np.arange(groups)[:, None] == of, np.float64)
+    members = members_of(equal_mass(h, groups), groups)
     rows, noise = _null(h, seed)
     spread = members @ (rows_of(h) * h.middles * (1 - h.middles))
     spread += np.square(np.einsum("gb,byv->gyv", members, _noise_root(h))).sum(axis=(1, 2))
@@ -88,8 +88,6 @@ def cox(h: Histogram) -> CalibrationTest:
     squared over its variance of calibrated rows and of noise: chi-squared of 2 degrees. It sees
     scores that are too extreme (slope below 1) where their mean is right, at one group as well.
     """
-    from scipy.special import chdtrc
-
     rows, noise = rows_of(h), _noise_root(h)
     spread = rows * h.middles * (1 - h.middles)
 
@@ -107,7 +105,7 @@ def cox(h: Histogram) -> CalibrationTest:
         size = abs(float(weights @ residuals(h)))
         slack = float(np.abs(weights) @ (rows * np.diff(h.edges))) / 2
         statistic += max(size - slack, 0.0) ** 2 / max(product(weights, weights), 1e-300)
-    return CalibrationTest(statistic, float(chdtrc(2, statistic)))
+    return CalibrationTest(*_summed([statistic], 2))
 
 
 def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
@@ -120,11 +118,7 @@ def groups_test(gaps: Iterable[Estimate]) -> CalibrationTest:
     gaps
         mean score minus outcome of each group; groups of different rows, so independent
     """
-    from scipy.special import chdtrc
-
-    sizes = [_size(e) for e in gaps if math.isfinite(e.value)]
-    statistic = math.fsum(size**2 for size in sizes)
-    p_value = float(chdtrc(len(sizes), statistic)) if sizes else 1.0
+    statistic, p_value = _summed([_size(e) ** 2 for e in gaps if math.isfinite(e.value)], 1)
     return CalibrationTest(statistic, max(p_value, FAR_TAIL), FAR_TAIL)
 
 
@@ -148,12 +142,15 @@ def _size(gap: Estimate) -> float:
 
 def together(tests: Iterable[CalibrationTest]) -> CalibrationTest:
     """All groups' `cox` at once: the sum of independent chi-squared statistics of 2 degrees."""
+    return CalibrationTest(*_summed([t.statistic for t in tests if math.isfinite(t.statistic)], 2))
+
+
+def _summed(statistics: Sequence[float], degrees: int) -> tuple[float, float]:
+    """The sum of independent chi-squared statistics of so many degrees each, and its p-value."""
     from scipy.special import chdtrc
 
-    known = [test.statistic for test in tests if math.isfinite(test.statistic)]
-    statistic = math.fsum(known)
-    p_value = float(chdtrc(2 * len(known), statistic)) if known else 1.0
-    return CalibrationTest(statistic, p_value)
+    statistic = math.fsum(statistics)
+    return statistic, float(chdtrc(degrees * len(statistics), statistic)) if statistics else 1.0
 
 
 def _test(observed: float, drawn: Floats) -> CalibrationTest:

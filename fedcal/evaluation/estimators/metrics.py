@@ -7,16 +7,30 @@ would not be. Everything here is a function of a `Histogram`, with its gradient 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.base import Asked, Metric
+from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals.intervals import (
+    FEW,
+    FIRM,
+    Span,
+    fieller,
+    mover,
+    of_share,
+    quadratic,
+)
+
+MISPLACED = 5.0
+"""Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
 
 LEAST = 1e-4
 """Probabilities are cut to [1e-4, 1 - 1e-4] before a logarithm is taken."""
@@ -42,46 +56,100 @@ def edge_index(h: Histogram, threshold: float) -> int:
     return at
 
 
-@dataclass(frozen=True)
-class Metric(ABC):
+def outcomes(h: Histogram) -> Floats:
+    """Weights that sum the rows of each outcome, (2, 2, buckets)."""
+    return np.repeat(np.eye(2)[:, :, None], h.buckets, axis=2)
+
+
+class SmoothMetric(Metric):
     """A smooth function of counts that does not change when all of them are doubled.
 
     Attributes
     ----------
-    name
-        in `METRICS` and in results
-    bounds
-        smallest and largest value
-    scale
-        a difference between two values that is large: noise of a quarter of it drowns the metric
-    threshold
-        rows with a score from here on are predicted positive; for the metrics of predictions
+    skewed
+        whether its interval is widened where few rows have an outcome
+    ranking
+        whether it ranks rows, and its interval is widened where few are misplaced
     """
 
-    name: ClassVar[str]
-    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    scale: ClassVar[float] = 1.0
-    threshold: float = 0.5
-
-    @abstractmethod
-    def value(self, h: Histogram) -> float:
-        """The metric; NaN where a denominator is not above 0."""
+    skewed: ClassVar[bool] = False
+    ranking: ClassVar[bool] = False
 
     @abstractmethod
     def gradient(self, h: Histogram) -> Floats:
         """Its derivative by each count, (2, buckets)."""
 
-    def binning(self, h: Histogram) -> float:
-        """Half-width of what the same rows in finer buckets could show."""
-        return 0.0
-
-    def warning(self, h: Histogram) -> str:
-        """Why the interval may be short; "" = it is not."""
-        return ""
-
-    @abstractmethod
     def denominators(self, h: Histogram) -> Floats:
-        """Weights of the sums of counts that must lie above 0, (sums, 2, buckets)."""
+        """Weights of the sums of counts that must lie above 0, (sums, 2, buckets).
+
+        Rows of each outcome, unless a metric says otherwise.
+        """
+        return outcomes(h)
+
+    def firm(self, h: Histogram) -> bool:
+        """Return whether all denominators stand out from their noise."""
+        weights = self.denominators(h)
+        sums = (weights * h.counts).sum(axis=(1, 2))
+        return bool((sums > FIRM * h.noise_std(weights)).all())
+
+    def rows_variance(self, h: Histogram) -> float:
+        """Variance, to first order, if each row is drawn independently of all others."""
+        return float((monotone_counts(h) * self.gradient(h) ** 2).sum())
+
+    def span(self, h: Histogram, asked: Asked) -> Span:
+        """Interval from sampling and noise, without binning."""
+        value = self.value(h)
+        if not math.isfinite(value):
+            return self.no_span()
+        spread = asked.spread.get(self.name)
+        if spread is None and asked.effect > 1:
+            spread = asked.effect * self.rows_variance(h)
+        if spread is None:
+            return self.span_of_rows(h, value, asked.independent)
+        return self.span_to_first_order(h, value, asked, spread)
+
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+        """Interval of a finite value where rows are independent."""
+        return self.span_to_first_order(h, value, asked, None)
+
+    def span_to_first_order(
+        self, h: Histogram, value: float, asked: Asked, spread: float | None
+    ) -> Span:
+        """Interval by the gradient, with the variance by rows if it is given."""
+        gradient, firm = self.gradient(h), self.firm(h)
+        noise = float(h.noise_std(gradient))
+        sampling = 0.0
+        if asked.rows == "new":
+            sampling = math.sqrt(self.rows_variance(h) if spread is None else spread)
+        half = asked.z * math.hypot(sampling, noise) if firm else math.inf
+        span = Span(value, value - half, value + half, sampling, noise, firm)
+        return self.for_few_rows(span, h, asked)
+
+    def for_few_rows(self, span: Span, h: Histogram, asked: Asked) -> Span:
+        """The span, widened where few rows have an outcome, or few of a ranking are misplaced.
+
+        By Wilson's interval of as many rows as give the same variance (Boyd et al. 2013 take one
+        for average precision); of a ranking that is nearly perfect, of the rows of the rarer
+        outcome.
+        """
+        least, total = float(h.counts.sum(axis=1).min()), float(h.counts.sum())
+        lowest, reach = self.bounds[0], self.bounds[1] - self.bounds[0]
+        share = (span.value - lowest) / reach
+        misplaced = self.ranking and (1 - share) * least < MISPLACED
+        enough = least >= FEW and not misplaced
+        if not self.skewed or asked.rows != "new" or not span.firm or enough:
+            return span
+        trials = max(least if self.ranking else total, 1.0)
+        inner = (min(max(share, 0.0), 1.0) * trials + 0.5) / (trials + 1)
+        variance = max((span.sampling**2 + span.noise**2) / reach**2, 1e-12)
+        most = 4 * trials if self.ranking else trials
+        count = trials if misplaced else min(inner * (1 - inner) / variance, most)
+        low, high = of_share(inner * count, count, np.zeros(3), asked.z, asked.rows)
+        return replace(
+            span,
+            low=min(float(low) * reach + lowest, span.low),
+            high=max(float(high) * reach + lowest, span.high),
+        )
 
 
 class Ratio(NamedTuple):
@@ -93,7 +161,7 @@ class Ratio(NamedTuple):
     bottom_gradient: Floats
 
 
-class RatioMetric(Metric):
+class RatioMetric(SmoothMetric):
     """A metric top / bottom."""
 
     @abstractmethod
@@ -132,6 +200,37 @@ class RatioMetric(Metric):
         """The bottom, where it is a sum of counts."""
         return self.ratio(h).bottom_gradient[None]
 
+    def span_to_first_order(
+        self, h: Histogram, value: float, asked: Asked, spread: float | None
+    ) -> Span:
+        """Interval by Fieller's test; of a share of rows by Wilson's."""
+        top, bottom, *gradients = self.ratio(h)
+        through = np.asarray(np.stack(gradients) @ h.root).reshape(2, -1)
+        noise = _coefficients(through @ through.T) - self.excess(h)
+        sampling, trials = np.zeros(3), self.trials(h)
+        if asked.rows == "new" and spread is not None:
+            sampling[0] = spread * bottom**2
+        elif asked.rows == "new" and trials is not None:
+            sampling[1:] = -trials / 2, -trials
+        elif asked.rows == "new":
+            flat = np.stack(gradients).reshape(2, -1)
+            sampling = _coefficients((flat * h.counts.ravel()) @ flat.T)
+            sampling[0] += self.unseen(h)
+        if spread is None and trials is not None:
+            unit = float(gradients[0].max())
+            low, high = of_share(top, bottom, noise, asked.z, asked.rows, trials, unit)
+        else:
+            low, high = fieller(top, bottom, noise + sampling, asked.z, self.bounds)
+        inside = float(np.clip(value, *self.bounds))
+        by_rows, by_noise = (math.sqrt(quadratic(v, inside)) / bottom for v in (sampling, noise))
+        span = Span(inside, float(low), float(high), by_rows, by_noise, self.firm(h))
+        return self.for_few_rows(span, h, asked)
+
+
+def _coefficients(covariance: Floats) -> Floats:
+    """Of Var(top - t bottom), for `fieller`."""
+    return np.array([covariance[0, 0], covariance[0, 1], covariance[1, 1]])
+
 
 class LinearRatio(RatioMetric):
     """A ratio of two weighted sums of counts."""
@@ -155,6 +254,7 @@ class Predictions(LinearRatio):
         which cells count: true negatives, false positives, false negatives, true positives
     """
 
+    at_threshold = True
     top: ClassVar[tuple[float, float, float, float]]
     bottom: ClassVar[tuple[float, float, float, float]]
 
@@ -179,6 +279,8 @@ class Accuracy(Predictions):
     """Share of rows whose prediction is their outcome; at threshold 0 the share of outcome 1."""
 
     name = "accuracy"
+    heading = "accuracy, %"
+    in_groups = of_choice = True
     top, bottom = (1, 0, 0, 1), (1, 1, 1, 1)
 
 
@@ -186,6 +288,9 @@ class Precision(Predictions):
     """Share of outcome 1 among the rows predicted positive."""
 
     name = "precision"
+    heading = "precision, %"
+    scores = ("positive",)
+    in_groups = of_choice = True
     top, bottom = (0, 0, 0, 1), (0, 1, 0, 1)
 
 
@@ -193,6 +298,9 @@ class Recall(Predictions):
     """Share of predicted positives among the rows of outcome 1."""
 
     name = "recall"
+    heading = "recall (sensitivity), %"
+    scores = ("positive",)
+    in_groups = of_choice = True
     top, bottom = (0, 0, 0, 1), (0, 0, 1, 1)
 
 
@@ -200,6 +308,9 @@ class Specificity(Predictions):
     """Share of predicted negatives among the rows of outcome 0."""
 
     name = "specificity"
+    heading = "specificity, %"
+    scores = ("positive",)
+    in_groups = of_choice = True
     top, bottom = (1, 0, 0, 0), (1, 1, 0, 0)
 
 
@@ -214,6 +325,9 @@ class F1(Predictions):
     """Harmonic mean of precision and recall, 2 tp / (2 tp + fp + fn)."""
 
     name = "f1"
+    heading = "F1"
+    scores = ("positive",)
+    of_choice = True
     top, bottom = (0, 0, 0, 2), (0, 1, 1, 2)
 
     def trials(self, h: Histogram) -> float | None:
@@ -229,6 +343,10 @@ class Prevalence(Predictions):
     """Share of rows of outcome 1."""
 
     name = "prevalence"
+    at_threshold = False
+    heading = "prevalence, %"
+    scores = ("positive",)
+    in_groups = True
     top, bottom = (0, 0, 1, 1), (1, 1, 1, 1)
 
 
@@ -236,6 +354,8 @@ class NetBenefit(LinearRatio):
     """(tp - fp t / (1 - t)) / n at threshold t (Vickers & Elkin 2006)."""
 
     name = "net_benefit"
+    at_threshold = True
+    scores = ("positive",)
     bounds = (-math.inf, 1.0)
 
     def weights(self, h: Histogram) -> tuple[Floats, Floats]:
@@ -251,7 +371,7 @@ class NetBenefit(LinearRatio):
 
 
 @dataclass(frozen=True)
-class Cells(Metric):
+class Cells(SmoothMetric):
     """A smooth function of the cells (tn, fp, fn, tp)."""
 
     @abstractmethod
@@ -275,16 +395,14 @@ class Cells(Metric):
         tn, fp, fn, tp = self.of_cells(cells)[1]
         return spread_cells(h, at, (tn, fp, fn, tp))
 
-    def denominators(self, h: Histogram) -> Floats:
-        """Rows of each outcome."""
-        at = edge_index(h, self.threshold)
-        return np.stack([spread_cells(h, at, (1, 1, 0, 0)), spread_cells(h, at, (0, 0, 1, 1))])
-
 
 class BalancedAccuracy(Cells):
     """Mean of recall and specificity."""
 
     name = "balanced_accuracy"
+    at_threshold = True
+    heading = "balanced accuracy, %"
+    scores = ("positive",)
     scale = 0.5
 
     def of_cells(self, cells: Floats) -> tuple[float, Floats]:
@@ -294,11 +412,37 @@ class BalancedAccuracy(Cells):
         by_cell = np.array([fp / n**2, -tn / n**2, -tp / p**2, fn / p**2]) / 2
         return float(tp / p + tn / n) / 2, by_cell
 
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+        """From those of recall and specificity."""
+        span = _share_sum(h, asked, self.threshold, (Recall, Specificity), 0.5)
+        return span if span.firm else replace(span, low=self.bounds[0], high=self.bounds[1])
+
+
+def _share_sum(
+    h: Histogram,
+    asked: Asked,
+    threshold: float,
+    shares: tuple[type[Predictions], type[Predictions]],
+    weight: float,
+) -> Span:
+    """Weighted sum of two shares; an end that is cut at 0 or 1 may lie farther, so ends add up."""
+    one, other = (share(threshold).span(h, asked) for share in shares)
+    span = mover(one, other, weight * (one.value + other.value), (weight, weight))
+    low, high = weight * (one.low + other.low), weight * (one.high + other.high)
+    return replace(
+        span,
+        low=low if min(one.low, other.low) <= 0 else span.low,
+        high=high if max(one.high, other.high) >= 1 else span.high,
+    )
+
 
 class MatthewsCorrelation(Cells):
     """Correlation of outcome and prediction (Matthews 1975)."""
 
     name = "mcc"
+    at_threshold = True
+    heading = "Matthews correlation"
+    scores = ("positive",)
     bounds = (-1.0, 1.0)
 
     def of_cells(self, cells: Floats) -> tuple[float, Floats]:
@@ -317,6 +461,22 @@ class MatthewsCorrelation(Cells):
         at = edge_index(h, self.threshold)
         columns = [spread_cells(h, at, (0, 1, 0, 1)), spread_cells(h, at, (1, 0, 1, 0))]
         return np.concatenate([super().denominators(h), columns])
+
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+        """The hull with what recall, specificity and both predictive values say of it.
+
+        Its square is (recall + specificity - 1) (precision + negative predictive value - 1), and
+        both factors have its sign. The delta method sees no variance in a cell that happens to be
+        empty.
+        """
+        span = super().span_of_rows(h, value, asked)
+        if not span.firm:
+            return span
+        pairs = ((Recall, Specificity), (Precision, NegativePredictiveValue))
+        sums = [_share_sum(h, asked, self.threshold, pair, 1.0) for pair in pairs]
+        ends = zip(*((both.low - 1, both.high - 1) for both in sums), strict=True)
+        low, high = (math.copysign(math.sqrt(a * b), a) if a * b > 0 else 0.0 for a, b in ends)
+        return replace(span, low=min(low, span.low), high=max(high, span.high))
 
 
 class MeanScore(LinearRatio):
@@ -348,6 +508,9 @@ class Brier(MeanScore):
     """Mean of (score - outcome)**2 (Brier 1950, the form of two classes, as in scikit-learn)."""
 
     name = "brier"
+    heading = "Brier score"
+    in_groups = True
+    skewed = True
     scale = 0.25
 
     @staticmethod
@@ -363,6 +526,7 @@ class LogLoss(MeanScore):
     """
 
     name = "log_loss"
+    skewed = True
     bounds = (0.0, -math.log(LEAST))
     scale = math.log(2)
 
@@ -377,6 +541,8 @@ class Confidence(MeanScore):
     """Mean score."""
 
     name = "confidence"
+    heading = "mean confidence, %"
+    scores = ("confidence",)
 
     @staticmethod
     def at(scores: Floats) -> Floats:
@@ -388,6 +554,13 @@ class Gap(MeanScore):
     """Mean score minus the share of outcome 1: below 0 the model predicts too low."""
 
     name = "gap"
+    heading = "mean predicted minus observed rate, %"
+    of_score: ClassVar = {
+        "positive": "predicted minus observed rate of the positive class, %",
+        "confidence": "confidence minus accuracy, %",
+        "classes": "confidence minus accuracy, %",
+    }
+    in_groups = True
     bounds = (-1.0, 1.0)
     scale = 0.4
 
@@ -401,6 +574,7 @@ class BrierUncertainty(Cells):
     """Brier score of the prevalence as everybody's score, o (1 - o) (Murphy 1973)."""
 
     name = "brier_uncertainty"
+    heading = "Brier: uncertainty"
     bounds = (0.0, 0.25)
     scale = 0.25
 
@@ -412,3 +586,20 @@ class BrierUncertainty(Cells):
         value = float(p * n / rows**2)
         by_n, by_p = p / rows**2 - 2 * value / rows, n / rows**2 - 2 * value / rows
         return value, np.array([by_n, by_n, by_p, by_p])
+
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+        """Of o (1 - o) from the interval of the prevalence o."""
+        prevalence = Prevalence(self.threshold).span(h, asked)
+        ends = [prevalence.low, prevalence.high]
+        if ends[0] < 0.5 < ends[1]:
+            ends.append(0.5)
+        of = [o * (1 - o) for o in ends]
+        slope = abs(1 - 2 * prevalence.value)
+        return replace(
+            prevalence,
+            value=value,
+            low=min(of),
+            high=max(of),
+            sampling=slope * prevalence.sampling,
+            noise=slope * prevalence.noise,
+        )

@@ -12,28 +12,272 @@ narrow). The noise of different histograms is independent.
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
 from fedcal.core.errors import InputError
+from fedcal.core.registry import registry
 from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.base import Asked, Described
 from fedcal.evaluation.estimators.calibration import Ece
-from fedcal.evaluation.estimators.metrics import Metric
+from fedcal.evaluation.estimators.metrics import (
+    Accuracy,
+    BalancedAccuracy,
+    MatthewsCorrelation,
+    SmoothMetric,
+)
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.estimators.ranking import AveragePrecision, RocAuc
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.gap_intervals import gap_span, simulate
-from fedcal.evaluation.intervals.intervals import (
-    FIRM,
-    Estimate,
-    Span,
-    check_rows,
-    estimate,
-    normal_quantile,
-    of_share,
+from fedcal.evaluation.intervals.intervals import FIRM, Estimate, Span, estimate, of_share
+
+
+class ClassMetric(Described):
+    """A metric of several classes, read from one histogram of each (score `classes`)."""
+
+    @abstractmethod
+    def span(self, histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
+        """Interval from sampling and noise, and what buckets leave open."""
+
+
+class MeanOfClasses(ClassMetric):
+    """Mean over classes of a ranking metric.
+
+    Attributes
+    ----------
+    of
+        the metric of one class
+    weighted
+        whether classes count by their rows, which are uncertain too
+    """
+
+    of: ClassVar[type[SmoothMetric]]
+    weighted: ClassVar[bool] = False
+
+    def span(self, histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
+        """Over the classes that surely have rows of either outcome."""
+        metric = self.of()
+        used = [h for h in histograms if metric.firm(h)]
+        if not used:
+            return metric.no_span(), math.nan
+        values = np.array([metric.value(h) for h in used])
+        sizes = np.array([h.counts[1].sum() if self.weighted else 1.0 for h in used])
+        weights = sizes / sizes.sum()
+        value = float(weights @ values)
+        sampling, noise = 0.0, 0.0
+        for h, weight, own in zip(used, weights, values, strict=True):
+            gradient = weight * metric.gradient(h)
+            if self.weighted:
+                gradient[1] += (own - value) / sizes.sum()
+            noise += float(h.noise_std(gradient)) ** 2
+            counts = monotone_counts(h)
+            mean = float((counts * gradient).sum())
+            square = float((counts * gradient**2).sum())
+            sampling += math.sqrt(max(square - mean**2 / float(counts.sum()), 0.0))
+        noise, sampling = math.sqrt(noise), sampling if asked.rows == "new" else 0.0
+        half = asked.z * math.hypot(sampling, noise)
+        binning = float(weights @ [metric.binning(h) for h in used])
+        return Span(value, value - half, value + half, sampling, noise), binning
+
+
+class MacroRocAuc(MeanOfClasses):
+    """Mean ROC AUC of each class against all others."""
+
+    name = "macro_roc_auc"
+    heading = "ROC AUC, macro"
+    of, scale = RocAuc, RocAuc.scale
+
+
+class WeightedRocAuc(MacroRocAuc):
+    """The same, weighted by the rows of the class."""
+
+    name = "weighted_roc_auc"
+    heading = "ROC AUC, weighted"
+    weighted = True
+
+
+class MacroAveragePrecision(MeanOfClasses):
+    """Mean average precision of each class against all others."""
+
+    name = "macro_average_precision"
+    heading = "average precision, macro"
+    of = AveragePrecision
+
+
+class WeightedAveragePrecision(MacroAveragePrecision):
+    """The same, weighted by the rows of the class."""
+
+    name = "weighted_average_precision"
+    heading = "average precision, weighted"
+    weighted = True
+
+
+class ClasswiseEce(ClassMetric):
+    """Mean over classes of the ECE."""
+
+    name = "classwise_ece"
+    heading = "classwise ECE, %"
+    scale = Ece.scale
+
+    def span(self, histograms: Sequence[Histogram], asked: Asked) -> tuple[Span, float]:
+        """Means of values, ends and sampling; noise is independent."""
+        ece = Ece()
+        parts = [ece.span(h, replace(asked, what=f"class {j}")) for j, h in enumerate(histograms)]
+        value, low, high, sampling = np.mean(
+            [(s.value, s.low, s.high, s.sampling) for s in parts], axis=0
+        ).tolist()
+        noise = math.sqrt(sum(s.noise**2 for s in parts)) / len(parts)
+        span = Span(value, low, high, sampling, noise, all(s.firm for s in parts))
+        return span, float(np.mean([ece.binning(h) for h in histograms]))
+
+
+class _Mean(NamedTuple):
+    """A metric of a confusion matrix, and its derivative by the cells."""
+
+    value: float
+    gradient: Floats
+    firm: bool = True
+
+
+class ConfusionMetric(Described):
+    """A metric of several classes, read from a confusion matrix."""
+
+    @abstractmethod
+    def span(self, c: Floats, noise: float, asked: Asked) -> Span:
+        """Interval of rows by class and predicted class, (c, c); `noise` is the std of each."""
+
+
+class CellMetric(ConfusionMetric):
+    """One whose interval follows from its gradient by the cells."""
+
+    @abstractmethod
+    def mean(self, c: Floats, noise: float) -> _Mean:
+        """Value and gradient."""
+
+    def span(self, c: Floats, noise: float, asked: Asked) -> Span:
+        """Interval to first order."""
+        value, gradient, firm = self.mean(c, noise)
+        by_noise = noise * float(np.linalg.norm(gradient))
+        by_rows = 0.0
+        if asked.rows == "new":
+            by_rows = math.sqrt(float((np.maximum(c, 0.0) * gradient**2).sum()))
+        half = asked.z * math.hypot(by_noise, by_rows) if firm else math.inf
+        return Span(value, value - half, value + half, by_rows, by_noise, firm)
+
+
+class ClassMean(CellMetric):
+    """Mean over present classes of twice c_jj / (a row j + b column j), twice = a + b.
+
+    Attributes
+    ----------
+    by_row, by_column
+        a and b
+    """
+
+    by_row: ClassVar[float]
+    by_column: ClassVar[float]
+
+    def mean(self, c: Floats, noise: float) -> _Mean:
+        """Over the classes that surely have rows; 0 for one that is never predicted."""
+        present = (c.sum(axis=1) > FIRM * noise * math.sqrt(len(c))).astype(np.float64)
+        number = float(present.sum())
+        if not number:
+            return _Mean(math.nan, np.zeros_like(c), False)
+        bottom = self.by_column * c.sum(axis=0) + self.by_row * c.sum(axis=1)
+        size = noise * math.sqrt(len(c) * (self.by_row**2 + self.by_column**2))
+        known = present * (bottom > max(FIRM * size, 0.0))
+        safe, twice = np.where(known > 0, bottom, 1.0), self.by_row + self.by_column
+        share = known * twice * np.diag(c) / safe
+        slope = share / safe / number
+        gradient = np.diag(known * twice / safe / number)
+        gradient -= self.by_row * slope[:, None] + self.by_column * slope[None, :]
+        firm = noise == 0 or bool((known == present).all())
+        return _Mean(float(share.sum() / number), gradient, firm)
+
+
+class ClassAccuracy(ConfusionMetric):
+    """Share of rows on the diagonal."""
+
+    name = Accuracy.name
+    heading = Accuracy.heading
+
+    def span(self, c: Floats, noise: float, asked: Asked) -> Span:
+        """Wilson's interval, with the noise of all cells."""
+        right, total = float(np.trace(c)), float(c.sum())
+        if total <= 0:
+            return Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
+        variance = noise**2 * np.array([len(c), len(c), c.size], np.float64)
+        low, high = of_share(right, total, variance, asked.z, asked.rows)
+        value = right / total
+        by_rows = math.sqrt(max(value * (1 - value), 0.0) / total) if asked.rows == "new" else 0.0
+        by_noise = noise * math.sqrt(len(c) * (1 - 2 * value) + c.size * value**2) / total
+        firm = total > FIRM * noise * len(c)
+        return Span(value, float(low), float(high), by_rows, by_noise, firm)
+
+
+class MacroRecall(ClassMean):
+    """Balanced accuracy: the mean recall of classes."""
+
+    name = "balanced_accuracy"
+    heading = BalancedAccuracy.heading
+    by_row, by_column = 1.0, 0.0
+
+
+class MacroPrecision(ClassMean):
+    """Mean precision of classes; 0 for a class that is never predicted, as in scikit-learn."""
+
+    name = "macro_precision"
+    heading = "precision, macro, %"
+    by_row, by_column = 0.0, 1.0
+
+
+class MacroF1(ClassMean):
+    """Mean F1 of classes."""
+
+    name = "macro_f1"
+    heading = "F1, macro"
+    by_row, by_column = 1.0, 1.0
+
+
+class ClassCorrelation(CellMetric):
+    """Correlation of label and prediction over several classes (Gorodkin 2004)."""
+
+    name = MatthewsCorrelation.name
+    heading = MatthewsCorrelation.heading
+    bounds = (-1.0, 1.0)
+
+    def mean(self, c: Floats, noise: float) -> _Mean:
+        """From the margins; NaN where labels or predictions are all of one class."""
+        total, right = float(c.sum()), float(np.trace(c))
+        true, predicted = c.sum(axis=1), c.sum(axis=0)
+        spread_true, spread_predicted = (total**2 - float(x @ x) for x in (true, predicted))
+        if total <= 0 or min(spread_true, spread_predicted) <= 0:
+            return _Mean(math.nan, np.zeros_like(c), False)
+        root = math.sqrt(spread_true) * math.sqrt(spread_predicted)
+        value = (right * total - float(true @ predicted)) / root
+        top = np.eye(len(c)) * total + right - predicted[:, None] - true[None, :]
+        by_true = (total - true) / spread_true
+        by_predicted = (total - predicted) / spread_predicted
+        gradient = top / root - value * (by_true[:, None] + by_predicted[None, :])
+        margin = (
+            FIRM * noise * 2 * math.sqrt(len(c)) * total
+        )  # of the sums of squares, to first order
+        return _Mean(value, gradient, min(spread_true, spread_predicted) > margin)
+
+
+CLASS_METRICS: dict[str, type[ClassMetric]] = registry(
+    MacroRocAuc, WeightedRocAuc, MacroAveragePrecision, WeightedAveragePrecision, ClasswiseEce
 )
+"""Metrics read from one histogram of each class, by name."""
+
+CONFUSION_METRICS: dict[str, type[ConfusionMetric]] = registry(
+    ClassAccuracy, MacroRecall, MacroPrecision, MacroF1, ClassCorrelation
+)
+"""Metrics read from a confusion matrix, by name."""
 
 
 def evaluate_classes(
@@ -55,75 +299,17 @@ def evaluate_classes(
     Returns
     -------
     dict[str, Estimate]
-        macro_roc_auc, weighted_roc_auc, macro_average_precision, weighted_average_precision
-        (weighted by rows of the class), classwise_ece (the mean over classes of the ECE)
+        by name of `CLASS_METRICS`; weighted ones by rows of the class
     """
-    check_rows(rows)
-    z = normal_quantile(level)
+    asked = Asked(level, rows, seed=seed)
     if not histograms:
         raise InputError("metrics of classes need the histogram of at least one class")
     found = {}
-    for kind in (RocAuc, AveragePrecision):
+    for name, kind in CLASS_METRICS.items():
         metric = kind()
-        used = [h for h in histograms if _firm(metric, h)]
-        for weighted in (False, True):
-            name = f"{'weighted' if weighted else 'macro'}_{metric.name}"
-            span, binning = _mean(metric, used, weighted, rows, z)
-            found[name] = estimate(span, binning, metric.bounds, metric.scale, level)
-    ece = Ece()
-    parts = [
-        gap_span(ece, h, simulate(h, seed, f"class {j}"), level, rows)
-        for j, h in enumerate(histograms)
-    ]
-    value, low, high, sampling, _ = np.mean(
-        [(s.value, s.low, s.high, s.sampling, s.noise) for s in parts], axis=0
-    )
-    noise = math.sqrt(sum(s.noise**2 for s in parts)) / len(parts)
-    span = Span(
-        float(value), float(low), float(high), float(sampling), noise, all(s.firm for s in parts)
-    )
-    binning = float(np.mean([ece.binning(h) for h in histograms]))
-    found["classwise_ece"] = estimate(span, binning, ece.bounds, ece.scale, level)
+        span, binning = metric.span(histograms, asked)
+        found[name] = estimate(span, binning, metric.bounds, metric.scale, level)
     return found
-
-
-def _firm(metric: Metric, h: Histogram) -> bool:
-    weights = metric.denominators(h)
-    return bool(((weights * h.counts).sum(axis=(1, 2)) > FIRM * h.noise_std(weights)).all())
-
-
-def _mean(
-    metric: Metric, histograms: Sequence[Histogram], weighted: bool, rows: str, z: float
-) -> tuple[Span, float]:
-    """A mean over classes and its binning; weights by rows of a class are uncertain too."""
-    if not histograms:
-        return Span(math.nan, *metric.bounds, math.nan, math.nan, False), math.nan
-    values = np.array([metric.value(h) for h in histograms])
-    sizes = np.array([h.counts[1].sum() if weighted else 1.0 for h in histograms])
-    weights = sizes / sizes.sum()
-    value = float(weights @ values)
-    sampling, noise = 0.0, 0.0
-    for h, weight, own in zip(histograms, weights, values, strict=True):
-        gradient = weight * metric.gradient(h)
-        if weighted:
-            gradient[1] += (own - value) / sizes.sum()
-        noise += float(h.noise_std(gradient)) ** 2
-        counts = monotone_counts(h)
-        mean = float((counts * gradient).sum())
-        square = float((counts * gradient**2).sum())
-        sampling += math.sqrt(max(square - mean**2 / float(counts.sum()), 0.0))
-    noise, sampling = math.sqrt(noise), sampling if rows == "new" else 0.0
-    half = z * math.hypot(sampling, noise)
-    binning = float(weights @ [metric.binning(h) for h in histograms])
-    return Span(value, value - half, value + half, sampling, noise), binning
-
-
-class _Mean(NamedTuple):
-    """A metric of a confusion matrix, and its derivative by the cells."""
-
-    value: float
-    gradient: Floats
-    firm: bool = True
 
 
 def evaluate_confusion(
@@ -143,89 +329,15 @@ def evaluate_confusion(
     Returns
     -------
     dict[str, Estimate]
-        accuracy, balanced_accuracy (the macro recall), macro_precision (0 for a class that is
-        never predicted, as in scikit-learn), macro_f1, mcc (Gorodkin 2004)
+        by name of `CONFUSION_METRICS`
     """
-    check_rows(rows)
-    z = normal_quantile(level)
+    asked = Asked(level, rows)
     c = np.asarray(counts, np.float64)
     if c.ndim != 2 or c.shape[0] != c.shape[1] or len(c) < 2 or not np.isfinite(c).all():
         raise InputError(f"a confusion matrix must be finite and square, got shape {c.shape}")
-    found = {"accuracy": estimate(_accuracy(c, noise, rows, z), 0.0, (0.0, 1.0), 1.0, level)}
-    wanted = {"balanced_accuracy": _recall, "macro_precision": _precision, "macro_f1": _f1}
-    for name, metric in {**wanted, "mcc": _correlation}.items():
-        value, gradient, firm = metric(c, noise)
-        by_noise = noise * float(np.linalg.norm(gradient))
-        by_rows = 0.0
-        if rows == "new":
-            by_rows = math.sqrt(float((np.maximum(c, 0.0) * gradient**2).sum()))
-        half = z * math.hypot(by_noise, by_rows) if firm else math.inf
-        span = Span(value, value - half, value + half, by_rows, by_noise, firm)
-        bounds = (-1.0, 1.0) if name == "mcc" else (0.0, 1.0)
-        found[name] = estimate(span, 0.0, bounds, 1.0, level)
+    found = {}
+    for name, kind in CONFUSION_METRICS.items():
+        metric = kind()
+        span = metric.span(c, noise, asked)
+        found[name] = estimate(span, 0.0, metric.bounds, metric.scale, level)
     return found
-
-
-def _accuracy(c: Floats, noise: float, rows: str, z: float) -> Span:
-    right, total = float(np.trace(c)), float(c.sum())
-    variance = noise**2 * np.array([len(c), len(c), c.size], np.float64)
-    if total <= 0:
-        return Span(math.nan, 0.0, 1.0, math.nan, math.nan, False)
-    low, high = of_share(right, total, variance, z, rows)
-    value = right / total
-    by_rows = math.sqrt(max(value * (1 - value), 0.0) / total) if rows == "new" else 0.0
-    by_noise = noise * math.sqrt(len(c) * (1 - 2 * value) + c.size * value**2) / total
-    return Span(value, float(low), float(high), by_rows, by_noise, total > FIRM * noise * len(c))
-
-
-def _present(c: Floats, noise: float) -> tuple[Floats, float]:
-    """Classes that surely have rows, as 0 and 1, and how many."""
-    found = (c.sum(axis=1) > FIRM * noise * math.sqrt(len(c))).astype(np.float64)
-    return found, max(float(found.sum()), 1.0)
-
-
-def _shares(
-    c: Floats, noise: float, bottom: Floats, by_row: float, by_column: float, twice: float
-) -> _Mean:
-    """Mean over present classes of twice * c_jj / bottom_j, whose bottom sums row and column j."""
-    present, number = _present(c, noise)
-    if not present.any():
-        return _Mean(math.nan, np.zeros_like(c), False)
-    size = noise * math.sqrt(len(c) * (by_row**2 + by_column**2))
-    known = present * (bottom > max(FIRM * size, 0.0))
-    safe = np.where(known > 0, bottom, 1.0)
-    share = known * twice * np.diag(c) / safe
-    slope = share / safe / number
-    gradient = np.diag(known * twice / safe / number)
-    gradient -= by_row * slope[:, None] + by_column * slope[None, :]
-    return _Mean(
-        float(share.sum() / number), gradient, noise == 0 or bool((known == present).all())
-    )
-
-
-def _recall(c: Floats, noise: float) -> _Mean:
-    return _shares(c, noise, c.sum(axis=1), 1.0, 0.0, 1.0)
-
-
-def _precision(c: Floats, noise: float) -> _Mean:
-    return _shares(c, noise, c.sum(axis=0), 0.0, 1.0, 1.0)
-
-
-def _f1(c: Floats, noise: float) -> _Mean:
-    return _shares(c, noise, c.sum(axis=0) + c.sum(axis=1), 1.0, 1.0, 2.0)
-
-
-def _correlation(c: Floats, noise: float) -> _Mean:
-    total, right = float(c.sum()), float(np.trace(c))
-    true, predicted = c.sum(axis=1), c.sum(axis=0)
-    spread_true, spread_predicted = (total**2 - float(x @ x) for x in (true, predicted))
-    if total <= 0 or min(spread_true, spread_predicted) <= 0:
-        return _Mean(math.nan, np.zeros_like(c), False)
-    root = math.sqrt(spread_true) * math.sqrt(spread_predicted)
-    value = (right * total - float(true @ predicted)) / root
-    top = np.eye(len(c)) * total + right - predicted[:, None] - true[None, :]
-    by_true = (total - true) / spread_true
-    by_predicted = (total - predicted) / spread_predicted
-    gradient = top / root - value * (by_true[:, None] + by_predicted[None, :])
-    margin = FIRM * noise * 2 * math.sqrt(len(c)) * total  # of the sums of squares, to first order
-    return _Mean(value, gradient, min(spread_true, spread_predicted) > margin)

@@ -7,12 +7,15 @@ import math
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.metrics import Metric, Ratio, RatioMetric
+from fedcal.evaluation.estimators.metrics import (
+    MISPLACED,
+    Ratio,
+    RatioMetric,
+    SmoothMetric,
+    outcomes,
+)
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.histogram import Histogram
-
-MISPLACED = 5.0
-"""Rows of the rarer outcome, in so many of which the variance of a ranking rests on few rows."""
+from fedcal.evaluation.histogram import Histogram, divide
 
 
 class RocAuc(RatioMetric):
@@ -28,6 +31,10 @@ class RocAuc(RatioMetric):
     """
 
     name = "roc_auc"
+    heading = "ROC AUC"
+    scores = ("positive",)
+    in_groups = True
+    skewed = ranking = True
     scale = 0.5
 
     def ratio(self, h: Histogram) -> Ratio:
@@ -67,16 +74,18 @@ class ConfidenceAuc(RocAuc):
     """ROC AUC of confidence against correctness: does the model know when it is wrong?"""
 
     name = "confidence_auc"
+    heading = "ROC AUC of confidence"
+    scores = ("confidence",)
 
 
-def outcomes(h: Histogram) -> Floats:
-    """Weights that sum the rows of each outcome, (2, 2, buckets)."""
-    weights = np.zeros((2, 2, h.buckets))
-    weights[0, 0] = weights[1, 1] = 1.0
-    return weights
+def few_misplaced(h: Histogram) -> str:
+    """The warning of scores that nearly separate the outcomes; "" = they do not."""
+    least = float(h.counts.sum(axis=1).min())
+    separated = (1 - RocAuc().value(h)) * least < MISPLACED
+    return "few rows are misplaced" if separated else ""
 
 
-class AveragePrecision(Metric):
+class AveragePrecision(SmoothMetric):
     """Mean over rows of outcome 1 of the precision at their score, as in scikit-learn.
 
     With T_i, F_i the rows of outcome 1 and 0 in bucket i and above, (1 / P) sum_i p_i T_i /
@@ -99,20 +108,22 @@ class AveragePrecision(Metric):
     """
 
     name = "average_precision"
+    scores = ("positive",)
+    skewed = ranking = True
 
     def value(self, h: Histogram) -> float:
         """Buckets as ties."""
         p, true, false, total = self._sums(h)
-        return float(p @ _divide(true, true + false) / total) if total > 0 else math.nan
+        return float(p @ divide(true, true + false) / total) if total > 0 else math.nan
 
     def gradient(self, h: Histogram) -> Floats:
         """By the product rule; a row changes the precision at all lower thresholds."""
         p, true, false, total = self._sums(h)
-        precision = _divide(true, true + false)
+        precision = divide(true, true + false)
         value = float(p @ precision / total)
         square = (true + false) ** 2
-        by_true = np.cumsum(_divide(p * false, square)) / total
-        by_false = -np.cumsum(_divide(p * true, square)) / total
+        by_true = np.cumsum(divide(p * false, square)) / total
+        by_false = -np.cumsum(divide(p * true, square)) / total
         return np.stack([by_false, (precision - value) / total + by_true])
 
     def binning(self, h: Histogram) -> float:
@@ -121,25 +132,16 @@ class AveragePrecision(Metric):
         if total <= 0:
             return math.nan
         n, above, other = monotone_counts(h)[0], true - p, false
-        middle = _divide(p * true, true + false)
-        highest = _divide(p * (above + p), above + p + other - n)
+        middle = divide(p * true, true + false)
+        highest = divide(p * (above + p), above + p + other - n)
         with np.errstate(divide="ignore", invalid="ignore"):
             lowest = p - other * np.log1p(p / (above + other))
         lowest = np.where((above + other > 0) & (p > 0), np.maximum(lowest, 0.0), p)
         up, down = np.maximum(highest - middle, 0.0), np.maximum(middle - lowest, 0.0)
         return float(max(up.sum(), down.sum()) / total)
 
-    def denominators(self, h: Histogram) -> Floats:
-        """Rows of each outcome."""
-        return outcomes(h)
-
     @staticmethod
     def _sums(h: Histogram) -> tuple[Floats, Floats, Floats, float]:
         n, p = monotone_counts(h)
         true, false = np.cumsum(p[::-1])[::-1], np.cumsum(n[::-1])[::-1]
         return p, true, false, float(p.sum())
-
-
-def _divide(top: Floats, bottom: Floats) -> Floats:
-    """Top / bottom, 0 where the bottom is not above 0."""
-    return np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)

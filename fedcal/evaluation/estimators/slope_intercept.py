@@ -7,26 +7,29 @@ Scores are read at the middles of buckets, so a score of exactly 0 or 1 has a fi
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 from scipy.special import expit
 
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.metrics import LEAST, Metric
+from fedcal.evaluation.estimators.base import Asked
+from fedcal.evaluation.estimators.metrics import LEAST, SmoothMetric
 from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.estimators.ranking import MISPLACED, RocAuc, outcomes
+from fedcal.evaluation.estimators.ranking import few_misplaced
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import Span, normal_quantile
+from fedcal.evaluation.intervals.intervals import Span
 
 _STEPS = 50
 _STEEPEST = 20.0  # beyond: rows are separated, or noise is all there is
 
 
-class Recalibration(Metric):
+class Recalibration(SmoothMetric):
     """One coefficient of the regression, of `intercept + slope * logit(score)`."""
 
     bounds = (-math.inf, math.inf)
+    in_groups = True
     which: ClassVar[int]
     """0: the intercept, 1: the slope"""
 
@@ -37,36 +40,35 @@ class Recalibration(Metric):
 
     def gradient(self, h: Histogram) -> Floats:
         """Implicit differentiation of the score equations, sum of (y - p) (1, x) = 0."""
-        fit = regression(h)
-        if fit is None:
+        if (fit := regression(h)) is None:
             return np.full(h.counts.shape, math.nan)
+        p, _, lever = self._at(h, fit)
+        return np.stack([-p * lever, (1 - p) * lever])
+
+    def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
+        """Fitted probabilities, own row of the inverse information, what a residual adds."""
         x = logit(h.middles)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h, x, p))[self.which]
-        lever = row[0] + row[1] * x
-        return np.stack([-p * lever, (1 - p) * lever])
+        return p, row, row[0] + row[1] * x
 
     def binning(self, h: Histogram) -> float:
         """To first order: each row's logit moved to the end of its bucket that moves it most."""
-        fit = regression(h)
-        if fit is None:
+        if (fit := regression(h)) is None:
             return math.nan
-        x = logit(h.middles)
-        p = expit(fit[0] + fit[1] * x)
-        row = np.linalg.inv(_information(h, x, p))[self.which]
-        slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * (row[0] + row[1] * x)
+        (p, row, lever), x = self._at(h, fit), logit(h.middles)
+        slack = np.stack([-p, 1 - p]) * row[1] - (p * (1 - p) * fit[1]) * lever
         reach = np.maximum(logit(h.edges[1:]) - x, x - logit(h.edges[:-1]))
         return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
 
     def warning(self, h: Histogram) -> str:
         """Of scores that tell nearly all rows apart: few rows say how steep they should be."""
-        least = float(h.counts.sum(axis=1).min())
-        separated = (1 - RocAuc().value(h)) * least < MISPLACED
-        return "few rows are misplaced" if separated else ""
+        return few_misplaced(h)
 
-    def denominators(self, h: Histogram) -> Floats:
-        """Rows of each outcome."""
-        return outcomes(h)
+    def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
+        """By its efficient score test; without ends where a denominator may be 0."""
+        span = score_test_span(self, h, asked)
+        return span if self.firm(h) else replace(span, low=-math.inf, high=math.inf, firm=False)
 
 
 class CalibrationSlope(Recalibration):
@@ -132,7 +134,7 @@ def regression(h: Histogram) -> Floats | None:
     return at if np.abs(step).max() < 1e-6 else None
 
 
-def score_test_span(metric: Recalibration, h: Histogram, level: float, rows: str) -> Span:
+def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
     """Interval of a coefficient by inverting its efficient score test.
 
     At each value t the other coefficient is fitted to monotone counts, and the score of t, a sum
@@ -143,7 +145,7 @@ def score_test_span(metric: Recalibration, h: Histogram, level: float, rows: str
     from scipy.optimize import brentq
 
     value = metric.value(h)
-    z, x, counts = normal_quantile(level), logit(h.middles), monotone_counts(h)
+    z, x, counts = asked.z, logit(h.middles), monotone_counts(h)
     total, one = counts.sum(axis=0), np.ones(h.buckets)
     own, other = (x, one) if metric.which else (one, x)
     fit = regression(h)
@@ -162,7 +164,7 @@ def score_test_span(metric: Recalibration, h: Histogram, level: float, rows: str
                 break
         lever = own - other * float(weight @ (own * other)) / max(float(weight @ other**2), 1e-12)
         weights = np.stack([-p * lever, (1 - p) * lever])
-        by_rows = float((counts * weights**2).sum()) if rows == "new" else 0.0
+        by_rows = float((counts * weights**2).sum()) if asked.rows == "new" else 0.0
         found = float((h.counts * weights).sum())
         return found, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
 

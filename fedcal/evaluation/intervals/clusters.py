@@ -23,8 +23,8 @@ import numpy as np
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimates import METRICS, rows_variance
-from fedcal.evaluation.estimators.metrics import Metric
+from fedcal.evaluation.estimators.all_metrics import SMOOTH
+from fedcal.evaluation.estimators.metrics import SmoothMetric
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 
 Estimand = Literal["rows", "these", "clients"]
@@ -42,8 +42,6 @@ MEASURED: Mapping[str, tuple[str, ...]] = {
     "confidence": ("accuracy", "confidence_auc", "brier", "gap"),
 }
 """Score -> metrics whose variance over clients is asked for: each one more costs all of them."""
-
-AT_THRESHOLD = ("accuracy", "precision", "recall")
 
 _LEVEL = 0.95
 _CONFIDENCE = 0.9
@@ -69,9 +67,9 @@ def influences(h: Histogram, score: str, threshold: float) -> Floats:
     return np.stack(found)
 
 
-def _metrics(score: str, threshold: float) -> dict[str, Metric]:
+def _metrics(score: str, threshold: float) -> dict[str, SmoothMetric]:
     at = threshold if score == "positive" else 0.0
-    return {name: METRICS[name](at) for name in MEASURED[score]}
+    return {name: SMOOTH[name](at) for name in MEASURED[score]}
 
 
 def variance_of_folds(sums: Floats, std: float, law: NoiseLaw, clients: float) -> Floats:
@@ -146,7 +144,7 @@ def spread_of(
     found, effect = {}, 1.0
     for name, metric in _metrics(score, threshold).items():
         if name in measured and np.isfinite(metric.value(h)):
-            alone = rows_variance(metric, h)
+            alone = metric.rows_variance(h)
             found[name] = max(measured[name], alone)
             effect = max(effect, found[name] / alone) if alone > 0 else effect
     return found, effect

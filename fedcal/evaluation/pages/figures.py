@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from fedcal.core.classes import called
 from fedcal.core.pages import Curve, Part, Point
 from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.curves import (
+    DecisionCurve,
     decision_curve,
     precision_recall_curve,
     reliability,
@@ -40,6 +42,13 @@ Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
 """Points, and the ends of the interval at each."""
 
 
+_DIAGONAL: tuple[Point, ...] = ((0.0, 0.0), (1.0, 1.0))
+_CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], ...] = (
+    ("ROC", ("false positive rate", "true positive rate"), roc_curve, {"chance": _DIAGONAL}),
+    ("Precision and recall", ("recall", "precision"), precision_recall_curve, {}),
+)
+
+
 def curve_parts(
     found: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
@@ -59,17 +68,16 @@ def curve_parts(
     if found.score != "confidence":
         parts += [
             _part(
-                "ROC",
-                ("false positive rate", "true positive rate"),
-                {name: _roc(h, level) for name, h in series.items()},
-                {"chance": ((0.0, 0.0), (1.0, 1.0))},
-            ),
-            _part(
-                "Precision and recall",
-                ("recall", "precision"),
-                {name: _precision_recall(h, level) for name, h in series.items()},
-                {},
-            ),
+                title,
+                axes,
+                {
+                    name: _lines(c.x, c.y, c.low, c.high)
+                    for name, h in series.items()
+                    for c in (curve(h, level=level),)
+                },
+                references,
+            )
+            for title, axes, curve, references in _CURVES
         ]
     parts.append(reliability_part("Reliability", series, found.score, level))
     if found.score == "positive":
@@ -87,7 +95,7 @@ def reliability_part(
         title,
         (f"mean {named}", outcome),
         {name: _reliability(h, level) for name, h in series.items()},
-        {"perfect": ((0.0, 0.0), (1.0, 1.0))},
+        {"perfect": _DIAGONAL},
         f"Bins of the {named}, each with its {100 * level:g} % interval. A bin whose interval "
         f"is wider than {WIDEST:g} is left out.",
     )
@@ -122,16 +130,6 @@ def _lines(
     return tuple((x, y) for x, y, _, _ in each), tuple((a, b) for _, _, a, b in each)
 
 
-def _roc(h: Histogram, level: float) -> Lines:
-    c = roc_curve(h, level=level)
-    return _lines(c.x, c.y, c.low, c.high)
-
-
-def _precision_recall(h: Histogram, level: float) -> Lines:
-    c = precision_recall_curve(h, level=level)
-    return _lines(c.x, c.y, c.low, c.high)
-
-
 def _reliability(h: Histogram, level: float) -> Lines:
     r = reliability(h, level=level)
     return _lines(r.score, r.share, r.low, r.high, r.high - r.low <= WIDEST)
@@ -140,24 +138,14 @@ def _reliability(h: Histogram, level: float) -> Lines:
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
     """Net benefit of each model, against treating everybody and nobody."""
     curves = {name: decision_curve(h, level=level) for name, h in series.items()}
-    lines = {
-        name: _lines(
-            c.thresholds,
-            c.net_benefit,
-            np.maximum(c.low, LEAST_BENEFIT),
-            c.high,
-            c.net_benefit >= LEAST_BENEFIT,
-        )
-        for name, c in curves.items()
-    }
+
+    def line(c: DecisionCurve, y: Floats, low: Floats, high: Floats) -> Lines:
+        low = np.maximum(low, LEAST_BENEFIT)
+        return _lines(c.thresholds, y, low, high, y >= LEAST_BENEFIT)
+
+    lines = {name: line(c, c.net_benefit, c.low, c.high) for name, c in curves.items()}
     first = next(iter(curves.values()))
-    everybody, _ = _lines(
-        first.thresholds,
-        first.treat_all,
-        first.treat_all,
-        first.treat_all,
-        first.treat_all >= LEAST_BENEFIT,
-    )
+    everybody, _ = line(first, *[first.treat_all] * 3)
     references = {"treat all": everybody, "treat none": ((0.0, 0.0), (1.0, 0.0))}
     return _part(
         "Decision curve",

@@ -11,64 +11,13 @@ import numpy as np
 from fedcal.core.classes import called, class_names
 from fedcal.core.pages import Entry, Intervals, Part, Table
 from fedcal.core.types import Floats
-from fedcal.evaluation.estimators.calibration import GAPS
+from fedcal.evaluation.estimators.all_metrics import GAPS, described
 from fedcal.evaluation.estimators.goodness import FAR_TAIL
 from fedcal.evaluation.findings import Findings, Key, Metrics, counted
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.clusters import MEASURED
 from fedcal.evaluation.intervals.intervals import HIDES, Estimate, beyond
 from fedcal.evaluation.pages.figures import curve_parts, names_of
-
-HEADINGS = {
-    "accuracy": "accuracy, %",
-    "balanced_accuracy": "balanced accuracy, %",
-    "precision": "precision, %",
-    "recall": "recall (sensitivity), %",
-    "specificity": "specificity, %",
-    "f1": "F1",
-    "mcc": "Matthews correlation",
-    "prevalence": "prevalence, %",
-    "net_benefit": "net benefit",
-    "roc_auc": "ROC AUC",
-    "confidence_auc": "ROC AUC of confidence",
-    "average_precision": "average precision",
-    "confidence": "mean confidence, %",
-    "gap": "mean predicted minus observed rate, %",
-    "ece": "ECE, %",
-    "ece_debiased": "ECE, debiased, %",
-    "ece_equal_mass": "ECE, bins of equal mass, %",
-    "smooth_ece": "smooth ECE, %",
-    "classwise_ece": "classwise ECE, %",
-    "ks": "KS calibration error, %",
-    "mce": "MCE, %",
-    "macro_precision": "precision, macro, %",
-    "macro_f1": "F1, macro",
-    "macro_roc_auc": "ROC AUC, macro",
-    "weighted_roc_auc": "ROC AUC, weighted",
-    "macro_average_precision": "average precision, macro",
-    "weighted_average_precision": "average precision, weighted",
-    "brier": "Brier score",
-    "brier_reliability": "Brier: reliability",
-    "brier_resolution": "Brier: resolution",
-    "brier_uncertainty": "Brier: uncertainty",
-    "log_loss": "log loss",
-    "calibration_slope": "calibration slope",
-    "calibration_intercept": "calibration intercept",
-}
-"""Metric -> heading with its unit; others are called by their names."""
-
-OF_SCORE = {
-    "positive": {
-        "gap": "predicted minus observed rate of the positive class, %",
-        "ece": "ECE of the positive class, %",
-    },
-    "confidence": {"gap": "confidence minus accuracy, %", "ece": "top-label ECE, %"},
-    "classes": {"gap": "confidence minus accuracy, %"},
-}
-"""Score -> metric -> heading, where a metric of the positive class and of the top label differ.
-
-The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
-"""
 
 MOST_GROUPS = 60
 """Groups in a figure; of more, those whose score and outcome differ most."""
@@ -83,9 +32,13 @@ def p_shown(p_value: float, floor: float) -> str:
 
 
 def heading(metric: str, score: str = "") -> str:
-    """Heading of a metric with its unit; the score ("positive", "confidence") is what it is of."""
-    named = OF_SCORE.get(score, {})
-    return named.get(metric) or HEADINGS.get(metric, metric.replace("_", " "))
+    """Heading of a metric with its unit; the score ("positive", "confidence") is what it is of.
+
+    The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
+    """
+    told = described(metric)
+    found = told.of_score.get(score, told.heading) if told else ""
+    return found or metric.replace("_", " ")
 
 
 def decimals(metric: str, low: float, high: float) -> int:
@@ -200,24 +153,22 @@ def _summary(
         told = (shown(metric, half, digits=digits) if half == half else "" for half in halves)
         rows.append((name, *texts(metric, estimate), *told))
     of_rows, noise = found.rows
-    counted = found.weighting
-    about = f"{_about(found.score, names)}{counted.words.capitalize()}. "
-    about += f"Intervals are for {counted.intervals(found.estimand)}. "
+    of = found.weighting
+    about = f"{_about(found.score, names)}{of.words.capitalize()}. "
+    about += f"Intervals are for {of.intervals(found.estimand)}. "
     if math.isnan(of_rows):
         about += "Nobody was asked in a round, so nothing is known"
     else:
-        about += f"{of_rows:,.0f} {counted.noun}" + (
-            f" (noise of std {noise:,.1f})" if noise else ""
-        )
+        about += f"{of_rows:,.0f} {of.counted}" + (f" (noise of std {noise:,.1f})" if noise else "")
     note = (
-        f"{about}. Half-widths of an interval by cause: which {counted.noun} there were, the noise "
+        f"{about}. Half-widths of an interval by cause: which {of.counted} there were, the noise "
         "of the release, and buckets of the score; the first two add up as squares, the last in "
         "full." + _beyond(found)
     )
     if unknown:
         note = f"Noise leaves nothing to say of: {'; '.join(unknown)}. {note}"
     return Table(
-        f"Metrics{_of(view, views)}: {counted.head}",
+        f"Metrics{_of(view, views)}: {of.head}",
         (
             "metric",
             "value",
@@ -327,7 +278,7 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
             )
         columns = [heading(m, found.score) + _of(view, views) for m, view in pairs]
         columns += ["calibrated: p-value" + _of(view, views) for view in p_values]
-        noun = found.weighting.noun
+        noun = found.weighting.counted
         return Table(title, ("group", noun, *columns), tuple(lines), about.strip())
 
     tests = (

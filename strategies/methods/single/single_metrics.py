@@ -16,7 +16,7 @@ import numpy as np
 from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
-from fedcal.evaluation.estimates import METRICS
+from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.intervals.intervals import Estimate, Span, estimate, normal_quantile, warned
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
 from fedcal.evaluation.weighting import counted_of, subject_rows

@@ -26,9 +26,10 @@ from fedcal.evaluation import (
     precision_recall_curve,
     roc_curve,
 )
-from fedcal.evaluation.estimates import SCORES, smooth_span
+from fedcal.evaluation.estimates import SCORES
+from fedcal.evaluation.estimators import all_metrics
+from fedcal.evaluation.estimators.base import Asked
 from fedcal.evaluation.estimators.curves import reliability
-from fedcal.evaluation.intervals.gap_intervals import gap_span, simulate
 from fedcal.evaluation.intervals.intervals import (
     CLIPPED,
     UNMEASURED,
@@ -69,7 +70,7 @@ def releases(
     return [Histogram(EDGES, c + e, root, first.law) for c, e in zip(counts, noise, strict=True)]
 
 
-@pytest.mark.parametrize("name", METRICS)
+@pytest.mark.parametrize("name", all_metrics.SMOOTH)
 @pytest.mark.parametrize("noise", [0.0, 3.0])
 def test_gradients_are_those_of_finite_differences(name, noise):
     if name == "average_precision" and noise:
@@ -78,7 +79,7 @@ def test_gradients_are_those_of_finite_differences(name, noise):
     h = releases(truth(2, 3, 0.8), 20_000, root, 1)[0]
     if not noise:
         h = Histogram.exact(EDGES, h.counts + 1)  # precision is not smooth where nobody is
-    metric = METRICS[name](0.5)
+    metric = all_metrics.SMOOTH[name](0.5)
     direction = np.random.default_rng(1).standard_normal(h.counts.shape)
     step = 1e-4
 
@@ -121,7 +122,7 @@ def test_intervals_cover_95_percent(number, case, runs, within):
     for h in releases(probabilities, rows, root, runs, law):
         for name in found:
             metric = METRICS[name](0.5)
-            span = smooth_span(metric, h, 0.95, "new")
+            span = metric.span(h, Asked())
             found[name] += (span.low <= metric.value(exact) <= span.high) / runs
     assert min(found.values()) >= 0.95 - within, found
     smooth = [share for name, share in found.items() if name in SMOOTH]
@@ -152,9 +153,8 @@ def test_calibration_errors_are_covered(case, runs, least):
     exact = Histogram.exact(EDGES, rows * probabilities)
     found = dict.fromkeys(GAPS, 0.0)
     for i, h in enumerate(releases(probabilities, rows, root, runs)):
-        simulated = simulate(h, i)
         for name, metric in GAPS.items():
-            span = gap_span(metric(), h, simulated, 0.95, "new")
+            span = metric().span(h, Asked(seed=i))
             true = metric().value(exact)
             found[name] += (span.low <= (true if true > 1e-9 else 0.0) <= span.high) / runs
     assert min(found.values()) >= least, found
@@ -183,10 +183,9 @@ def test_parts_of_an_interval_are_told_apart(score):
 def test_a_design_effect_is_a_variance_s(name):
     """A gap far from 0 varies as its residuals do: 4 times the variance is twice the std."""
     h = releases(truth(1, 1, 0.3), 200_000, np.zeros((BUCKETS, 0)), 1)[0]
-    simulated = simulate(h, 0)
     alone, effect, spread = (
-        gap_span(GAPS[name](), h, simulated, 0.95, "new", **more)
-        for more in ({}, {"effect": 4.0}, {"spread": 1e-6})
+        GAPS[name]().span(h, Asked(**more))
+        for more in ({}, {"effect": 4.0}, {"spread": {name: 1e-6}})
     )
     assert effect.sampling == pytest.approx(2 * alone.sampling, rel=0.03)
     assert effect.high - effect.low == pytest.approx(2 * (alone.high - alone.low), rel=0.1)

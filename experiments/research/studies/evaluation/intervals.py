@@ -40,8 +40,8 @@ import numpy as np
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation import GAPS, METRICS, Estimate, Histogram, evaluate
-from fedcal.evaluation.estimates import SCORES as METRICS_OF
-from fedcal.evaluation.estimators.calibration import BINS
+from fedcal.evaluation.estimators import all_metrics
+from fedcal.evaluation.estimators.gap_metric import BINS
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.research.studies.evaluation.worlds import (
@@ -287,7 +287,7 @@ populations = Study(_populations, _populations_claims)
 WARNED = 0.92
 """Coverage below which the line of an interval must have a warning."""
 
-ALL = METRICS_OF["positive"]
+ALL = tuple(n for n, kind in all_metrics.SMOOTH.items() if "positive" in kind.scores)
 SKEW = 0.2
 """Of the beta distribution of clients' shares of positives: most have nearly one label."""
 

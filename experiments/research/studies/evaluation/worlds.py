@@ -19,8 +19,9 @@ from scipy.special import expit
 
 from fedcal import datasets
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation import GAPS, METRICS, Histogram
-from fedcal.evaluation.estimators.calibration import Ks, residuals
+from fedcal.evaluation import METRICS, Histogram
+from fedcal.evaluation.estimators.calibration import Ks
+from fedcal.evaluation.estimators.gap_metric import residuals
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.research.studies.rows import release_of
 from fedcal.metrics.binning import bin_index
@@ -67,8 +68,7 @@ def value_of(counts: Floats | Integers, metric: str, threshold: float = 0.5) -> 
     whole = Histogram.exact(EDGES, np.asarray(counts, np.float64))
     if metric == Ks.name:  # its matrix of gaps would have CELLS**2 numbers
         return float(np.abs(np.cumsum(residuals(whole))).max() / whole.counts.sum())
-    kind = METRICS.get(metric)
-    return GAPS[metric]().value(whole) if kind is None else kind(threshold).value(whole)
+    return METRICS[metric](threshold).value(whole)
 
 
 def _beta(a: float, b: float) -> Floats:

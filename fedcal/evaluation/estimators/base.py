@@ -1,0 +1,145 @@
+"""What a metric is: its name, how it is shown, where it is read, and its interval."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
+
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals.intervals import (
+    Estimate,
+    Span,
+    check_rows,
+    estimate,
+    normal_quantile,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of an interval.
+
+    Attributes
+    ----------
+    level
+        of the interval, alone
+    rows
+        `new` rows like these, each drawn independently, or `these` alone, where only noise and
+        buckets make a value uncertain
+    spread
+        metric -> variance of its value that clients give, in place of independent rows': the
+        interval is then for new clients like these
+    effect
+        what the sampling variance of metrics that `spread` does not name is multiplied by
+    seed, what
+        of simulated noise; the same two give the same bits
+
+    Raises
+    ------
+    InputError
+        If the level is not in (0, 1), or `rows` is another word.
+    """
+
+    level: float = 0.95
+    rows: str = "new"
+    spread: Mapping[str, float] = field(default_factory=dict)
+    effect: float = 1.0
+    seed: int = 0
+    what: str = ""
+
+    def __post_init__(self) -> None:
+        normal_quantile(self.level)
+        check_rows(self.rows)
+
+    @property
+    def z(self) -> float:
+        """Standard normal quantile of the level."""
+        return normal_quantile(self.level)
+
+    @property
+    def independent(self) -> Asked:
+        """The same, of independent rows."""
+        return replace(self, spread={}, effect=1.0)
+
+
+class Described(ABC):
+    """What is said of a metric, whatever it is read from.
+
+    Attributes
+    ----------
+    name
+        in its registry, in results and in files
+    heading
+        what tables and figures call it, with its unit; "" = its name
+    of_score
+        score -> heading, where what a metric is of depends on the score
+    bounds
+        smallest and largest value
+    scale
+        a difference between two values that is large: noise of a quarter of it drowns the metric
+    """
+
+    name: ClassVar[str]
+    heading: ClassVar[str] = ""
+    of_score: ClassVar[Mapping[str, str]] = {}
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    scale: ClassVar[float] = 1.0
+
+
+@dataclass(frozen=True)
+class Metric(Described):
+    """A metric of one histogram of rows by score and outcome.
+
+    Attributes
+    ----------
+    scores
+        which it is for, of `positive` and `confidence`
+    in_groups
+        whether it is told of each group of rows as well
+    of_choice
+        whether a chosen threshold comes with it
+    at_threshold
+        whether it depends on the threshold
+    threshold
+        rows with a score from here on are predicted positive; for the metrics of predictions
+    """
+
+    scores: ClassVar[tuple[str, ...]] = ("positive", "confidence")
+    in_groups: ClassVar[bool] = False
+    of_choice: ClassVar[bool] = False
+    at_threshold: ClassVar[bool] = False
+    threshold: float = 0.5
+
+    @abstractmethod
+    def value(self, h: Histogram) -> float:
+        """The metric; NaN where a denominator is not above 0."""
+
+    @abstractmethod
+    def span(self, h: Histogram, asked: Asked) -> Span:
+        """Interval from sampling and noise, without binning."""
+
+    def binning(self, h: Histogram) -> float:
+        """Half-width of what the same rows in finer buckets could show."""
+        return 0.0
+
+    def warning(self, h: Histogram) -> str:
+        """Why the interval may be short; "" = it is not."""
+        return ""
+
+    def no_span(self) -> Span:
+        """The interval of a metric without a value."""
+        return Span(math.nan, *self.bounds, math.nan, math.nan, False)
+
+    def estimate(
+        self,
+        span: Span,
+        level: float,
+        *histograms: Histogram,
+        bounds: tuple[float, float] | None = None,
+    ) -> Estimate:
+        """A span with what the buckets of its histograms leave open; bounds None = the metric's."""
+        binning = sum(map(self.binning, histograms)) if math.isfinite(span.value) else math.nan
+        return estimate(span, binning, bounds or self.bounds, self.scale, level)
