@@ -91,6 +91,12 @@ def nominal_clip(
     return 1.0
 
 
+def check_rounds(name: str, federation: Federation, rounds: int) -> None:
+    """Refuse another number of rounds than the method takes here."""
+    if federation.rounds not in (None, rounds):
+        raise InputError(f"{name} asks {rounds} times here: rounds = {federation.rounds}")
+
+
 class Method(ABC):
     """What a server asks of a federation and learns from it, up to an artifact.
 
@@ -132,6 +138,9 @@ class Method(ABC):
 
     name: ClassVar[str]
     family: ClassVar[Family]
+    settings: ClassVar[type | None] = None
+    """A dataclass whose keyword fields are the method's settings; None = the constructor has them.
+    """
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Settings, small enough for tests, that between them reach every branch of the method."""
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import listed, one_of, positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats
@@ -48,17 +48,19 @@ ROOM = 1.0 + 2.0**-20
 """A norm above what a row adds, so that the clip's slack cuts nothing off."""
 
 
-def check_names(groups: str) -> tuple[str, ...]:
-    """Names of groups from their JSON list, or InputError."""
-    try:
-        names = json.loads(groups)
-    except (TypeError, ValueError):
-        names = None
-    if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
-        raise InputError("groups must be a JSON list of names")
+def check_names(groups: Sequence[str]) -> tuple[str, ...]:
+    """Names of groups from their list, or its JSON text; or InputError."""
+    names = listed("groups", groups, "names")
+    if not all(isinstance(n, str) and n for n in names):
+        raise InputError(f"groups must be a list of names, got {groups!r:.80}")
     if not 1 <= len(names) <= MOST_GROUPS or len(set(names)) < len(names):
         raise InputError(f"groups must be 1 to {MOST_GROUPS} different names")
     return tuple(names)
+
+
+def names_text(groups: Sequence[str]) -> str:
+    """The JSON text by which names of groups travel; "" = there are none."""
+    return json.dumps(check_names(groups)) if len(groups) else ""
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,6 +3,7 @@
 Generated from the registry. Of `rows_per_client`, a fact about the federation, see the end.
 """
 
+import json
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
@@ -16,13 +17,13 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import settings_of
+from fedcal.strategies.settings import check_settings, settings_of
 
 CLIENTS = 12
 
 TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "alpha": (0.1, 0.3),
-    "among": ("[0]", "[1, 2]"),
+    "among": ((0,), (1, 2)),
     "average": ("inverse", "temperature"),
     "batch": (4, 64),
     "bins": (5, 15),
@@ -41,7 +42,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "epochs": (1, 2),
     "estimate": ("posterior", "share"),
     "free": (1, 2),
-    "groups": ('["a"]', '["a", "b"]'),
+    "groups": (("a",), ("a", "b")),
     "height": (1, 2),
     "high": (1.5, 3.0),
     "iterations": (2, 3),
@@ -58,7 +59,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "quantile": ("gaps", "prefix"),
     "randomised": (False, True),
     "reach": (1.2, 2.0),
-    "report": ('["a"]', '["a", "b"]'),
+    "report": (("a",), ("a", "b")),
     "rows_known": (False, True),
     "rows_per_subject": (1, 3),
     "score": ("confidence", "classes"),
@@ -66,17 +67,17 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "search": ("golden", "exponential"),
     "server_lr": (0.5, 1.0),
     "shape": ("3", "4"),
-    "source": ("[0.8, 0.1, 0.1]", "[0.2, 0.4, 0.4]"),
+    "source": ((0.8, 0.1, 0.1), (0.2, 0.4, 0.4)),
     "steps": (2, 6),
     "tables": ("per_class", "pooled"),
-    "target": ("[1, 0, 0]", "[0, 0, 1]"),
+    "target": ((1, 0, 0), (0, 0, 1)),
     "threshold": (0.25, 0.5),
     "weigh": ("rows", "clients"),
     "weighting": ("none", "all"),
 }
 
 OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
-    ("conformal", "costs"): ("[0.5, 1, 1]", "[1, 0.5, 1]"),
+    ("conformal", "costs"): ((0.5, 1, 1), (1, 0.5, 1)),
     ("conformal", "score"): ("lac", "margin"),
     ("dp-fedavg", "network"): ("linear", "mlp"),
     ("dp-fedavg", "shape"): ("3", "4"),
@@ -91,7 +92,7 @@ ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("conformal", "penalty"): {"score": "raps"},
     ("conformal", "randomised"): {"score": "aps"},
     ("conformal", "rows_known"): {"quantile": "prefix"},
-    ("conformal", "source"): {"target": "[0.8, 0.1, 0.1]"},
+    ("conformal", "source"): {"target": (0.8, 0.1, 0.1)},
     ("conformal", "score_seed"): {"score": "aps", "randomised": True},
     ("fedsgd", "clip"): {"clipping": "row"},
     ("fedsgd", "reach"): {"clipping": "global"},
@@ -209,6 +210,44 @@ def test_what_is_refused_is_named():
         assert "\n" not in str(caught.value)
         assert str(caught.value).startswith(caught.value.name)
         assert caught.value.name in given
+
+
+LISTS: list[tuple[str, str, list[Any], str]] = [
+    ("evaluate", "groups", ["a", "b"], "example"),
+    ("conformal", "groups", ["b"], "example"),
+    ("conformal", "target", [0.5, 0.5, 0], "exact"),
+]
+
+
+def test_a_list_and_its_json_text_are_one_setting():
+    for method, name, given, run in LISTS:
+        one = Job(method, Federation(CLIENTS, 3, **RUNS[run]), {name: given})
+        text = json.dumps(given, separators=(",", ":"))  # as people write it after --set
+        assert outcome(method, run, 3, {name: tuple(given)}) == outcome(
+            method, run, 3, {name: text}
+        )
+        assert Job.from_fields(one.to_fields()).settings == {name: json.dumps(given)}
+
+
+WRONG: list[tuple[str, str, Any, str]] = [
+    ("evaluate", "groups", [1], "a list of names"),
+    ("evaluate", "groups", {"a": 1}, "a list of names"),
+    ("evaluate", "bins", [2], "a single value"),
+    ("evaluate", "other", "yes", "true or false"),
+    ("conformal", "costs", "0.5", "a list of numbers"),
+    ("conformal", "target", ["a"], "a list of numbers"),
+]
+
+
+@pytest.mark.parametrize(("method", "name", "value", "allowed"), WRONG)
+def test_a_wrong_type_is_one_line_that_says_what_is_allowed(method, name, value, allowed):
+    with pytest.raises(InputError, match=f"^{name} must be {allowed}[^\n]*$"):
+        made(method, {name: value})
+
+
+def made(method: str, settings: dict[str, Any]) -> None:
+    check_settings(method, settings)
+    Job(method, Federation(CLIENTS, 3), settings).strategy()
 
 
 def test_rows_per_client_is_a_fact_and_may_always_stand():

@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, asdict, dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.conformal.aims import Aim
+from fedcal.calibrators.as_text import text_of
+from fedcal.conformal.aims import KINDS, Aim, aim_of
 from fedcal.conformal.basis import Basis
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.grids import thresholds
 from fedcal.conformal.levels.crossing import sure_coverage
 from fedcal.conformal.pages.promises import if_not_clipped
 from fedcal.conformal.pages.reported import Reported
-from fedcal.conformal.set_release import Goal, SetRelease
+from fedcal.conformal.parts import BY
+from fedcal.conformal.set_release import Goal, Promise, SetRelease
 from fedcal.conformal.sets import ALL_LABELS
+from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Mechanism
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
+from fedcal.queries.evaluation import names_text
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
+
+WEIGH = ("rows", "clients")
 
 MOST_ROWS = 10**7
 """Of a threshold, where the fewest that it needs are looked for."""
@@ -36,39 +43,96 @@ MOST_ROWS = 10**7
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user wants of sets, whatever finds their thresholds.
+    """What the user wants of sets, whatever finds their thresholds: the settings of the method.
 
     Attributes
     ----------
-    goal
-        how often labels are to be in sets
-    score
-        fields of `SetQuery`: the score, and what has thresholds of its own
-    rows
-        public nominal rows of a client; None = nobody said
-    known
-        whether that times the clients is exactly the number of rows, and public
-    bins
-        thresholds that are looked at; 0 = as the rule likes
-    average
-        clients count equally, whatever their rows
-    aim
-        how rows count by their label; None = all alike
-    report
-        JSON list of the groups of rows that coverage is released of; "" = none
+    federation
+        public facts and budget
+    others
+        see `fedcal.strategies.methods.conformal.FedConformal`
     """
 
-    goal: Goal
-    score: Mapping[str, Any]
-    rows: float | None
-    known: bool
-    bins: int
-    average: bool
-    aim: Aim | None = None
-    report: str = ""
+    federation: Federation
+    _: KW_ONLY
+    alpha: float = 0.1
+    score: str = "lac"
+    randomised: bool = False
+    penalty: float | None = None
+    free: int | None = None
+    score_seed: int | None = None
+    calibrator: str = ""
+    quantile: str = AUTO
+    bins: int = 0
+    by: str = "none"
+    groups: Sequence[str] = ()
+    guarantee: str = "marginal"
+    confidence: float = 0.9
+    target: Sequence[float] = ()
+    source: Sequence[float] = ()
+    costs: Sequence[float] = ()
+    among: Sequence[int] = ()
+    report: Sequence[str] = ()
+    weigh: str = WEIGH[0]
+    rows_per_client: float | None = None
+    rows_known: bool = False
 
-    def check(self, federation: Federation) -> None:
+    @cached_property
+    def goal(self) -> Goal:
+        """How often labels are to be in sets."""
+        promise: Promise = self.guarantee  # type: ignore[assignment]  # checked by the goal
+        return Goal(positive("alpha", self.alpha), promise, self.confidence)
+
+    @cached_property
+    def aim(self) -> Aim | None:
+        """How rows count by their label; None = all alike."""
+        lists = {kind: getattr(self, kind) for kind in KINDS}
+        return aim_of(self.federation.classes, self.source, **lists)
+
+    @cached_property
+    def conformity(self) -> Conformity:
+        """The score of labels."""
+        classes, seed = self.federation.classes, self.score_seed or 0
+        text = text_of(self.calibrator, classes) if self.calibrator else ""
+        return Conformity(self.score, self.randomised, self.penalty, self.free, seed, text)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Fields of `SetQuery`: the score, and what has thresholds of its own."""
+        score = asdict(self.conformity)
+        score["score"] = score.pop("name")
+        return {**score, "by": self.parts_by, "groups": names_text(self.groups)}
+
+    @property
+    def parts_by(self) -> str:
+        """What has thresholds of its own; groups that are named do."""
+        return "group" if self.groups and self.by == "none" else self.by
+
+    @property
+    def rows(self) -> float | None:
+        """Public nominal rows of a client; None = nobody said."""
+        return self.rows_per_client
+
+    @property
+    def average(self) -> bool:
+        """Whether clients count equally, whatever their rows."""
+        return self.weigh != WEIGH[0]
+
+    @property
+    def apart(self) -> bool:
+        """Whether there are several thresholds."""
+        return self.parts_by != "none"
+
+    def check(self) -> None:
         """InputError for wishes that do not go together, or not with this federation."""
+        federation = self.federation
+        one_of("by", self.by, BY)
+        one_of("weigh", self.weigh, WEIGH)
+        if self.guarantee == "marginal" and self.confidence != 0.9:
+            unused("it is of guarantee 'pac'", confidence=self.confidence)
+        if self.rows is not None:
+            positive("rows_per_client", self.rows)
+        whole("bins", self.bins, 0, 4096)
         whole_clients = federation.private and UNITS[federation.unit].whole_client
         pac = self.goal.promise == "pac"
         if self.average and federation.private and not whole_clients:
@@ -89,21 +153,16 @@ class Wanted:
                 "report would need noise that hides all rows of a client, and a site has no "
                 "others: it goes with units 'example' and 'subject'"
             )
-        if self.known and (self.rows is None or federation.sampling_rate < 1):
+        if self.rows_known and (self.rows is None or federation.sampling_rate < 1):
             raise InputError(
                 "rows_known needs rows_per_client, and all clients in each round: it says that "
                 "the number of rows is public"
             )
-        if self.known and federation.private and UNITS[federation.unit].column is not None:
+        if self.rows_known and federation.private and UNITS[federation.unit].column is not None:
             raise InputError(
                 f"rows_known is of rows: with unit '{federation.unit}' one row of each counts, and "
                 "how many there are is private"
             )
-
-    @property
-    def apart(self) -> bool:
-        """Whether there are several thresholds."""
-        return bool(self.score.get("by", "none") != "none")
 
 
 class QuantileRule(ABC):
@@ -164,9 +223,8 @@ class QuantileRule(ABC):
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
         """So many public thresholds that suit the score; see `fedcal.conformal.grids`."""
-        names = ("randomised", "penalty", "free")
-        score = {name: self.wanted.score[name] for name in names if name in self.wanted.score}
-        conformity = Conformity(str(self.wanted.score.get("score", "lac")), **score)
+        w = self.wanted
+        conformity = Conformity(w.score, w.randomised, w.penalty, w.free)
         return thresholds(conformity, self.federation.classes, number, arcs=arcs)
 
     @property

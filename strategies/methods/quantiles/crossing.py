@@ -57,7 +57,7 @@ class Crossing(QuantileRule):
         self.opening = self._query = SetGaps(
             federation.classes,
             self.thresholds(self._draw.candidates),
-            **wanted.score,
+            **wanted.asked,
             once=self.one_row_each,
             need=need,
             hit=hit,

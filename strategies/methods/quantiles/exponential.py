@@ -42,7 +42,7 @@ class ExponentialQuantile(QuantileRule):
         self.opening = self._query = SetRanks(
             federation.classes,
             thresholds(bins),
-            **wanted.score,
+            **wanted.asked,
             once=self.whole_client,
         )
         part = self._query.part(federation.unit)
@@ -67,7 +67,7 @@ class ExponentialQuantile(QuantileRule):
         unit = UNITS[federation.unit]
         if unit.column is not None:
             return f"its n must be public, and how many {unit.plural} there are is not"
-        if not unit.whole_client and not wanted.known:
+        if not unit.whole_client and not wanted.rows_known:
             return "its number of rows must be public: --set rows_known=true, rows_per_client=..."
         return ""
 

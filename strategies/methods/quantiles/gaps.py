@@ -47,7 +47,7 @@ class NoisyGaps(QuantileRule):
         self._query = self.opening = SetGaps(
             federation.classes,
             self.thresholds(wanted.bins or BINS),
-            **wanted.score,
+            **wanted.asked,
             need=need,
             hit=hit,
         )
@@ -126,7 +126,7 @@ class NoisyGaps(QuantileRule):
     @property
     def guarantee(self) -> tuple[str, ...]:
         """By an assumption about clipping."""
-        by = str(self.wanted.score.get("by", "none"))
+        by = self.wanted.parts_by
         whose = ANY_ROW
         goal = self.wanted.goal
         aim = self.wanted.aim

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetCounts
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm
+from fedcal.queries.evaluation import names_text
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
 from fedcal.strategies.methods.quantiles.encoding_choice import quietest
 from fedcal.units import UNITS
@@ -49,7 +51,7 @@ class PrefixCounts(QuantileRule):
         asked = SetCounts(
             federation.classes,
             self.thresholds(bins, arcs=True),
-            **{**wanted.score, **by_label},
+            **{**wanted.asked, **by_label},
             once=self.one_row_each,
             encoding=encoding,
             height=height,
@@ -72,11 +74,9 @@ class PrefixCounts(QuantileRule):
     def _make_second(self, norm: float) -> None:
         """The question of the last round, of one threshold; both answers get one length."""
         asked = self._query
-        ends = np.array([0.5, 1.0])
-        second = replace(
-            asked, thresholds=ends, by="group", groups=self.wanted.report, encoding="flat",
-            height=1, totals=0.0, gain=norm,
-        )  # fmt: skip
+        parts: dict[str, Any] = {"by": "group", "groups": names_text(self.wanted.report)}
+        flat: dict[str, Any] = {"encoding": "flat", "height": 1, "totals": 0.0, "gain": norm}
+        second = replace(asked, thresholds=np.array([0.5, 1.0]), **parts, **flat)
         first, then = (sum(q.lengths()) for q in (asked, second))
         self._query = replace(asked, pad=max(0, then - first))
         self._second = replace(second, pad=max(0, first - then))
@@ -92,9 +92,9 @@ class PrefixCounts(QuantileRule):
             return f"it releases sums, which '{federation.mechanism}' does not make noisy"
         if wanted.average:
             return "it counts rows, and weigh = 'clients' counts clients"
-        if wanted.known and wanted.aim is not None:
+        if wanted.rows_known and wanted.aim is not None:
             return "rows that count by their label are counted: rows_known has no effect"
-        if wanted.known and wanted.apart:
+        if wanted.rows_known and wanted.apart:
             return "the rows of each part are counted: rows_known is of all parts together"
         return ""
 
@@ -140,7 +140,7 @@ class PrefixCounts(QuantileRule):
             asked.decode(release.values),
             asked.decoder,
             noise,
-            round(self.expected) if self.wanted.known else None,
+            round(self.expected) if self.wanted.rows_known else None,
             self._whose,
             labels,
             std / (asked.totals * asked.gain) if asked.totals else 0.0,
@@ -191,7 +191,7 @@ class PrefixCounts(QuantileRule):
     def guarantee(self) -> tuple[str, ...]:
         """Exact: of exchangeable rows, and the law of the noise."""
         w = self.wanted
-        by = str(w.score.get("by", "none"))
+        by = w.parts_by
         if self._release is None:
             return (of_whom(w.goal, by, self._whose, w.aim),)
         return of_release(self._release, w.goal, by, w.aim)

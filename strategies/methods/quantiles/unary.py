@@ -36,7 +36,7 @@ class EncodedBuckets(QuantileRule):
         super().__init__(federation, wanted)
         thresholds = self.thresholds(wanted.bins or BINS, arcs=True)
         self._query = self.opening = SetCell(
-            federation.classes, thresholds, **{**wanted.score, "once": True}
+            federation.classes, thresholds, **{**wanted.asked, "once": True}
         )
         self.bound, self.prefers = self._query.bound("client"), (Unary,)
 
