@@ -44,7 +44,7 @@ def test_every_method_takes_its_own_parameters_and_no_other():
     for method in METHODS:
         names = settings_of(method)
         assert bool(names) <= (method not in POOLED)
-        check_settings(method, dict.fromkeys(names, 1))
+        check_settings(method, {name: p.default for name, p in names.items()})
         with pytest.raises(InputError, match="unknown --set key 'nonsense'"):
             check_settings(method, {"nonsense": 1})
 
