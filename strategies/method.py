@@ -20,8 +20,9 @@ from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.curator import Asked, Curator, Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import EXACT_GRID, Plan
+from fedcal.privacy.noise_plan import EXACT_GRID, Plan, make_plan
 from fedcal.queries import Query
+from fedcal.queries.base import Order
 from fedcal.queries.declared import Question, check_question
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
@@ -94,7 +95,28 @@ def nominal_clip(
 def check_rounds(name: str, federation: Federation, rounds: int) -> None:
     """Refuse another number of rounds than the method takes here."""
     if federation.rounds not in (None, rounds):
-        raise InputError(f"{name} asks {rounds} times here: rounds = {federation.rounds}")
+        raise InputError(f"{name} takes {rounds} rounds here, got rounds = {federation.rounds}")
+
+
+def plan_for(
+    federation: Federation,
+    query: Query,
+    clips: Sequence[float],
+    rounds: int,
+    order: Order = 2,
+    **more: Any,
+) -> Plan:
+    """The plan of rounds that all ask like `query`.
+
+    Parameters
+    ----------
+    clips, order
+        see `Query.bound`; the clips are used where whole clients are clipped
+    **more
+        see `make_plan`
+    """
+    bound = query.bound(query.part(federation.unit), clips, order)
+    return make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums, **more)
 
 
 class Method(ABC):

@@ -270,6 +270,12 @@ class Cell(Query):
         return Bound(self.lengths(), (2.0,), order=order)
 
 
+def questions(base: type[Query] = Query) -> list[type[Query]]:
+    """The questions that are defined so far, those with a kind of their own, by their names."""
+    found = {kind for below in base.__subclasses__() for kind in (below, *questions(below))}
+    return sorted((q for q in found if "kind" in vars(q)), key=lambda q: q.__name__.lower())
+
+
 def fits(bound: Bound, query: Query) -> bool:
     """Whether a bound's blocks are those of the answer, or parts of them."""
     ours, theirs = (set(np.cumsum(n).tolist()) for n in (query.lengths(), bound.lengths))
@@ -345,7 +351,7 @@ Seed = Annotated[int, lambda _, value: check_seed(value)]
 Numbers = Annotated[int, within(0, MOST_NUMBERS)]
 Finite = Annotated[float, finite]
 Positive = Annotated[float, positive]
-Vector = Annotated[Any, vector]
+Vector = Annotated[Floats, vector]
 
 
 @cache
@@ -366,4 +372,8 @@ def _check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
         return partial(kinds[1], name)
     if get_origin(hint) is Literal:
         return lambda value: one_of(name, value, kinds)
-    return {bool: partial(flag, name), str: partial(text, name)}.get(hint)
+    plain: dict[Any, Callable[[Any], Any]] = {
+        bool: partial(flag, name),
+        str: partial(text, name),
+    }
+    return plain.get(hint)

@@ -112,7 +112,7 @@ class FedConformal(FederatedStrategy):
             unused(
                 f"quantile '{rule.name}' makes no use of it", rows_known=wanted.rows_known or None
             )
-        if rule.needs_rows and wanted.rows is None and federation.private:
+        if rule.needs_rows and wanted.rows_per_client is None and federation.private:
             raise InputError(
                 f"conformal with quantile '{rule.name}' needs rows_per_client, a public nominal "
                 "number of rows > 0"

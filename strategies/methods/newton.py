@@ -21,6 +21,7 @@ from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import ScalingNewton, TopLabelNewton
 from fedcal.queries.declared import Question, Range
 from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.method import plan_for
 from fedcal.strategies.methods.steps.newton_steps import KalmanFilter, TrustRegion, symmetric
 from fedcal.strategies.methods.temperature import LOG_A, FedNewton, gradient_clip
 from fedcal.units import UNITS
@@ -73,9 +74,7 @@ class _Newton(FederatedStrategy):
         self._trust, self._filter = TrustRegion(), KalmanFilter(np.array(self.prior))
         rounds, query = federation.rounds or self.rounds[federation.private], self.query(1)
         clip = _clip(self.name, federation, rounds, rows_per_client)
-        bound = query.bound(query.part(federation.unit), (clip,))
-        plan = make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums)
-        super().__init__(plan, **base)
+        super().__init__(plan_for(federation, query, (clip,), rounds), **base)
 
     def query(self, round_number: int) -> ScalingNewton:
         """Gradient and curvature at w."""
@@ -170,9 +169,7 @@ class FedNewtonTop(FederatedStrategy):
         self._filters = KalmanFilter(np.ones(1)), KalmanFilter(_TOP_STD)
         rounds, query = federation.rounds or (4 if federation.private else 8), self.query(1)
         clip = gradient_clip(self.name, federation, rows_per_client)
-        bound = query.bound(query.part(federation.unit), (clip,))
-        plan = make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums)
-        super().__init__(plan, **base)
+        super().__init__(plan_for(federation, query, (clip,), rounds), **base)
 
     def query(self, round_number: int) -> TopLabelNewton:
         """Derivatives at the current numbers."""

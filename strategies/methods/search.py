@@ -13,16 +13,16 @@ from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats
-from fedcal.mechanisms import Exponential, Laplace
+from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS
-from fedcal.privacy.noise_plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.search import TemperatureQuery
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import nominal_clip
+from fedcal.strategies.method import nominal_clip, plan_for
 from fedcal.strategies.methods.steps.noisy_search import (
     Bisection,
     GoldenSection,
@@ -126,13 +126,8 @@ class _TemperatureSearch(FederatedStrategy):
         )
         scored = self.search == "exponential"
         query = self.question(tuple(self._temperatures.tolist()) if scored else 1.0)
-        plan = make_plan(
-            federation,
-            rounds=rounds,
-            bound=query.bound(query.part(federation.unit), clips, order=1),
-            prefers=(Exponential,) if scored else (Laplace,),
-            row_sums=query.row_sums,
-        )
+        law: type[Mechanism] = Exponential if scored else Laplace
+        plan = plan_for(federation, query, clips, rounds, 1, prefers=(law,))
         self._drawn: float | None = None
         self._heard = False
         self._search: Search | None = None

@@ -20,7 +20,7 @@ from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpda
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import CLIP, exact_norms
+from fedcal.strategies.method import CLIP, check_rounds, exact_norms, plan_for
 from fedcal.strategies.methods.steps.root_posterior import root_posterior
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
@@ -160,12 +160,9 @@ class FedNewton(_Temperature):
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
     ) -> None:
         self.classes = federation.classes
-        query = self.query(1)
         clip = gradient_clip(self.name, federation, rows_per_client)
-        bound = query.bound(query.part(federation.unit), (clip,))
         rounds = federation.rounds or (4 if federation.private else 8)
-        plan = make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums)
-        super().__init__(plan, **base)
+        super().__init__(plan_for(federation, self.query(1), (clip,), rounds), **base)
 
     def query(self, round_number: int) -> TemperatureNewton:
         """Gradient and curvature at the current temperature."""
@@ -237,19 +234,14 @@ class FedOneShot(_Temperature):
         high: float = 8.0,
         **base: Any,
     ) -> None:
-        if federation.rounds not in (None, 1):
-            raise InputError(f"fedoneshot asks once: rounds must be 1, got {federation.rounds}")
+        check_rounds(self.name, federation, 1)
         self.classes = federation.classes
         whole("points", points, 2, MOST_POINTS)
         clip = gradient_clip(self.name, federation, rows_per_client)
         asked, prefers = _one_shot_release(federation, points)
         self._query = query = TemperatureScores(low, high, asked)
         self._log_t = log_grid(query.low, query.high, points)
-        bound = query.bound(query.part(federation.unit), (clip,))
-        plan = make_plan(
-            federation, rounds=1, bound=bound, prefers=prefers, row_sums=query.row_sums
-        )
-        super().__init__(plan, **base)
+        super().__init__(plan_for(federation, query, (clip,), 1, prefers=prefers), **base)
 
     def query(self, round_number: int) -> TemperatureScores:
         """The score at each temperature that is asked about."""

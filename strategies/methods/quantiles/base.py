@@ -20,18 +20,19 @@ from fedcal.conformal.levels.crossing import sure_coverage
 from fedcal.conformal.pages.promises import if_not_clipped
 from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.parts import BY
-from fedcal.conformal.set_release import Goal, Promise, SetRelease
+from fedcal.conformal.set_release import ANY_ROW, Goal, Promise, SetRelease
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
-from fedcal.mechanisms import Mechanism
+from fedcal.mechanisms import MECHANISMS, Exponential, Mechanism
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
 from fedcal.queries.evaluation import names_text
+from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
 
@@ -109,11 +110,6 @@ class Wanted:
         return "group" if self.groups and self.by == "none" else self.by
 
     @property
-    def rows(self) -> float | None:
-        """Public nominal rows of a client; None = nobody said."""
-        return self.rows_per_client
-
-    @property
     def average(self) -> bool:
         """Whether clients count equally, whatever their rows."""
         return self.weigh != WEIGH[0]
@@ -130,8 +126,8 @@ class Wanted:
         one_of("weigh", self.weigh, WEIGH)
         if self.guarantee == "marginal" and self.confidence != 0.9:
             unused("it is of guarantee 'pac'", confidence=self.confidence)
-        if self.rows is not None:
-            positive("rows_per_client", self.rows)
+        if self.rows_per_client is not None:
+            positive("rows_per_client", self.rows_per_client)
         whole("bins", self.bins, 0, 4096)
         whole_clients = federation.private and UNITS[federation.unit].whole_client
         pac = self.goal.promise == "pac"
@@ -153,7 +149,7 @@ class Wanted:
                 "report would need noise that hides all rows of a client, and a site has no "
                 "others: it goes with units 'example' and 'subject'"
             )
-        if self.rows_known and (self.rows is None or federation.sampling_rate < 1):
+        if self.rows_known and (self.rows_per_client is None or federation.sampling_rate < 1):
             raise InputError(
                 "rows_known needs rows_per_client, and all clients in each round: it says that "
                 "the number of rows is public"
@@ -178,6 +174,8 @@ class QuantileRule(ABC):
         whether it makes use of a public number of rows
     opening
         the first question, which the plan is made for
+    plan
+        once it is made
     bound
         of a client's answer, or of a row's
     prefers
@@ -194,6 +192,7 @@ class QuantileRule(ABC):
     takes_aim: ClassVar[bool] = False
     takes_report: ClassVar[bool] = False
     opening: SetQuery
+    plan: Plan
     bound: Bound
     prefers: tuple[type[Mechanism], ...]
     rounds: int = 1
@@ -202,14 +201,14 @@ class QuantileRule(ABC):
         self.federation, self.wanted = federation, wanted
 
     @classmethod
-    @abstractmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Why it cannot serve; "" = it can."""
+        """Why it cannot serve; "" = it can. All but the exact rule are for privacy."""
+        return "" if federation.private else "nothing is private here: the exact rule serves"
 
     @property
     def expected(self) -> float:
         """Rows of all clients that are asked, as is publicly taken."""
-        return (self.wanted.rows or 0.0) * self.asked
+        return (self.wanted.rows_per_client or 0.0) * self.asked
 
     @property
     def asked(self) -> float:
@@ -232,12 +231,13 @@ class QuantileRule(ABC):
         """Whether one row of each subject counts: several of them would be clipped."""
         return self.federation.private and UNITS[self.federation.unit].column is not None
 
-    def planned(self, plan: Plan) -> None:  # noqa: B027  few need to know
-        """Hear the plan, before anything is asked."""
+    def planned(self, plan: Plan) -> None:
+        """Keep the plan, before anything is asked."""
+        self.plan = plan
 
-    @abstractmethod
     def query(self, number: int) -> SetQuery | None:
-        """The question of a round; None = there is nothing left to ask."""
+        """The question of a round, the first one if not overridden; None = nothing is left to ask."""
+        return self.opening
 
     def questions(self) -> tuple[Question, ...]:
         """Declare what rounds may ask; see `Method.questions`. Here the first one in all rounds."""
@@ -284,6 +284,16 @@ class QuantileRule(ABC):
         return (rows,) if rows and told else (), 0.0
 
     @property
+    def whose(self) -> str:
+        """Whom a threshold is for, where rows or subjects are pooled: the end of a sentence."""
+        if not self.one_row_each:
+            return ANY_ROW
+        return (
+            "for one row, drawn at random, of a subject that is exchangeable with all clients' "
+            "subjects taken together."
+        )
+
+    @property
     def noun(self) -> str:
         """What is counted once each."""
         if self.wanted.average or (self.whole_client and self.opening.once):
@@ -312,14 +322,63 @@ class QuantileRule(ABC):
         """
         wanted, sure = self.wanted, None
         alike = wanted.aim is None and not wanted.apart
-        if alike and wanted.rows is not None and wanted.goal.promise == "marginal":
-            sure = sure_coverage(clip, wanted.rows, wanted.goal.alpha)
-        return if_not_clipped(promise, sure, wanted.rows)
+        if alike and wanted.rows_per_client is not None and wanted.goal.promise == "marginal":
+            sure = sure_coverage(clip, wanted.rows_per_client, wanted.goal.alpha)
+        return if_not_clipped(promise, sure, wanted.rows_per_client)
 
     @property
     @abstractmethod
     def guarantee(self) -> tuple[str, ...]:
         """What is proven of coverage, and what is assumed, in sentences."""
+
+
+class Drawn(QuantileRule):
+    """A rule whose threshold is drawn by the exponential mechanism.
+
+    Attributes
+    ----------
+    enough
+        whether public numbers allow for sets that do not hold all labels
+    """
+
+    prefers = (Exponential,)
+    enough: bool
+
+    @classmethod
+    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
+        """Also for several thresholds, and where the server does not have the sums."""
+        if why := super().refuses(federation, wanted):
+            return why
+        if wanted.apart:
+            return "it draws one threshold, and by asks for several"
+        if not TRUSTS[str(federation.trust)].takes(Exponential):
+            return f"under trust '{federation.trust}' the server does not have the exact sums"
+        return ""
+
+    def learn(self, release: Release) -> Floats:
+        """The drawn threshold; all labels where public numbers say that rows are too few."""
+        drawn = float(self.opening.thresholds[int(release.values[0])])
+        return np.array([drawn if self.enough else ALL_LABELS])
+
+
+class Noisy(QuantileRule):
+    """A rule that reads thresholds from noisy counts of rows."""
+
+    @classmethod
+    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
+        """Also for other mechanisms than those that add noise, and for counts of clients."""
+        if why := super().refuses(federation, wanted):
+            return why
+        if federation.mechanism != AUTO and MECHANISMS[federation.mechanism].answers != "sum":
+            return f"it releases sums, which '{federation.mechanism}' does not make noisy"
+        if wanted.average:
+            return "it counts rows, and weigh = 'clients' counts clients"
+        return ""
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise of a sum, as planned."""
+        return float(max(self.plan.noise_std or (0.0,)))
 
 
 def all_labels(query: SetQuery) -> Floats:

@@ -31,6 +31,7 @@ from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm, decoder_of
 from fedcal.queries.single_metrics import one_part
 from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.method import check_rounds
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.strategies.methods.single.mean_search import MeanSearch, draw_std, how_to_ask
 from fedcal.units import UNITS
@@ -80,10 +81,7 @@ class SingleMetricStrategy(FederatedStrategy):
 
         Without privacy 1 row, which nothing is made of.
         """
-        if federation.rounds not in (None, rounds):
-            raise InputError(
-                f"{self.name} takes {rounds} rounds here, got rounds = {federation.rounds}"
-            )
+        check_rounds(self.name, federation, rounds)
         if not federation.private:
             return 1.0, False
         if rows_per_client is None:

@@ -15,10 +15,11 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS, Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import Query
 from fedcal.queries.declared import Question, Range
 from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.method import plan_for
 from fedcal.training.optimisers import (
     OPTIMISERS,
     SCHEDULES,
@@ -104,16 +105,8 @@ class Descent(FederatedStrategy):
                 unused("rounds are given, and these are others", epochs=epochs)
         steps = whole("rounds", steps, 1, MOST_ROUNDS)
         query = self.query(1)
-        bound = query.bound(query.part(federation.unit), (self.clip,))
-        return make_plan(
-            federation,
-            rounds=steps,
-            bound=bound,
-            prefers=(Gaussian,),
-            row_sums=True,
-            row_rate=rate,
-            fine=query.fine,
-        )
+        more: dict[str, Any] = {"prefers": (Gaussian,), "row_rate": rate, "fine": query.fine}
+        return plan_for(federation, query, (self.clip,), steps, **more)
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
