@@ -20,7 +20,7 @@ from fedcal.privacy.federation import AUTO
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import BinOutcomes, OutcomeCell
 from fedcal.queries.base import Order
-from fedcal.queries.declared import SEED, Question
+from fedcal.queries.declared import SEED, Range
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, nominal_clip, plan_for
 
@@ -100,10 +100,9 @@ class DPHistogram(FederatedStrategy):
         """The counts, or one cell of each client."""
         return self._question(self.plan.client_seed)
 
-    def questions(self) -> tuple[Question, ...]:
-        """The same in any run; a cell of any draw."""
-        moving = {"seed": SEED} if self.unary else {}
-        return (Question.like(self.query(1), self._all_rounds, **moving),)
+    def moving(self) -> dict[str, Range]:
+        """A cell of any draw."""
+        return {"seed": SEED} if self.unary else {}
 
     def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
         if self.unary:

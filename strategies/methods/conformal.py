@@ -17,7 +17,7 @@ from fedcal.privacy.noise_plan import make_plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import check_rounds
+from fedcal.strategies.method import check_rounds, nominal_rows
 from fedcal.strategies.methods.quantiles import QUANTILES, QuantileRule, Wanted
 
 
@@ -112,11 +112,8 @@ class FedConformal(FederatedStrategy):
             unused(
                 f"quantile '{rule.name}' makes no use of it", rows_known=wanted.rows_known or None
             )
-        if rule.needs_rows and wanted.rows_per_client is None and federation.private:
-            raise InputError(
-                f"conformal with quantile '{rule.name}' needs rows_per_client, a public nominal "
-                "number of rows > 0"
-            )
+        if rule.needs_rows and federation.private:
+            nominal_rows(f"conformal with quantile '{rule.name}'", wanted.rows_per_client)
         if not (wanted.randomised or rule.opening.once):
             unused("nothing is drawn by it", score_seed=wanted.score_seed)
         check_rounds(self.name, federation, rule.rounds)

@@ -19,7 +19,7 @@ from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import ScalingNewton, TopLabelNewton
-from fedcal.queries.declared import Question, Range
+from fedcal.queries.declared import Range
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import plan_for
 from fedcal.strategies.methods.steps.newton_steps import KalmanFilter, TrustRegion, symmetric
@@ -80,10 +80,9 @@ class _Newton(FederatedStrategy):
         """Gradient and curvature at w."""
         return ScalingNewton(self.form.kind, self.w, "full", self.classes)
 
-    def questions(self) -> tuple[Question, ...]:
-        """At any w that is near enough to the identity."""
-        near = near_identity(self.form, self.classes)
-        return (Question.like(self.query(1), self._all_rounds, w=near),)
+    def moving(self) -> dict[str, Range]:
+        """Any w that is near enough to the identity."""
+        return {"w": near_identity(self.form, self.classes)}
 
     def update(self, release: Release) -> None:
         """One guarded step."""
@@ -176,13 +175,10 @@ class FedNewtonTop(FederatedStrategy):
         offset, slope = float(self.w[0]), float(self.w[1])
         return TopLabelNewton(self.log_a, offset, slope, self.classes)
 
-    def questions(self) -> tuple[Question, ...]:
-        """At any temperature and map that the calibrator may have."""
+    def moving(self) -> dict[str, Range]:
+        """Any temperature and map that the calibrator may have."""
         offset, slope = (Range(at - TOP_LIMIT, at + TOP_LIMIT) for at in IDENTITY.tolist())
-        like = Question.like(
-            self.query(1), self._all_rounds, log_a=LOG_A, offset=offset, slope=slope
-        )
-        return (like,)
+        return {"log_a": LOG_A, "offset": offset, "slope": slope}
 
     def update(self, release: Release) -> None:
         """One guarded step for each of the two."""

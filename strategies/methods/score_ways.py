@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.calibrators.as_text import text_of
-from fedcal.core.checks import one_of, positive, unused, whole
+from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.evaluation.estimators.metrics import edge_index
 from fedcal.evaluation.histogram import Histogram
@@ -34,6 +34,7 @@ from fedcal.queries.encodings import (
     tree_levels,
 )
 from fedcal.queries.evaluation import names_text
+from fedcal.strategies.method import nominal_rows
 from fedcal.strategies.methods.quantiles.encoding_choice import HEIGHTS, quietest
 from fedcal.strategies.methods.score_rounds import (
     AtOnce,
@@ -145,11 +146,8 @@ class Counting:
             )
             if self.federation.clients < 2:
                 raise InputError("estimand 'clients' needs 2 clients at least")
-        if self.user and not unary and self.rows_per_client is None:
-            raise InputError(
-                "evaluate with unit 'user' needs rows_per_client, a public nominal number of rows "
-                "> 0"
-            )
+        if self.user and not unary:
+            nominal_rows("evaluate with unit 'user'", self.rows_per_client)
         self._check_threshold()
 
     @staticmethod
@@ -303,7 +301,7 @@ class Residuals(Sums):
 
     def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
         """Both questions in units of their clips."""
-        rows = positive("rows_per_client", wanted.rows_per_client)
+        rows = nominal_rows("evaluate", wanted.rows_per_client)
         first, last = _in_clips(wanted.federation, last, self.law, rows)
         nominal = wanted.federation.clients * rows
         return Twice(first, last, wanted.equi_depth, nominal), last

@@ -236,7 +236,7 @@ class QuantileRule(ABC):
         self.plan = plan
 
     def query(self, number: int) -> SetQuery | None:
-        """The question of a round, the first one if not overridden; None = nothing is left to ask."""
+        """The question of a round, here the first one; None = nothing is left to ask."""
         return self.opening
 
     def questions(self) -> tuple[Question, ...]:

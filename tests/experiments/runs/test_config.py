@@ -23,7 +23,7 @@ from fedcal.experiments.runs.config import (
 )
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.method import CLIP
+from fedcal.strategies.methods.steps.averaging import CLIP
 from fedcal.strategies.settings import settings_of
 
 
