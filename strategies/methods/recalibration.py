@@ -34,8 +34,6 @@ class _Recalibration(Descent):
     planned = 0  # a hundred rounds, for what a Newton method does in four
     wider: ClassVar[float]
     """A client's clip over that of its gradient in log(1/T)."""
-    first_lr: ClassVar[float]
-    """The first step, where none is given."""
     examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})
 
     def __init__(
@@ -43,7 +41,7 @@ class _Recalibration(Descent):
         federation: Federation,
         *,
         rows_per_client: float | None = None,
-        lr: float | None = None,
+        lr: float = 0.5,
         clip: float | None = None,
         **base: Any,
     ) -> None:
@@ -59,7 +57,7 @@ class _Recalibration(Descent):
             rows_per_client=rows,
             batch=rows * federation.clients,
             epochs=None if federation.rounds else float(EPOCHS),
-            lr=self.first_lr if lr is None else lr,
+            lr=lr,
             schedule="linear",
             optimiser="sgd",
             momentum=0.0,
@@ -102,13 +100,13 @@ class DPTS(_Recalibration):
     rows_per_client
         m, the public nominal number of rows per client
     lr
-        first step; None = 0.5
+        first step
     clip
         C, in nats; without privacy None = no clipping
     """
 
     name, form = "dp-ts", TemperatureScaling.kind
-    wider, first_lr = 1.0, 0.5
+    wider = 1.0
 
     @staticmethod
     def first_w(classes: int) -> Floats:
@@ -144,7 +142,10 @@ class DPPlatt(_Recalibration):
     """
 
     name, form = "dp-platt", VectorScaling.kind
-    wider, first_lr = 5.0, 1.0
+    wider = 5.0
+
+    def __init__(self, federation: Federation, *, lr: float = 1.0, **options: Any) -> None:
+        super().__init__(federation, lr=lr, **options)
 
     @staticmethod
     def first_w(classes: int) -> Floats:
