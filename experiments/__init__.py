@@ -9,8 +9,7 @@ if __name__ != "fedcal.experiments":  # a second copy of every class and registr
     raise ImportError(f"import fedcal.experiments, not {__name__}")
 
 if TYPE_CHECKING:
-    from fedcal.experiments.planner.plan import plan
-    from fedcal.experiments.planner.sets.plan import plan_sets
+    from fedcal.experiments.planner.plan import plan, plan_sets
     from fedcal.experiments.runs.comparison import Comparison, compare
     from fedcal.experiments.runs.engines import InProcessGrid, run_inline
     from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
@@ -43,7 +42,7 @@ _HOMES = {
     "compare": "fedcal.experiments.runs.comparison",
     "evaluate": "fedcal.experiments.runs.evaluation",
     "plan": "fedcal.experiments.planner.plan",
-    "plan_sets": "fedcal.experiments.planner.sets.plan",
+    "plan_sets": "fedcal.experiments.planner.plan",
     "run_inline": "fedcal.experiments.runs.engines",
     "simulate": "fedcal.experiments.runs.simulation",
     "train": "fedcal.experiments.training.run",

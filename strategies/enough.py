@@ -1,9 +1,9 @@
 """Whether a run has too little to help, and what would do: in a line, from public facts.
 
-The planner (`advice`) simulates for seconds; this takes a millisecond on every run. It looks at one
-ratio: the noise of the released sum over the most that all clients together could add to it. In
-the planner's runs (3 to 1,000 clients, epsilon 0.1 to 8, 2 and 10 classes) a method that pays by
-`advice.PAYS` and `advice.MOST_WORSE` has hardly ever a ratio above its `most_noise`.
+The planner simulates for seconds; this takes a millisecond on every run. It looks at one ratio: the
+noise of the released sum over the most that all clients together could add to it. In the planner's
+runs (3 to 1,000 clients, epsilon 0.1 to 8, 2 and 10 classes) a method that pays by `choice.PAYS`
+and `choice.MOST_WORSE` has hardly ever a ratio above its `most_noise`.
 
 With privacy nothing but the plan and the nominal `rows_per_client` is read, which is public: where
 a simulation took it from its data, the statement of its privacy says so. Without privacy rows may
@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,46 @@ DRAWN = 0.5
 """`most_noise` of a draw by the exponential mechanism, whatever the method."""
 
 LEAST_ROWS = 30
-"""Rows in all that a method needs which has no `least_rows` of its own."""
+"""Rows in all that any method needs."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """From where on a run of a method hardly ever makes the model better.
+
+    Attributes
+    ----------
+    most_noise
+        noise std of a released sum over the most that all clients can add to it
+    least_rows
+        rows in all
+    least_rows_each, least_rows_class
+        rows of each client, and for each class, below which local fits mislead
+    """
+
+    most_noise: float = 0.5
+    least_rows: int = LEAST_ROWS
+    least_rows_each: int = 0
+    least_rows_class: int = 0
+
+
+LIMITS = {
+    "fedtemp": Limits(least_rows_each=15),
+    "fednewton": Limits(most_noise=1.2),
+    "fednewton-entropy": Limits(most_noise=1.2),
+    "fedoneshot": Limits(most_noise=2.5),  # of eight noisy scores together
+    "acct": Limits(most_noise=1.0),
+    "nllt": Limits(most_noise=0.1),
+    "ecet": Limits(most_noise=0.1),
+    "fedvector": Limits(most_noise=0.2, least_rows_class=1),  # fewer rows than offsets
+    "fedmatrix": Limits(most_noise=0.1, least_rows_class=1),
+    "fedopvector": Limits(most_noise=0.2),
+    "fedcal": Limits(most_noise=0.02),
+    "fedbin": Limits(most_noise=0.01, least_rows=300),
+    "fedbbq": Limits(most_noise=0.02, least_rows=300),
+    "dp-histogram": Limits(most_noise=0.02, least_rows=150),
+}
+"""Method -> its limits; of others, and of other packages, `Limits()`."""
 
 ROW_SHARE = 0.05
 """What a row adds on average, in units of the bound of a row (as 0.2 nats to 4 of `fednewton`)."""
@@ -105,8 +144,13 @@ def noise_ratio(plan: Plan, rows_per_client: float | None) -> float | None:
     return min(s / n for s, n in zip(plan.noise_std, bound.norms, strict=True)) / most
 
 
+def limits_of(method: str) -> Limits:
+    """The limits of a method or a baseline."""
+    return LIMITS.get(method, Limits())
+
+
 def _allowed(method: str, plan: Plan) -> float:
-    return DRAWN if plan.law.answers == "index" else STRATEGIES[method].most_noise
+    return DRAWN if plan.law.answers == "index" else limits_of(method).most_noise
 
 
 def _calibrates(method: str) -> bool:
@@ -160,11 +204,9 @@ def _one_class(shards: Shards) -> str:
 
 
 def _few_rows(method: str, clients: int, each: float | None, classes: int) -> str:
-    strategy = STRATEGIES.get(method)
-    least, least_each = LEAST_ROWS, 0
-    if strategy is not None:
-        least = strategy.least_rows or LEAST_ROWS
-        least_each = strategy.least_rows_each + strategy.least_rows_class * classes
+    limits = limits_of(method)
+    least = limits.least_rows
+    least_each = limits.least_rows_each + limits.least_rows_class * classes
     if each is None or method == "none":
         return ""
     rows = max(1, round(clients * each))

@@ -8,7 +8,6 @@ drives the same object.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -151,15 +150,6 @@ class Method(ABC):
     """
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Settings, small enough for tests, that between them reach every branch of the method."""
-
-    most_noise: ClassVar[float] = 0.5
-    """Noise std of a released sum over the most that all clients can add to it: above this a
-    private run hardly ever makes the model better (see `fedcal.strategies.enough`)."""
-    least_rows: ClassVar[int] = 0
-    """Rows in all below which no run does so; 0 = what any method needs."""
-    least_rows_each: ClassVar[int] = 0
-    least_rows_class: ClassVar[int] = 0
-    """Rows of each client, and for each class, below which local fits mislead."""
     norms: tuple[float, ...] = ()
     exact_only: ClassVar[bool] = False
     """Whether a budget is refused: with noise it made models worse."""
@@ -167,14 +157,6 @@ class Method(ABC):
     """Whether one client with all rows is a usual federation for it."""
     keeps_releases: ClassVar[bool] = True
     """Whether all releases of a run are kept: there are few, and they are short."""
-
-    planned: ClassVar[float] = math.inf
-    """Classes up to which the planner tries it unasked: beyond it is slow to simulate; 0 = never.
-    """
-    trials: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
-    """What the planner tries of it: `rounds` and settings; what it does not have is left out."""
-    fits_locally: ClassVar[bool] = False
-    """Clients fit something of their own in each round: the planner simulates fewer of them."""
 
     def __init__(
         self, plan: Plan, *, ledger: Ledger | None = None, secure_aggregation: str = "masks"

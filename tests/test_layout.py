@@ -182,10 +182,18 @@ def test_no_product_imports_research():
 
 
 SAME_IDEA = {
-    *("base", "config", "page", "record", "result", "rows", "run", "sentences"),
+    *(
+        "base",
+        "config",
+        "page",
+        "record",
+        "result",
+        "rows",
+        "run",
+    ),
     *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
     *("training", "spread", "single_metrics", "unary", "exponential", "gaussian", "crossing"),
-    *("artifact", "simulation", "curves", "models", "plan", "features", "advice", "committee"),
+    *("artifact", "simulation", "curves", "models", "plan", "features"),
 }
 """Names that several modules of the product may have: they are of one idea."""
 

@@ -6,18 +6,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.plan_sets import run_set_plan
-from fedcal.experiments.planner import plan as planning
 from fedcal.experiments.planner.advice import Advice
-from fedcal.experiments.planner.choice import CandidateEstimate
-from fedcal.experiments.planner.duration import grpc_seconds, in_words
-from fedcal.experiments.planner.saving import save
-from fedcal.experiments.planner.sentences import MORE, at_home, command, explanation, recommended
-from fedcal.experiments.planner.sets.sums import METHOD as SETS
+from fedcal.experiments.planner.candidates import SETS
+from fedcal.experiments.planner.method_advice import MethodAdvice, grpc_seconds, in_words
+from fedcal.experiments.planner.plan import plan, plan_sets, save
+from fedcal.experiments.planner.set_advice import SetAdvice
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
+from fedcal.experiments.runs.config import parse_setting
 from fedcal.experiments.runs.files import to_json
+
+MORE = "Mechanism, clip bound, noise, classwise ECE of each line: --json, and plan.json of --out."
 
 
 def run_plan(
@@ -31,77 +32,111 @@ def run_plan(
     as_json: bool,
 ) -> None:
     """`fedcal plan`."""
-    if method == SETS:
-        run_set_plan(options, data, settings, out, quiet=quiet, as_json=as_json)
-        return
-    if settings:
+    given = {k: v for k, v in options.items() if v is not None}
+    if settings and method != SETS:
         raise InputError(f"--set is of --method {SETS}: of other methods a plan tries settings")
+    if method == SETS:
+        for name in ("partition", "rounds", "engine"):
+            why = "a plan of prediction sets does not depend on it"
+            unused(why, **{name: given.pop(name, None)})
+    advice: Advice
     with progress("planning", quiet=quiet) as steps:
 
         def moved(done: int, total: int) -> None:
             what = "planning" if done < total else "looking for what would be enough"
             steps(done, total, what)
 
-        advice = planning.plan(
-            **{k: v for k, v in options.items() if v is not None},
-            data=_listed(data) or (),
-            methods=_listed(method),
-            progress=moved,
-        )
+        if method == SETS:
+            advice = plan_sets(
+                **given, data=data, settings=dict(map(parse_setting, settings)), progress=moved
+            )
+            table = _table_of_sets(advice)
+        else:
+            advice = plan(
+                **given, data=_listed(data) or (), methods=_listed(method), progress=moved
+            )
+            table = _table_of_methods(advice)
     if out is not None:
-        save(planning.to_json(advice), advice.options, out)
+        save(advice, out)
     if as_json:
-        print(to_json(planning.to_json(advice)), end="")
+        print(to_json(advice.to_json()), end="")
     elif not quiet:
-        show(advice, out)
+        _show(advice, table, out)
 
 
-def show(advice: Advice, out: Path | None) -> None:
+def _show(advice: Advice, table: TextTable, out: Path | None) -> None:
     """The table, the recommendation, and what stands behind them."""
     to = console()
-    to.print(f"plan for {advice.facts}, {advice.facts.partition}")
-    for line in at_home(advice):
+    for line in (advice.heading, *advice.first):
         to.print(line)
-    headings: tuple[str, ...] = _HEADINGS
-    rows = [_cells(estimate) for estimate in advice.estimates]
-    if advice.engine == "grpc":
-        headings = (*headings, "wall time")
-        times = [in_words(grpc_seconds(estimate.plan)) for estimate in advice.estimates]
-        rows = [[*row, time] for row, time in zip(rows, times, strict=True)]
-    print_table(to, TextTable(headings, rows, left=(0, 6)), edge=True)
-    to.print(MORE)
+    print_table(to, table, edge=True)
+    if isinstance(advice, MethodAdvice):
+        to.print(MORE)
     reasons: dict[str, list[str]] = {}
     for name, why in advice.refused:
         reasons.setdefault(why, []).append(name)
     for why, names in reasons.items():
         to.print(f"not tried: {', '.join(names)}: {why}")
-    to.print(recommended(advice))
-    if (run := command(advice)) is not None:
-        to.print(f"  {run}")
-    for line in explanation(advice):
+    to.print(advice.recommended())
+    if advice.command is not None:
+        to.print(f"  {advice.command}")
+    for line in advice.explanation():
         to.print(f"- {line}")
     if out is not None:
         to.print(f"written to {out}")
 
 
-_HEADINGS = (
-    *("method", "rounds", "ECE after, %", "error left", "runs made worse"),
-    *("bytes a client sends", "pays"),
-)
-
-
-def _cells(estimate: CandidateEstimate) -> list[str]:
-    line = estimate.to_json()
-    expected = line["expected"]
-    return [
-        estimate.candidate.text,
-        str(line["rounds"]),
-        f"{100 * expected['ece']:.2f}",
-        f"{100 * expected['error_left']:.0f} %",
-        f"{100 * expected['worse_than_none']:.0f} %",
-        f"{line['bytes_up_per_client']:,}",
-        "yes" if line["pays"] else "no",
+def _table_of_methods(advice: MethodAdvice) -> TextTable:
+    columns = [
+        *("method", "rounds", "ECE after, %", "error left", "runs made worse"),
+        *("bytes a client sends", "pays"),
     ]
+    rows = []
+    for estimate in advice.estimates:
+        line = estimate.to_json()
+        expected = line["expected"]
+        rows.append(
+            [
+                estimate.candidate.text,
+                str(line["rounds"]),
+                f"{100 * expected['ece']:.2f}",
+                f"{100 * expected['error_left']:.0f} %",
+                f"{100 * expected['worse_than_none']:.0f} %",
+                f"{line['bytes_up_per_client']:,}",
+                "yes" if line["pays"] else "no",
+            ]
+        )
+    if advice.engine == "grpc":
+        columns.append("wall time")
+        for row, estimate in zip(rows, advice.estimates, strict=True):
+            row.append(in_words(grpc_seconds(estimate.plan)))
+    return TextTable(tuple(columns), rows, left=(0, 6))
+
+
+def _table_of_sets(advice: SetAdvice) -> TextTable:
+    """A line for each rule, and one without privacy; sizes where they are known."""
+    columns = ["quantile", "coverage", "slack, rows", "sets of all labels", "fewest clients"]
+    coverage, size = advice.exact
+    last = ["without privacy", f"{coverage:.4f}", "", "", ""]
+    if size is not None:
+        columns += ["labels in a set", "of those without privacy"]
+        last += [f"{size:.3f}", "100 %"]
+    rows = []
+    for estimate in advice.estimates:
+        line = advice.line(estimate)
+        expected, fewest = line["expected"], line["fewest_clients"]
+        row = [
+            line["quantile"],
+            f"{expected['coverage']:.4f}",
+            f"{expected['slack_rows']:,.1f}",
+            f"{100 * expected['all_labels']:.1f} %",
+            "none" if fewest is None else f"{fewest:,}",
+        ]
+        if size is not None:
+            row += [f"{expected['set_size']:.3f}", f"{100 * expected['set_size_ratio']:.0f} %"]
+        rows.append([*row, "yes" if line["useful"] else "no"])
+    columns.append("of use")
+    return TextTable(tuple(columns), [*rows, [*last, ""]], left=(0, len(last)))
 
 
 def _listed(text: str | None) -> list[str] | None:

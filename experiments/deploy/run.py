@@ -17,9 +17,10 @@ from typing import Any, NamedTuple
 
 from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.deploy.control import ENDED, Control, control
-from fedcal.experiments.runs.config import Config, load_config, public_facts, waiting
+from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.engines.superlink import UNKNOWN
 from fedcal.experiments.runs.folders import DEPLOYED, claim
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import load_any, name_of, test_part
 from fedcal.experiments.runs.paid import Paid
 from fedcal.experiments.runs.record import recorded, result_of
@@ -41,7 +42,6 @@ from fedcal.strategies.server.run_folder import (
     read_progress,
 )
 from fedcal.strategies.server_app import WITHOUT_UNREADY
-from fedcal.strategies.settings import lacks_rows
 
 STARTED, SERVER, CONFIG = "run.json", "server", "config.toml"
 """Files of a run's folder: how it was started, what the executor writes, what was asked for."""
@@ -52,48 +52,6 @@ _ENDS_S = 60.0
 """Seconds that a server may take to end after its run."""
 _GONE_S = 180.0
 """Seconds without a word of the run after which the SuperLink is taken to be gone."""
-
-_CLASSES = 2  # until the sites say how many
-
-
-def job_for_sites(config: Config) -> Job:
-    """What the server runs; classes and scores are what the sites say they have.
-
-    With real sites noise and coins come from the operating system, and the seed fixes public
-    choices alone.
-
-    Raises
-    ------
-    InputError
-        If a value is not allowed, or is one that a simulation takes from its rows.
-    """
-    config = replace(config, noise_source="system")
-    federation = public_facts(config, config.clients or 0, _CLASSES)
-    if federation.committee:
-        federation.fewest()  # here, and not once the server has started
-    if lacks_rows(config.method, federation, config.set):
-        raise InputError(
-            f"{config.method} with privacy needs a public nominal number of rows of a client, "
-            "chosen without looking: give --set rows_per_client=200"
-        )
-    return Job(
-        method=config.method,
-        federation=federation,
-        settings=dict(config.set),
-        ledger=config.ledger,
-        cap=config.cap,
-        cap_delta=config.cap_delta,
-        **waiting(config),
-        **_among_sites(config),
-    )
-
-
-def _among_sites(config: Config) -> dict[str, Any]:
-    """What the protocol of secure aggregation adds to a job; {} without a federation file."""
-    if config.federation is None:
-        return {}
-    roster = Roster.read(path_of(config.federation))
-    return {"secure_aggregation": "protocol", "roster": roster.to_text()}
 
 
 def deployed(
@@ -146,7 +104,7 @@ def deployed(
     held = None if rows is None else test_part(rows, config.seed)
     config = _with_federation(config)
     config = _as_it_is(config, "" if rows is None else name_of(test, rows))
-    job = job_for_sites(config)
+    job = job_of(config, None)
     work = out / SERVER
     _check_folder(out, work, resume, overwrite)
     claim(out, DEPLOYED, overwrite=overwrite, resume=resume)

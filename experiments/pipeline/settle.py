@@ -15,7 +15,8 @@ from fedcal.experiments.pipeline.budget import Budget, Spender, budget_of
 from fedcal.experiments.pipeline.config import PipelineConfig
 from fedcal.experiments.pipeline.rows import Rows, rows_of_scores, rows_of_training
 from fedcal.experiments.runs import evaluated
-from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.training.by_method import run_config
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import load

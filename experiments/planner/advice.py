@@ -1,108 +1,128 @@
-"""From many small runs to one recommendation, or to an honest "not enough"."""
+"""What a plan says: what was tried, what is recommended, and how it is run."""
 
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Protocol
 
-from fedcal.core.errors import FedcalError
-from fedcal.experiments.planner.candidates import Candidate, candidates
-from fedcal.experiments.planner.choice import (
-    CandidateEstimate,
-    about_as_good,
-    best_of,
-    choose,
-    rank,
-)
-from fedcal.experiments.planner.estimate import Population, Size, trial
+from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.worlds import World
 from fedcal.experiments.runs.config import Config
 from fedcal.privacy.federation import MOST_CLIENTS
+from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.server.outcome import Progress
-from fedcal.strategies.settings import settings_of
 from fedcal.trust import TRUSTS
 
-STAGES = ((1, None), (3, 8), (6, 5), (12, 3))
-"""Runs in each world, and how many of the best candidates get them."""
-
 MOST_EPSILON = 256.0
-_SEARCHED = (2, 6, STAGES[-1][0])
-"""Runs in each world of a search; the last are those that a plan judges by."""
+_LINES = 10
 
-T = TypeVar("T", int, float)
+LOOKED_AT = (
+    "This plan was made from the facts above and from {} alone: no row of anybody was looked at."
+)
+DRAWN_AT_ONCE = "The noise of all clients was drawn at once, as one draw of their variance."
 
 
 @dataclass(frozen=True)
 class Enough:
-    """From where on a method is expected to pay; None: not within what was searched."""
+    """From where on a candidate is expected to pay; None: not within what was searched."""
 
     clients: tuple[int, str] | None
     epsilon: tuple[float, str] | None
 
 
-@dataclass(frozen=True)
-class Advice:
-    """What `fedcal plan` says.
+class Estimate(Protocol):
+    """What a candidate gave in its runs."""
+
+    @property
+    def candidate(self) -> Candidate:
+        """What was tried."""
+
+    @property
+    def plan(self) -> Plan:
+        """Its privacy plan."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Advice(ABC):
+    """What `fedcal plan` says, of methods that calibrate or of prediction sets.
 
     Attributes
     ----------
     estimates
-        best first; `chosen` is not always the first, see `NEAR`
+        what each candidate gave in its runs
     refused
-        (method, why) of what does not go with the facts
+        (name, why) of what does not go with the facts
     chosen
-        None where nothing is expected to pay
+        one of the estimates; None where nothing is expected to pay
     enough
         where nothing pays, what would
-    size
-        what was simulated
-    public
-        whether the worlds are public data, not made up
     engine
         that the recommended run is for
     """
 
     facts: PublicFacts
-    worlds: list[dict[str, Any]]
-    estimates: list[CandidateEstimate]
+    estimates: Sequence[Estimate]
     refused: list[tuple[str, str]]
-    chosen: CandidateEstimate | None
+    chosen: Estimate | None
     enough: Enough | None
-    size: Size
-    public: bool
     seed: int
     seconds: float
     engine: str = Config.engine
 
-    def __repr__(self) -> str:
-        pays = "nothing pays" if self.chosen is None else f"{self.chosen.candidate.text} pays"
-        return f"<advice: {pays}; {len(self.estimates)} candidates in `estimates`>"
+    named: ClassVar[str]
+    """What tells candidates apart: a key of `plan.json`."""
 
     def __str__(self) -> str:
-        from fedcal.experiments.planner import sentences
+        run = [] if self.command is None else [f"  {self.command}"]
+        return "\n".join([self.recommended(), *run, *self.explanation()][:_LINES])
 
-        return sentences.in_short(
-            sentences.recommended(self), sentences.command(self), sentences.explanation(self)
-        )
+    @property
+    @abstractmethod
+    def heading(self) -> str:
+        """What was planned, above the table."""
+
+    @property
+    def first(self) -> list[str]:
+        """What to try before any federation; a line or none."""
+        return []
+
+    @abstractmethod
+    def line(self, estimate: Any) -> dict[str, Any]:
+        """What is expected of a candidate, in plain values."""
+
+    @abstractmethod
+    def recommended(self) -> str:
+        """The recommendation in a line, or why there is none."""
+
+    @abstractmethod
+    def not_enough(self) -> str:
+        """Why nothing is recommended, and what would do."""
+
+    @abstractmethod
+    def explanation(self) -> list[str]:
+        """Everything a reader of the table has to know."""
+
+    @abstractmethod
+    def approximations(self) -> list[str]:
+        """What was simpler in the simulation than it will be."""
+
+    @abstractmethod
+    def tried(self) -> dict[str, Any]:
+        """What was asked, and every candidate's line, for `plan.json`."""
 
     @property
     def options(self) -> dict[str, Any] | None:
         """What `fedcal simulate` has to be told to run what is recommended; None if nothing is."""
         if self.chosen is None:
             return None
-        f, plan, candidate = self.facts.federation, self.chosen.plan, self.chosen.candidate
-        settings = dict(candidate.settings)
-        if f.private and "rows_per_client" in settings_of(candidate.method):
-            settings["rows_per_client"] = self.facts.rows_per_client
+        f, candidate = self.facts.federation, self.chosen.candidate
         options: dict[str, Any] = {
             "method": candidate.method,
             "clients": f.clients,
-            "rounds": plan.rounds - plan.counting_rounds,
+            **self._rounds(self.chosen.plan),
             "sampling_rate": f.sampling_rate,
             "unit": f.unit,
             "trust": f.trust,
@@ -113,113 +133,60 @@ class Advice:
             options["quorum"] = f.quorum
         if self.engine != Config.engine:
             options["engine"] = self.engine
+        settings = candidate.settings_under(self.facts, self.facts.rows_per_client)
         return options | ({"set": settings} if settings else {})
 
+    def _rounds(self, plan: Plan) -> dict[str, int]:
+        """The option `rounds`, where the recommended method has one."""
+        return {}
 
-def advise(
-    facts: PublicFacts,
-    worlds: Sequence[World],
-    *,
-    methods: Sequence[str] | None = None,
-    seed: int = 0,
-    search: bool = True,
-    engine: str = Config.engine,
-    progress: Progress | None = None,
-) -> Advice:
-    """Try every candidate in every world, the best ones more often, and recommend one.
+    @property
+    def command(self) -> str | None:
+        """The command that runs what is recommended."""
+        if self.options is None:
+            return None
+        words = ["fedcal simulate"]
+        for key, value in self.options.items():
+            if key == "set":
+                words += [f"--set {k}={_plain(v)}" for k, v in value.items()]
+            else:
+                words.append(f"--{key.replace('_', '-')} {_plain(value)}")
+        return " ".join(words)
 
-    Looks at the facts and at made-up or public rows only, and draws from `seed` alone.
+    def to_json(self) -> dict[str, Any]:
+        """The content of `plan.json`: strict JSON, no NaN and no infinity."""
+        missing: dict[str, Any] | None = None
+        if self.chosen is None:
+            missing = {"line": self.not_enough()}
+            for fact, found in asdict(self.enough or Enough(None, None)).items():
+                missing[fact] = found and {"least": found[0], self.named: found[1]}
+        return {
+            "schema": 1,
+            **self.tried(),
+            "refused": [{self.named: name, "why": why} for name, why in self.refused],
+            "recommendation": None if self.chosen is None else self.line(self.chosen),
+            "options": self.options,
+            "command": self.command,
+            "not_enough": missing,
+            "statement": [*self.first, *self.explanation()],
+            "approximations": self.approximations(),
+            "seconds": self.seconds,
+        }
+
+
+def enough_for(facts: PublicFacts, pays: Callable[[PublicFacts], str | None]) -> Enough:
+    """Double the clients, then epsilon, until a candidate pays.
 
     Parameters
     ----------
-    worlds
-        of `worlds.made_up` or `worlds.of_public`
-    methods
-        only these; None = all that calibrate and are quick to simulate
-    search
-        where nothing pays, search for what would
-    engine
-        what the run is for: over "grpc" a round takes seconds, whatever it asks, so that of methods
-        that are about as good the one with fewest rounds is recommended
-    progress
-        called after each candidate's runs of a world
-
-    Raises
-    ------
-    InputError
-        Unknown methods, or none that goes with the facts.
+    pays
+        the name of a candidate that pays under such facts, or None
     """
-    start = time.perf_counter()
-    found, refused = candidates(facts, methods)
-    estimates = [CandidateEstimate(c, c.plan(facts)) for c in found]
-    populations = _Populations(facts, worlds, seed)
-    stages = [
-        (numbers, most or len(found))
-        for numbers, (_, most) in zip(
-            _numbers([runs for runs, _ in STAGES], len(worlds)), STAGES, strict=True
-        )
-    ]
-    total = sum(len(numbers) * len(worlds) * min(len(found), most) for numbers, most in stages)
-    done = itertools.count(1)
 
-    def one_more() -> None:
-        if progress is not None:
-            progress(next(done), total)
-
-    for numbers, most in stages:
-        for estimate in estimates[:most]:
-            _more(estimate, facts, populations, numbers, one_more)
-        estimates.sort(key=rank)
-    if engine == "grpc" and (best := best_of(estimates)) is not None:
-        for estimate in estimates:  # one with fewer rounds that few runs put near the best
-            if estimate.plan.rounds < best.plan.rounds and about_as_good(estimate, best, engine):
-                ran = len(estimate.runs) // len(worlds)
-                _more(estimate, facts, populations, range(ran, stages[-1][0].stop))
-        estimates.sort(key=rank)
-    chosen = choose(estimates, engine)
-    enough = None
-    if chosen is None and search:
-        enough = _enough(facts, worlds, estimates, seed)
-    return Advice(
-        facts,
-        populations.described(),
-        estimates,
-        refused,
-        chosen,
-        enough,
-        Size.of(facts),
-        any(world.public for world in worlds),
-        seed,
-        time.perf_counter() - start,
-        engine,
-    )
-
-
-def _numbers(runs: Sequence[int], worlds: int) -> list[range]:
-    """The numbers of the runs in each world that come new with each stage, for so many runs each.
-
-    Of fewer than four worlds there are as many runs in all.
-    """
-    ends = [n * max(1, round(4 / worlds)) for n in runs]
-    return [range(a, b) for a, b in itertools.pairwise([0, *ends])]
-
-
-def _enough(
-    facts: PublicFacts,
-    worlds: Sequence[World],
-    estimates: Sequence[CandidateEstimate],
-    seed: int,
-) -> Enough:
-    """Double the clients, then epsilon, until one of the best candidates pays."""
-    best = [e.candidate for e in estimates[:3]]
-
-    def doubled(name: str, now: T, most: float) -> tuple[T, str] | None:
-        for value in (now * 2**k for k in range(1, 24)):
-            if value > most:
-                break
-            method = _pays(facts.but(**{name: value}), best, worlds, seed)
-            if method is not None:
-                return value, method
+    def doubled(fact: str, now: float, most: float) -> Any:
+        while (now := 2 * now) <= most:
+            if name := pays(facts.but(**{fact: now})):
+                return now, name
         return None
 
     f = facts.federation
@@ -227,62 +194,18 @@ def _enough(
     return Enough(clients, doubled("epsilon", f.epsilon, MOST_EPSILON) if f.private else None)
 
 
-def _pays(
-    facts: PublicFacts, best: Sequence[Candidate], worlds: Sequence[World], seed: int
-) -> str | None:
-    """The method of the best candidate that pays under these facts, if one does."""
-    populations = _Populations(facts, worlds, seed)
-    paying = [CandidateEstimate(candidate, candidate.plan(facts)) for candidate in best]
-    for numbers in _numbers(_SEARCHED, len(worlds)):
-        for estimate in paying:  # what pays by luck of few runs does not go on paying
-            _more(estimate, facts, populations, numbers)
-        paying = [e for e in paying if e.pays]
-    return min(paying, key=rank).candidate.method if paying else None
+def counted(progress: Progress | None, total: int) -> Callable[[], None]:
+    """A function to call after each of so many steps."""
+    steps = itertools.count(1)
+
+    def step() -> None:
+        if progress is not None:
+            progress(next(steps), total)
+
+    return step
 
 
-class _Populations:
-    """Populations by world and number, each drawn once and shared by all candidates."""
-
-    def __init__(self, facts: PublicFacts, worlds: Sequence[World], seed: int) -> None:
-        self._facts, self.worlds, self._seed = facts, worlds, seed
-        self._drawn: dict[str, dict[int, Population]] = {world.name: {} for world in worlds}
-
-    def of(self, world: World, number: int) -> Population:
-        drawn = self._drawn[world.name]
-        if number not in drawn:
-            drawn[number] = Population.draw(world, self._facts, 1000 * self._seed + number)
-        return drawn[number]
-
-    def described(self) -> list[dict[str, Any]]:
-        """The worlds, before and after one temperature on all rows in one place."""
-        lines = []
-        for world in self.worlds:
-            drawn = self._drawn[world.name].values()
-            lines.append(
-                {
-                    "name": world.name,
-                    "about": world.about,
-                    **asdict(world.judge(None)[0]),
-                    "pooled_ece": fmean(p.pooled.ece for p in drawn),
-                    "pooled_classwise_ece": fmean(p.pooled.classwise_ece for p in drawn),
-                }
-            )
-        return lines
-
-
-def _more(
-    estimate: CandidateEstimate,
-    facts: PublicFacts,
-    populations: _Populations,
-    numbers: Iterable[int],
-    ran: Callable[[], object] = int,
-) -> None:
-    """Run a candidate on further populations of each world; `ran` is called after each run."""
-    for number, world in itertools.product(numbers, populations.worlds):
-        population = populations.of(world, number)
-        try:
-            run = trial(estimate.candidate, facts, population)
-        except FedcalError as e:  # a private round that failed is no advice
-            raise FedcalError(f"planning {estimate.candidate.text} failed: {e}") from e
-        estimate.runs.append(run)
-        ran()
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)

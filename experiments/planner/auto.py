@@ -7,11 +7,12 @@ from dataclasses import replace
 from functools import lru_cache
 
 from fedcal.core.shards import Shards
-from fedcal.experiments.planner.advice import Advice, advise
+from fedcal.experiments.planner.advise_methods import advise
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.sentences import not_enough
+from fedcal.experiments.planner.method_advice import MethodAdvice
 from fedcal.experiments.planner.worlds import made_up
-from fedcal.experiments.runs.config import AUTO, Config, federation_of
+from fedcal.experiments.runs.config import AUTO, Config
+from fedcal.experiments.runs.jobs import federation_of
 from fedcal.partition import DrawnPartition, parse
 from fedcal.strategies.server.outcome import Progress
 
@@ -67,7 +68,7 @@ def resolved(
         advice = advise(facts, worlds, engine=config.engine, progress=progress)
     said = [] if nominal is not None else [NOMINAL]
     if advice.chosen is None:
-        warnings.warn(not_enough(advice), stacklevel=4)
+        warnings.warn(advice.not_enough(), stacklevel=4)
         none = replace(
             config,
             method="none",
@@ -96,6 +97,6 @@ def resolved(
 
 
 @lru_cache(maxsize=64)
-def advice_on(facts: PublicFacts, engine: str = Config.engine) -> Advice:
+def advice_on(facts: PublicFacts, engine: str = Config.engine) -> MethodAdvice:
     """The advice on made-up worlds; asked twice in a process, it is computed once."""
     return advise(facts, made_up(facts.federation.classes), engine=engine)

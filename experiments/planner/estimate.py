@@ -18,13 +18,12 @@ from fedcal.clients.answers import answer
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.candidates import Candidate, fits_locally
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.experiments.planner.worlds import Errors, World
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.curator import Asked
 from fedcal.secure_aggregation import Ring
-from fedcal.strategies import STRATEGIES
 from fedcal.strategies.method import Method
 
 MOST_ROWS = 5_000
@@ -125,7 +124,7 @@ def trial(candidate: Candidate, facts: PublicFacts, population: Population) -> T
     """Run a candidate on a population under the facts."""
     strategy, weight = scaled(candidate, facts, population)
     shards = population.shards
-    if STRATEGIES[candidate.method].fits_locally and shards.clients > LEAST_SIMULATED:
+    if fits_locally(candidate.method) and shards.clients > LEAST_SIMULATED:
         shards = shards.block(0, LEAST_SIMULATED)
     calibrator = drive(strategy, shards, weight, population.seed)
     found, confidence = population.world.judge(calibrator)

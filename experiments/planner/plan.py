@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 from fedcal import datasets
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
-from fedcal.experiments.planner.advice import Advice, advise
-from fedcal.experiments.planner.choice import CandidateEstimate
-from fedcal.experiments.planner.duration import grpc_seconds
+from fedcal.experiments.planner.advice import Advice
+from fedcal.experiments.planner.advise_methods import advise
+from fedcal.experiments.planner.advise_sets import advise_sets
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.sentences import (
-    approximations,
-    at_home,
-    command,
-    explanation,
-    not_enough,
-)
+from fedcal.experiments.planner.method_advice import MethodAdvice
+from fedcal.experiments.planner.set_advice import SetAdvice
 from fedcal.experiments.planner.worlds import World, made_up, of_public
 from fedcal.experiments.runs.config import ENGINES, Config, method_named
+from fedcal.experiments.runs.files import to_json, write_folder
+from fedcal.experiments.runs.load import load_any
 from fedcal.privacy.federation import QUORUM, Federation, check_quorum
 from fedcal.strategies.server.outcome import Progress
+from fedcal.strategies.settings import Setting
 from fedcal.units import User
 
 
@@ -48,7 +48,7 @@ def plan(
     seed: int = 0,
     engine: str = Config.engine,
     progress: Progress | None = None,
-) -> Advice:
+) -> MethodAdvice:
     """Say what a budget, rounds and clients buy, before anything runs.
 
     Parameters
@@ -106,6 +106,46 @@ def plan(
     )
 
 
+def plan_sets(
+    *,
+    clients: int | None = None,
+    rows_per_client: float | None = None,
+    classes: int | None = None,
+    data: Any = None,
+    settings: Mapping[str, Setting] | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **facts: Any,
+) -> SetAdvice:
+    """Say what coverage, set sizes and slack to expect of prediction sets, before anything runs.
+
+    Parameters
+    ----------
+    clients, rows_per_client
+        needed; the latter a public nominal number, not a count
+    classes
+        of the model; None = the classes of `data`
+    data
+        rows that stand in for the clients', as `simulate` takes them: they must be public, made up,
+        or one's own. Without any, scores are taken to be evenly spread, and set sizes are not told
+    settings
+        of the method `conformal`: alpha, score, quantile, by, guarantee, ...
+    seed
+        of everything that is drawn
+    **facts
+        epsilon, delta, unit, trust, sampling_rate, quorum, mechanism, as of `simulate`
+
+    Raises
+    ------
+    InputError
+        A fact that is missing or not allowed, or no rule that goes with the facts.
+    """
+    check_seed(seed)
+    rows = None if data is None else load_any(data)
+    known = facts_of(clients, rows_per_client, classes, [rows.classes] if rows else None, **facts)
+    return advise_sets(known, settings or {}, data=rows, seed=seed, progress=progress)
+
+
 def facts_of(
     clients: int | None,
     rows_per_client: float | None,
@@ -145,36 +185,15 @@ def _missing(*given: object) -> str:
     return f"a plan needs {what}: for example {how}"
 
 
-def to_json(advice: Advice) -> dict[str, Any]:
-    """The content of `plan.json`: strict JSON, no NaN and no infinity."""
-    enough, chosen = advice.enough, advice.chosen
-    missing: dict[str, Any] | None = None
-    if chosen is None:
-        least = asdict(enough) if enough is not None else {"clients": None, "epsilon": None}
-        missing = {"line": not_enough(advice)} | {
-            fact: found and {"least": found[0], "method": found[1]} for fact, found in least.items()
-        }
+def save(advice: Advice, out: Path) -> None:
+    """Write `plan.json`, and `config.toml` for `simulate --config` where there is advice."""
 
-    def line(estimate: CandidateEstimate) -> dict[str, Any]:
-        if advice.engine != "grpc":
-            return estimate.to_json()
-        return estimate.to_json() | {"wall_seconds": grpc_seconds(estimate.plan)}
+    def write(folder: Path) -> None:
+        (folder / "plan.json").write_text(to_json(advice.to_json()), "utf-8")
+        if advice.options is not None:
+            (folder / "config.toml").write_text(tomli_w.dumps(advice.options), "utf-8")
 
-    return {
-        "schema": 1,
-        "facts": advice.facts.to_json(),
-        "seed": advice.seed,
-        "worlds": advice.worlds,
-        "methods": [line(e) for e in advice.estimates],
-        "refused": [{"method": name, "why": why} for name, why in advice.refused],
-        "recommendation": None if chosen is None else line(chosen),
-        "options": advice.options,
-        "command": command(advice),
-        "not_enough": missing,
-        "statement": [*at_home(advice), *explanation(advice)],
-        "approximations": approximations(advice),
-        "seconds": advice.seconds,
-    }
+    write_folder(out, write, stale=("config.toml",))
 
 
 def _public(name: str) -> World:

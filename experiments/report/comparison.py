@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.experiments.report import labels
+from fedcal.experiments.report.families import columns_of, family_in, shown
 from fedcal.experiments.report.figures.curves import (
+    NAMES,
     budget,
     bytes_sheet,
     differing,
@@ -19,11 +21,9 @@ from fedcal.experiments.report.figures.drawing import Sheet, save_sheets
 from fedcal.experiments.report.headline import HIGHER_IS_BETTER
 from fedcal.experiments.report.page import figure, read_json, reading, write_page
 from fedcal.experiments.report.tables import Entry, Marked, TextTable
-from fedcal.experiments.report.terminal import shown
 from fedcal.storage.atomic import path_of
 
 FILE = "report.html"
-COLUMNS = ("ece", "classwise_ece", "nll", "accuracy")
 
 
 def write_comparison_report(folder: str | Path) -> Path:
@@ -66,20 +66,37 @@ def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
     """File name -> figure: for each data set quality against epsilon, and against bytes."""
     sheets: dict[str, Sheet] = {}
+    plotted = family_in(cells).plotted or _in_all(cells)
+    if not plotted:
+        return sheets
     sets = names_of(cells)
     for i, (data, name) in enumerate(names_of(cells).items()):
         mine = [c for c in cells if str(c["data"]) == data]
         stem = "" if len(sets) == 1 else f"-{i + 1}"
         if any(not c["baseline"] for c in mine):
             title = f"Quality against epsilon: {name}"
-            sheets[f"epsilon{stem}"] = epsilon_sheet(mine, COLUMNS, title)
+            sheets[f"epsilon{stem}"] = epsilon_sheet(mine, plotted, title)
         if len({c.get("trust") for c in mine if c["epsilon"] is not None}) > 1:
             title = f"Quality by trust model: {name}"
-            sheets[f"trust{stem}"] = trust_sheet(mine, ("ece", "nll"), title)
+            sheets[f"trust{stem}"] = trust_sheet(mine, _pair(plotted), title)
         if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
             title = f"Quality against bytes: {name}"
-            sheets[f"bytes{stem}"] = bytes_sheet(mine, ("ece", "nll"), title)
+            sheets[f"bytes{stem}"] = bytes_sheet(mine, _pair(plotted), title)
     return sheets
+
+
+def _in_all(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Up to four metrics of the table that every cell has."""
+    return tuple(
+        metric
+        for metric in columns_of(cells)
+        if all(c["after"].get(metric, {}).get("mean") is not None for c in cells)
+    )[:4]
+
+
+def _pair(plotted: Sequence[str]) -> tuple[str, ...]:
+    """What two panels show."""
+    return ("ece", "nll") if plotted[0] == "ece" else tuple(plotted[:2])
 
 
 def comparison_context(
@@ -87,7 +104,7 @@ def comparison_context(
 ) -> dict[str, Any]:
     """Everything that the template shows."""
     cells = finished(comparison["cells"])
-    names = names_of(cells)
+    family, names = family_in(cells), names_of(cells)
     named = len(names) > 1
     methods = list(dict.fromkeys(c["label"] for c in cells if not c["baseline"]))
     seeds = max((_asked(c) for c in cells), default=0)
@@ -104,7 +121,8 @@ def comparison_context(
         "handed_over": labels.handed_over(*(str(c["data"]) for c in comparison["cells"])),
         "failures": _failures(comparison["cells"]),
         "table": cells_table(cells),
-        "meanings": [labels.METRICS[m] for m in COLUMNS],
+        "first": family.first,
+        "meanings": family.meanings or [labels.METRICS[m] for m in family.plotted],
         "statement": comparison.get("statement", []),
         "versions": comparison.get("versions", {}),
         "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
@@ -148,27 +166,41 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
     for title, some in groups.items():
         if some:
             sections[len(rows)] = title
-            rows += _rows(some)
-    headings = [labels.METRICS[m][0].replace(", nats", "") for m in COLUMNS]
+            rows += _rows(some, cells)
+    headings = [NAMES[m].replace(", nats", "") for m in _columns(cells)]
     columns = ("method", *headings, "bytes up", "bytes down", "rounds", "seconds")
     return TextTable(columns, rows, "All cells", sections=sections)
 
 
-def _rows(cells: Sequence[Mapping[str, Any]]) -> list[tuple[Entry, ...]]:
-    """The rows of a group, the smallest ECE first."""
+def _columns(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    return family_in(cells).plotted or tuple(columns_of(cells))
+
+
+def _rows(
+    cells: Sequence[Mapping[str, Any]], of: Sequence[Mapping[str, Any]]
+) -> list[tuple[Entry, ...]]:
+    """The rows of a group of the cells `of` a table, in the order of the family."""
+    family, columns = family_in(of), _columns(of)
     best = {}
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
-    for metric in COLUMNS:
+    for metric in columns if family.starred else ():
         means = [shown(metric, c["after"][metric]["mean"]) for c in whole if not c["baseline"]]
         pick = max if metric in HIGHER_IS_BETTER else min
         best[metric] = pick(means, key=float) if len(set(means)) > 1 else None
     rows: list[tuple[Entry, ...]] = []
-    for c in sorted(cells, key=lambda c: float(c["after"]["ece"]["mean"])):
+    if family.order:
+        cells = sorted(cells, key=lambda c: float(c["after"][family.order]["mean"]))
+    for c in cells:
         entries = []
-        for metric in COLUMNS:
-            mean, std = (shown(metric, c["after"][metric][k]) for k in ("mean", "std"))
+        for metric in columns:
+            over = c["after"].get(metric, {})
+            if over.get("mean") is None:
+                entries.append(Marked(""))
+                continue
+            mean, std = (shown(metric, over[k]) for k in ("mean", "std"))
             spread = f"± {std}" if float(std) else ""
-            entries.append(Marked(mean, best=c in whole and mean == best[metric], small=spread))
+            starred = c in whole and mean == best.get(metric)
+            entries.append(Marked(mean, best=starred, small=spread))
         runs = f"{len(c['seeds'])} of {_asked(c)} runs" if c.get("failures") else ""
         sent = (f"{round(c[key]):,}" for key in ("bytes_up", "bytes_down"))
         seconds = "" if (s := c["seconds"]["mean"]) is None else f"{s:.3f}"

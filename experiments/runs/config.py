@@ -13,12 +13,10 @@ from typing import Any
 from fedcal import partition
 from fedcal.accounting.gaussian import check_epsilon, check_rate
 from fedcal.core.checks import one_of, positive, unused
-from fedcal.core.classes import digest_of, names_in
+from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.core.optional import named
-from fedcal.core.shards import Shards
 from fedcal.core.streams import check_seed
-from fedcal.experiments.runs.committee import committee_facts, read_committee
 from fedcal.experiments.runs.options import (
     DATA,
     PRIVACY,
@@ -30,20 +28,13 @@ from fedcal.experiments.runs.options import (
     options_of,
 )
 from fedcal.mechanisms import PRIVATE
-from fedcal.privacy.federation import QUORUM, Federation, check_quorum, check_size
+from fedcal.privacy.federation import QUORUM, check_quorum, check_size
 from fedcal.privacy.ledger import CAP_DELTA
 from fedcal.secure_aggregation import SECURE_AGGREGATION
+from fedcal.secure_aggregation.committee import read_committee
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES, enlist
-from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import (
-    Setting,
-    check_settings,
-    check_subjects,
-    lacks_rows,
-    nominal_rows,
-    settings_of,
-)
+from fedcal.strategies.settings import Setting, check_settings, settings_of
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS, User
 
@@ -416,87 +407,3 @@ def parse_setting(text: str) -> tuple[str, Setting]:
     if not isinstance(value, (bool, int, float, str)):
         raise InputError(f"--set {key}: a value must be a number, true, false, a list or text")
     return key.strip(), value
-
-
-def federation_of(config: Config, shards: Shards) -> Federation:
-    """The public facts and the budget of a run; InputError for values that are not allowed."""
-    federation = public_facts(config, shards.clients, shards.logits.shape[1])
-    check_subjects(federation, shards)
-    return federation
-
-
-def public_facts(config: Config, clients: int, classes: int) -> Federation:
-    """The same before anybody has looked at a row."""
-    facts: dict[str, int] = {}
-    if config.protocol:
-        facts = committee_facts(
-            clients,
-            config.quorum,
-            committee=config.committee,
-            federation=config.federation,
-            may_collude=config.colluding,
-        )
-    return Federation(
-        clients=clients,
-        classes=classes,
-        rounds=config.rounds,
-        sampling_rate=config.sampling_rate,
-        epsilon=config.epsilon,
-        delta=config.delta,
-        unit=config.unit,
-        trust=config.trust,
-        seed=config.seed,
-        mechanism=config.mechanism,
-        quorum=config.quorum,
-        noise_source=config.noise_source,
-        **facts,
-    )
-
-
-def job_of(config: Config, shards: Shards) -> Job:
-    """What a server runs, from what was asked for and how the rows were dealt.
-
-    In a simulation `rows_per_client`, a public number in a deployment, is by default the mean of
-    the simulated shards (of their subjects, where each counts once), where the method needs it: it
-    tells how many rows there are.
-
-    Raises
-    ------
-    InputError
-        If the method or its privacy plan refuses a value.
-    """
-    if config.method == AUTO:
-        raise InputError("method 'auto' takes another's place: only a single run can resolve it")
-    federation = federation_of(config, shards)
-    # A share alone protects nobody: only their secure sum does.
-    masks = config.secure_aggregation or (
-        "masks" if TRUSTS[str(federation.trust)].shared else "none"
-    )
-    settings = dict(config.set)
-    if lacks_rows(config.method, federation, settings):
-        settings["rows_per_client"] = nominal_rows(config.method, federation, shards)
-    return Job(
-        method=config.method,
-        federation=federation,
-        settings=settings,
-        secure_aggregation=masks,
-        dropout=config.dropout,
-        ledger=config.ledger,
-        cap=config.cap,
-        cap_delta=config.cap_delta,
-        input=shards.input,
-        **waiting(config),
-    )
-
-
-def waiting(config: Config) -> dict[str, Any]:
-    """How the job of real processes waits for its sites, and for which classes."""
-    if config.engine != "grpc":
-        return {}
-    named = config.control is not None and config.class_names is not None
-    return {
-        "tolerant": True,
-        "timeout": config.timeout or TIMEOUT,
-        "grace": config.grace or GRACE,
-        "class_digest": digest_of(names_in(str(config.class_names))) if named else "",
-    }

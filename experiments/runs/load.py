@@ -1,18 +1,23 @@
-"""Rows from whatever Python users have."""
+"""Rows from whatever Python users have; which a run reads, and what judges it afterwards."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedcal import datasets
 from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
 from fedcal.datasets.plausible_rows import check_rows
+from fedcal.experiments.runs import evaluated
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.engines import NamedData
+from fedcal.partition import deal
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 
@@ -105,4 +110,91 @@ def rows_to_evaluate(data: Dataset) -> Dataset:
         test_labels=None,
         test_client=None,
         test_group=None,
+    )
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a run reads, and what judges it afterwards.
+
+    Attributes
+    ----------
+    config
+        with the settings that stand for something in these rows
+    shards
+        one for each client
+    data
+        of which they are
+    test
+        rows that judge the result
+    tested
+        whether these are other rows than the clients'
+    held_out
+        whether they were drawn from the same rows
+    source
+        where every process finds the same shards by itself; None = nowhere
+    said
+        what the deal itself tells of the rows, in whole sentences
+    """
+
+    config: Config
+    shards: Shards
+    data: Dataset
+    test: Holdout
+    tested: bool
+    held_out: bool
+    source: NamedData | None
+    said: list[str]
+
+
+def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
+    """Deal the rows that the method is about: those it fits, or those it evaluates.
+
+    Parameters
+    ----------
+    config
+        what was asked for
+    loaded
+        its data
+    by_name
+        whether others find them, as they are, by what the config calls them
+
+    Raises
+    ------
+    InputError
+        If the data have no such rows, or lack what a setting names.
+
+    Warns
+    -----
+    UserWarning
+        Of rows that are probably not what they are taken for.
+    """
+    evaluates = evaluated.evaluates(config.method)
+    data = rows_to_evaluate(loaded) if evaluates else loaded.split(config.seed)
+    dealt = deal(data, config.partition, config.clients, config.seed)
+    names = evaluated.client_names(data, config.partition, dealt.clients)
+    known, shards = evaluated.resolved(config, dealt, names)
+    if evaluates:
+        test = evaluated.holdout(shards, names, config.seed, data.class_names)
+    else:
+        test = test_part(data, config.seed)
+    warn_of_rows(test, "evaluated rows" if evaluates else "test rows", stacklevel=3)
+    said = evaluated.about_groups(config)
+    if data.client_names is not None and config.partition != "natural":
+        said.append(
+            f"{data.name} names {len(data.client_names)} clients of its own; this run dealt its "
+            f"rows out by {config.partition} instead (partition 'natural' uses them)."
+        )
+    return Rows(
+        config=known,
+        shards=shards,
+        data=data,
+        test=test,
+        tested=not evaluates,
+        held_out=loaded.test_scores is None and not evaluates,
+        # sites by themselves would find the fit rows, and no groups but those of their column
+        source=NamedData(config.data, config.partition)
+        if by_name and not evaluates and shards is dealt
+        else None,
+        said=said,
     )

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -21,18 +20,11 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import Dataset
-from fedcal.experiments.runs import evaluated
-from fedcal.experiments.runs.config import AUTO, POOLED, Config, federation_of, job_of, merge
-from fedcal.experiments.runs.engines.inline import run_inline
-from fedcal.experiments.runs.engines.ray import NamedData, run_ray
+from fedcal.experiments.runs.config import AUTO, POOLED, Config, merge
+from fedcal.experiments.runs.engines import NamedData, run
 from fedcal.experiments.runs.folders import RUN, claim, exports_in
-from fedcal.experiments.runs.load import (
-    load_any,
-    name_of,
-    rows_to_evaluate,
-    test_part,
-    warn_of_rows,
-)
+from fedcal.experiments.runs.jobs import federation_of, job_of
+from fedcal.experiments.runs.load import load_any, name_of, rows_of
 from fedcal.experiments.runs.paid import Paid
 from fedcal.experiments.runs.record import recorded, result_of
 from fedcal.experiments.runs.result import SimulationResult
@@ -40,7 +32,6 @@ from fedcal.experiments.runs.signatures import SimulateOptions, spelt_out
 from fedcal.experiments.runs.statement import about_subjects, without_privacy
 from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
 from fedcal.experiments.runs.statement.sentences import large_delta
-from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.enough import tell, too_little
 from fedcal.strategies.server.job import Job
@@ -112,10 +103,10 @@ def simulate(
     """
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
-    if (config.control if config else options.get("control")) is not None:
+    asked = merge(options) if config is None else config
+    if asked.control is not None:
         from fedcal.experiments.deploy.run import deployed
 
-        asked = config or merge(options)
         unused("a run over real sites writes its report", report=None if report else False)
         return deployed(asked, test=data, out=out, overwrite=overwrite, progress=progress)
     if resume and out is None:
@@ -123,53 +114,33 @@ def simulate(
     folder = None if out is None else path_of(out)
     if folder is not None:
         claim(folder, RUN, overwrite=overwrite, resume=resume, report=report)
-    if data is None:
-        data = Config.data if config is None else config.data
-    config = merge(options) if config is None else config
-    loaded = load_any(data, config.class_names, config.positive)
-    by_name = isinstance(data, (str, Path)) and config.class_names is config.positive is None
-    config = replace(config, data=name_of(data, loaded))
-    evaluates = evaluated.evaluates(config.method)
-    held_out = loaded.test_scores is None and not evaluates
-    loaded = rows_to_evaluate(loaded) if evaluates else loaded.split(config.seed)
-    shards = deal(loaded, config.partition, config.clients, config.seed)
-    given = config
-    if config.ledger is not None:  # found again from another folder
-        given = replace(config, ledger=str(path_of(config.ledger).resolve()))
-    names = evaluated.client_names(loaded, config.partition, shards.clients)
-    dealt = shards
-    config, shards = evaluated.resolved(config, dealt, names)
-    if evaluates:
-        test = evaluated.holdout(shards, names, config.seed, loaded.class_names)
-    else:
-        test = test_part(loaded, config.seed)
-    warn_of_rows(test, "evaluated rows" if evaluates else "test rows")
-    paid = Paid(folder, RUN, given.to_toml(), resume)
+    data = asked.data if data is None else data
+    loaded = load_any(data, asked.class_names, asked.positive)
+    by_name = isinstance(data, (str, Path)) and asked.class_names is asked.positive is None
+    asked = replace(asked, data=name_of(data, loaded))
+    rows = rows_of(asked, loaded, by_name=by_name)
+    if asked.ledger is not None:  # found again from another folder
+        asked = replace(asked, ledger=str(path_of(asked.ledger).resolve()))
+    paid = Paid(folder, RUN, asked.to_toml(), resume)
     with paid.reporting():
         fitted = fit(
-            config,
-            shards,
-            tested=not evaluates,
-            held_out=held_out,
-            # sites by themselves would find the fit rows, and no groups but those of their column
-            by_name=by_name and not evaluates and shards is dealt,
+            rows.config,
+            rows.shards,
+            tested=rows.tested,
+            held_out=rows.held_out,
+            source=rows.source,
             progress=progress,
             paid=paid,
         )
-        fitted.privacy["statement"] += evaluated.about_groups(given)
-        if loaded.client_names is not None and config.partition != "natural":
-            fitted.privacy["statement"].append(
-                f"{loaded.name} names {len(loaded.client_names)} clients of its own; this run "
-                f"dealt its rows out by {config.partition} instead (partition 'natural' uses them)."
-            )
+        fitted.privacy["statement"] += rows.said
         result = result_of(
             fitted.outcome,
             fitted.config,
             fitted.privacy,
-            shards.clients,
-            given=given,
-            test=test,
-            data=loaded,
+            rows.shards.clients,
+            given=asked,
+            test=rows.test,
+            data=rows.data,
         )
         if folder is not None:
             result.save(folder, report=report)
@@ -180,13 +151,11 @@ def simulate(
 
 @dataclass(frozen=True)
 class Fitted:
-    """The outcome of a run, its resolved config, its privacy record, and sentences for that."""
+    """The outcome of a run, its resolved config, and its privacy record."""
 
     outcome: Outcome
     config: Config
     privacy: dict[str, Any]
-    too_little: list[str]
-    about_subjects: list[str]
 
 
 def fit(
@@ -195,7 +164,7 @@ def fit(
     *,
     tested: bool = True,
     held_out: bool = False,
-    by_name: bool = False,
+    source: NamedData | None = None,
     progress: Progress | None = None,
     paid: Paid | None = None,
 ) -> Fitted:
@@ -213,8 +182,8 @@ def fit(
         Whether test rows are judged afterwards.
     held_out : bool
         Whether these were drawn from the same rows.
-    by_name : bool
-        Whether others find the data by what the config calls them.
+    source : NamedData, optional
+        Where others find the rows by themselves.
     progress : callable, optional
         Called after each round.
     paid : Paid, optional
@@ -233,28 +202,38 @@ def fit(
 
         config, chosen = resolved(config, shards, progress)
     if config.method in POOLED:
-        fitted = _fit_baseline(config, shards, tested, bool(chosen))
-    else:
-        paid = paid or Paid(None, RUN, "")
-        fitted = _fit_federated(
-            config, shards, tested, held_out, by_name, progress, paid, bool(chosen)
-        )
-    fitted.privacy["statement"] += [*chosen, *fitted.too_little]
-    if held_out:
-        fitted.privacy["statement"].append(held_out_of(fitted.outcome.artifact.noun))
-    fitted.privacy["statement"] += fitted.about_subjects
-    return fitted
+        return _baseline(config, shards, tested, held_out, chosen)
+    job = job_of(config, shards)
+    if job.plan.private and job.plan.delta >= 1 / job.plan.clients:
+        warnings.warn(large_delta(job.plan), stacklevel=3)
+    few = _warned(config.method, shards, job, chosen)
+    engine, address = config.engine, config.ray_address
+
+    def released() -> Outcome:
+        return run(job, shards, engine, source=source, ray_address=address, progress=progress)
+
+    outcome = (paid or Paid(None, RUN, "")).outcome(job, released)
+    known, privacy = recorded(config, job, outcome, tested)
+    about = about_subjects(job.plan, config.partition, held_out)
+    privacy["statement"] += [*chosen, *few, *_held_out(outcome, held_out), *about]
+    return Fitted(outcome, known, privacy)
 
 
-def _warned(method: str, shards: Shards, job: Job | None, planned: bool) -> list[str]:
+def _warned(method: str, shards: Shards, job: Job | None, chosen: list[str]) -> list[str]:
     """Warn of too little to help, before anything is paid for; the same as sentences."""
     said: dict[str, Any] = {"statement": []}
-    if not planned:  # the planner has looked at more than this does
-        tell(too_little(method, shards, job), said, stacklevel=5)
+    if not chosen:  # the planner has looked at more than this does
+        tell(too_little(method, shards, job), said, stacklevel=4)
     return list(said["statement"])
 
 
-def _fit_baseline(config: Config, shards: Shards, tested: bool, planned: bool) -> Fitted:
+def _held_out(outcome: Outcome, held_out: bool) -> list[str]:
+    return [held_out_of(outcome.artifact.noun)] if held_out else []
+
+
+def _baseline(
+    config: Config, shards: Shards, tested: bool, held_out: bool, chosen: list[str]
+) -> Fitted:
     federation_of(config, shards)  # nothing of it is used, but what is wrong in it is refused
     calibrator_class, trust, words = _BASELINES[config.method]
     read = shards
@@ -275,37 +254,6 @@ def _fit_baseline(config: Config, shards: Shards, tested: bool, planned: bool) -
     )
     outcome = Outcome(calibrator, [], [], 0, 0, seconds, [])
     privacy = without_privacy(trust, config.unit, words, tested=tested)
-    return Fitted(outcome, known, privacy, _warned(config.method, read, None, planned), [])
-
-
-def _fit_federated(
-    config: Config,
-    shards: Shards,
-    tested: bool,
-    held_out: bool,
-    by_name: bool,
-    progress: Progress | None,
-    paid: Paid,
-    planned: bool,
-) -> Fitted:
-    job = job_of(config, shards)
-    plan = job.plan
-    if plan.private and plan.delta >= 1 / plan.clients:
-        warnings.warn(large_delta(plan), stacklevel=4)
-    few = _warned(config.method, shards, job, planned)
-
-    def run() -> Outcome:
-        if config.engine == "ray":
-            source = NamedData(config.data, config.partition) if by_name else None
-            address = config.ray_address
-            return run_ray(job, shards, source=source, ray_address=address, progress=progress)
-        if config.engine == "grpc":
-            from fedcal.experiments.runs.engines.grpc import run_grpc
-
-            return run_grpc(job, shards, progress=progress)
-        drive = partial(run_inline, shards=shards, unavailable=job.unavailable)
-        return job.run(drive, progress)
-
-    outcome = paid.outcome(job, run)
-    about = about_subjects(plan, config.partition, held_out)
-    return Fitted(outcome, *recorded(config, job, outcome, tested), few, about)
+    few = _warned(config.method, read, None, chosen)
+    privacy["statement"] += [*chosen, *few, *_held_out(outcome, held_out)]
+    return Fitted(outcome, known, privacy)

@@ -17,10 +17,11 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import TRAINING as KIND
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.paid import Paid
 from fedcal.experiments.runs.record import communication_of, recorded
 from fedcal.experiments.runs.result import versions

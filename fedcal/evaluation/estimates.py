@@ -183,7 +183,7 @@ def spans(
             continue
         metric = METRICS[name](threshold)
         variance = spread.get(name)
-        if variance is None and effect > 1:
+        if variance is None and effect > 1 and math.isfinite(metric.value(h)):
             variance = effect * rows_variance(metric, h)
         found[name] = metric, smooth_span(metric, h, level, rows, variance)
     wanted = {name: kind for name, kind in GAPS.items() if not only or name in only}

@@ -7,7 +7,8 @@ what it is asked for (`Context`).
 from __future__ import annotations
 
 from fedcal.core.registry import registry
-from fedcal.queries.base import Param, Part, Query, questions
+from fedcal.queries.base import Param, Part, Query
+from fedcal.queries.base import questions as _questions
 from fedcal.queries.confidence import BinOutcomes, OutcomeCell
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetRanks
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
@@ -24,7 +25,7 @@ from fedcal.queries.temperature import (
 )
 from fedcal.queries.training import Gradients, LocalUpdate
 
-QUERIES: dict[str, type[Query]] = registry(*questions(), key="kind")
+QUERIES: dict[str, type[Query]] = registry(*_questions(), key="kind")
 """Every question, by its kind; the clients' statistics have the same names."""
 
 __all__ = [

@@ -10,6 +10,7 @@ replicated secret sharing; Cramer, Damgard and Ishai 2005).
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -39,6 +40,15 @@ def check_committee(size: int, threshold: int) -> None:
             f"a committee of {size} needs a threshold above {size // 2}, got {threshold}: two "
             "halves of it could open two different sums"
         )
+
+
+def read_committee(text: str) -> tuple[int, int]:
+    """Members and threshold of "C,T"; InputError for anything else."""
+    if not (found := re.fullmatch(r"\s*(\d{1,3})\s*,\s*(\d{1,3})\s*", text)):
+        raise InputError(f"committee must be C,T, such as 5,4; got {text!r}")
+    size, threshold = int(found[1]), int(found[2])
+    check_committee(size, threshold)
+    return size, threshold
 
 
 def colluding(size: int, threshold: int) -> int:

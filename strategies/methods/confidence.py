@@ -58,7 +58,6 @@ class DPHistogram(FederatedStrategy):
     """
 
     name = "dp-histogram"
-    most_noise, least_rows = 0.02, 150
     examples = ({}, {"counts": "correct_total"})
 
     def __init__(

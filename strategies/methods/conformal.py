@@ -94,7 +94,6 @@ class FedConformal(FederatedStrategy):
         {"alpha": 0.3, "score": "margin", "guarantee": "pac"},
         {"alpha": 0.3, "among": [0, 1]},
     )
-    planned = 0
     settings = Wanted
 
     def __init__(

@@ -92,7 +92,6 @@ class FedEvaluate(FederatedStrategy):
         {"bins": 8, "edges": "equi-depth", "confusion": True},
         {"bins": 8, "estimand": "clients"},
     )
-    planned = 0
     settings = Counting
 
     def __init__(

@@ -62,8 +62,6 @@ class DPFedAvg(FederatedStrategy):
     name = "dp-fedavg"
     family: ClassVar[Family] = "train"
     keeps_releases = False
-    fits_locally = True
-    planned = 0
     examples = (
         {"batch": 8, "clip": 0.3},
         {"batch": 8, "momentum": 0.5, "unclipped": 0.8},

@@ -87,7 +87,6 @@ class _Binning(FederatedStrategy):
 
     calibrator: ClassVar[type[HistogramBinning | BBQ]]
     estimate: Estimate = "posterior"
-    least_rows = 300
 
     def __init__(
         self,
@@ -200,7 +199,7 @@ class FedBin(_Binning):
     `clipping`. Public: the federation and all parameters.
     """
 
-    name, most_noise = "fedbin", 0.01
+    name = "fedbin"
     examples = (
         {"bins_exponent": 4},
         {"bins_exponent": 4, "tables": "pooled"},
@@ -254,7 +253,7 @@ class FedBBQ(_Binning):
         (Maddock et al., B.4)
     """
 
-    name, most_noise = "fedbbq", 0.02
+    name = "fedbbq"
     examples = (
         {"bins_exponent": 4},
         {"bins_exponent": 4, "tables": "per_class"},

@@ -123,8 +123,6 @@ class FedNewtonEntropy(_Newton):
 
     name, form = "fednewton-entropy", EntropyTemperature
     prior = 1.0, 0.35  # of log(1/T) and of the slope
-    most_noise = 1.2
-    trials = ({}, {"rounds": 2})
 
 
 class FedNewtonTop(FederatedStrategy):
@@ -155,8 +153,6 @@ class FedNewtonTop(FederatedStrategy):
     """
 
     name = "fednewton-top"
-    most_noise = 0.5
-    planned = 0  # its choices were measured without it
 
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
@@ -222,7 +218,6 @@ class FedNewtonVector(_Newton):
 
     name, form = "fednewton-vector", VectorScaling
     exact_only = True
-    planned = 20  # parameters for each class: with more of them it takes long to simulate
 
 
 class FedNewtonOPVector(_Newton):
@@ -241,7 +236,6 @@ class FedNewtonOPVector(_Newton):
 
     name, form = "fednewton-opvector", OrderPreservingVector
     exact_only = True
-    planned = 20
 
 
 def near_identity(form: type[ParametricScaling], classes: int) -> Range:

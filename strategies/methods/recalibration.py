@@ -31,7 +31,6 @@ class _Recalibration(Descent):
     family: ClassVar[Family] = "calibrate"
     form: ClassVar[str]
     keeps_releases = True
-    planned = 0  # a hundred rounds, for what a Newton method does in four
     wider: ClassVar[float]
     """A client's clip over that of its gradient in log(1/T)."""
     examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})

@@ -48,7 +48,6 @@ class _Averaged(Averaging):
     """
 
     form: ClassVar[type[ParametricScaling]]
-    planned = 0  # seconds to minutes of local training in a simulation
 
     def __init__(
         self,
@@ -140,8 +139,7 @@ class FedVector(_LocalFits):
     parameters.
     """
 
-    name, form, most_noise = "fedvector", VectorScaling, 0.2
-    least_rows_class = 1  # fewer rows than offsets
+    name, form = "fedvector", VectorScaling
 
 
 class FedMatrix(_LocalFits):
@@ -153,8 +151,7 @@ class FedMatrix(_LocalFits):
     parameters.
     """
 
-    name, form, most_noise = "fedmatrix", MatrixScaling, 0.1
-    least_rows_class = 1
+    name, form = "fedmatrix", MatrixScaling
 
 
 class FedOPVector(_LocalFits):
@@ -168,7 +165,7 @@ class FedOPVector(_LocalFits):
     parameters.
     """
 
-    name, form, most_noise = "fedopvector", OrderPreservingVector, 0.2
+    name, form = "fedopvector", OrderPreservingVector
     examples = ({}, {"proximal": 0.0})
 
 
@@ -191,7 +188,6 @@ class FedCal(_Averaged):
     """
 
     name, form = "fedcal", OrderPreservingMLP
-    most_noise = 0.02
     examples = ({"epochs": 1, "batch": 8},)
 
     def __init__(

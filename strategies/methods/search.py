@@ -82,7 +82,6 @@ class _TemperatureSearch(FederatedStrategy):
     """
 
     signed: ClassVar[bool] = False
-    trials = ({"search": "auto"},)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {},
         {"search": "exponential", "points": 11},
@@ -285,7 +284,6 @@ class AccT(_TemperatureSearch):
     """
 
     name = "acct"
-    most_noise = 1.0
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         *({}, {"search": "bisection"}, {"search": "posterior"}),
         {"search": "exponential", "points": 11},
@@ -320,7 +318,6 @@ class NLLT(_TemperatureSearch):
     """
 
     name = "nllt"
-    most_noise = 0.1
     clip_share, least_clip = 1.0, 10.0
 
     def __init__(self, federation: Federation, *, nll_clip: float = 10.0, **options: Any) -> None:
@@ -357,7 +354,6 @@ class ECET(_TemperatureSearch):
     """
 
     name = "ecet"
-    most_noise = 0.1
     clip_share, least_clip = 0.08, 2.0
 
     def __init__(self, federation: Federation, *, bins: int = 15, **options: Any) -> None:

@@ -78,7 +78,6 @@ class FedTemp(_Temperature, Averaging):
     """
 
     name = "fedtemp"
-    least_rows_each = 15
     examples = ({}, {"average": "temperature"}, {"clip": 0.2, "server_lr": 0.5})
 
     def __init__(
@@ -143,8 +142,6 @@ class FedNewton(_Temperature):
     """
 
     name = "fednewton"
-    most_noise = 1.2
-    trials = ({}, {"rounds": 2})
 
     def __init__(
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
@@ -211,7 +208,6 @@ class FedOneShot(_Temperature):
     """
 
     name = "fedoneshot"
-    most_noise = 2.5  # of eight noisy scores together
     examples = ({"points": 33},)
 
     def __init__(

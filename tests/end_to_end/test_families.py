@@ -74,6 +74,32 @@ def test_what_is_no_calibrator_is_not_applied(data, tmp_path, capsys):
             getattr(result, name)
 
 
+@pytest.mark.parametrize(
+    ("methods", "metrics", "said"),
+    [
+        (["conformal", "conformal[alpha=0.3]"], {"coverage", "set_size"}, "alpha 0.3 FedConformal"),
+        (["evaluate[bins=12]", "evaluate[bins=6]"], {"accuracy", "ece_width"}, "how well each is"),
+    ],
+)
+def test_a_comparison_of_another_family(data, tmp_path, methods, metrics, said):
+    grid = {"epsilon": ["inf", 8.0], "clients": 8, "seeds": 2, "jobs": 1, "unit": "example"}
+    found = compare(data, method=methods, out=tmp_path, **grid)
+    assert said in found.headline
+    assert not found.failures
+    assert all(metrics <= line["after"].keys() for line in found.cells)
+    asked = {**ASKED, "method": methods[0].partition("[")[0], "set": {}, "unit": "example"}
+    if asked["method"] == "evaluate":
+        asked["set"] = {"bins": 12}
+        alone = simulate(data, seed=1, **asked).metrics["accuracy"]["value"]
+    else:
+        alone = simulate(data, seed=1, **asked).after["coverage"]
+    assert found.cells[0]["after"][min(metrics)]["values"][1] == alone
+    assert compare(data, method=methods, out=tmp_path, resume=True, **grid).cells == found.cells
+    assert found.cells[0]["label"] in (tmp_path / "report.html").read_text("utf-8")
+    with pytest.raises(InputError, match="methods of one family: none is of 'calibrate'"):
+        compare(data, method=["none", *methods])
+
+
 def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data):
     for grid in (read_grid(), read_grid({"method": "all"})):
         assert not {v.method for v in grid.method} & {*OTHERS}
@@ -82,7 +108,7 @@ def test_comparisons_plans_and_estimators_are_of_methods_that_calibrate(data):
     found, refused = candidates(facts)
     assert not ({c.method for c in found} | {name for name, _ in refused}) & {*OTHERS}
     for method in ("dp-fedavg", "fedsgd"):
-        why = f"compare takes methods that calibrate, and {method} is of the family 'train'"
+        why = f"compare takes methods that .* sets, and {method} is of the family 'train'"
         with pytest.raises(InputError, match=why):
             compare(data, method=f"none,{method}", clients=8, seeds=1)
         with pytest.raises(InputError, match="the planner takes methods that calibrate"):

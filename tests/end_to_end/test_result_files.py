@@ -21,8 +21,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.config import POOLED, job_of, load_config
+from fedcal.experiments.runs.config import POOLED, load_config
 from fedcal.experiments.runs.evaluated import evaluates
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.metrics import Reliability, classwise_ece, ece, nll
 from fedcal.partition import deal
 from fedcal.privacy.curator import Asked

@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from fedcal.experiments.runs.committee import read_committee
 from fedcal.mechanisms import DiscreteGaussian
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.secure_aggregation import SECURE_AGGREGATION
-from fedcal.secure_aggregation.committee import Committee
+from fedcal.secure_aggregation.committee import Committee, read_committee
 from fedcal.trust import NOISY, TRUSTS, Facts
 from fedcal.units.bounding import Bound
 

@@ -13,7 +13,8 @@ from fedcal.core.errors import RoundFailed
 from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.config import job_of, merge
+from fedcal.experiments.runs.config import merge
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.mechanisms import MECHANISMS
 from fedcal.partition import deal

@@ -15,11 +15,11 @@ from fedcal.core.errors import TooLittle
 from fedcal.core.shards import Shards
 from fedcal.experiments import compare
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.runs.config import job_of, merge
+from fedcal.experiments.runs.config import merge
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.partition import deal
 from fedcal.privacy.federation import Federation
-from fedcal.strategies import STRATEGIES
-from fedcal.strategies.enough import OTHERS, noise_ratio, too_little
+from fedcal.strategies.enough import LIMITS, OTHERS, Limits, limits_of, noise_ratio, too_little
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.methods.quantiles import QUANTILES
 from fedcal.strategies.server.job import Job
@@ -149,7 +149,7 @@ def test_a_method_that_it_names_has_half_of_the_noise_at_which_hope_ends():
             plan = job_of(merge({"method": method, "epsilon": 1.0}), shards).plan
             ratio = noise_ratio(plan, 50.0)
             assert ratio is not None
-            if not wanted and 2 * ratio <= STRATEGIES[method].most_noise:
+            if not wanted and 2 * ratio <= limits_of(method).most_noise:
                 wanted = method
         assert hints[-1] == wanted, clients
     assert set(hints) >= {"", "fednewton"}
@@ -160,15 +160,14 @@ def test_noise_is_too_much_from_the_allowed_part_on_and_clients_make_up_for_it(
     trust, power, monkeypatch
 ):
     """Noise over what K clients add falls as 1 / K, and as 1 / sqrt(K) with noise of each."""
-    method = STRATEGIES["fednewton"]
     federation = Federation(50, 3, epsilon=1.0, trust=trust)
     job = Job("fednewton", federation, {"rows_per_client": 100.0})
     plan = job.plan
     ratio = plan.noise_std[0] / plan.bound.norms[0] / 50
     assert noise_ratio(plan, 100.0) == pytest.approx(ratio)
-    monkeypatch.setattr(method, "most_noise", ratio)
+    monkeypatch.setitem(LIMITS, "fednewton", Limits(ratio))
     assert not too_little("fednewton", None, job)
-    monkeypatch.setattr(method, "most_noise", ratio / 1.5)
+    monkeypatch.setitem(LIMITS, "fednewton", Limits(ratio / 1.5))
     (line,) = too_little("fednewton", None, job)
     told = int(re.findall(r"from about ([\d,]+) clients on", line)[0].replace(",", ""))
     needed = 50 * 3.0**power  # half of what is allowed: SURE is 2

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedcal.experiments.report.families import HEADINGS
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, curve, level
 from fedcal.experiments.report.figures.style import BASELINE_STYLES, LINES, METHOD_STYLES, SHAPES
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 BY_ROUND = ("ece", "classwise_ece", "nll", "accuracy")
-NAMES = {
+NAMES = {metric: text.replace(" %", ", %") for metric, text in HEADINGS.items()} | {
     "accuracy": "accuracy, %",
     "ece": "ECE, %",
     "classwise_ece": "classwise ECE, %",

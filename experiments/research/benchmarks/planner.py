@@ -16,7 +16,7 @@ from fedcal.calibrators import calibrator_of
 from fedcal.core.parallel import usable_cores
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
-from fedcal.experiments.planner.advice import advise
+from fedcal.experiments.planner.advise_methods import advise
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.choice import MOST_ACCURACY_LOST, PAYS
 from fedcal.experiments.planner.facts import PublicFacts

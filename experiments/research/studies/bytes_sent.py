@@ -33,8 +33,9 @@ from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
-from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.queries.request import Request
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import Progress

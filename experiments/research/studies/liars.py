@@ -38,8 +38,9 @@ from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.experiments.report.tables import TextTable, markdown
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim, counted
-from fedcal.experiments.runs.config import job_of, merge
+from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import test_part
 from fedcal.metrics import summary
 from fedcal.partition import deal

@@ -12,6 +12,7 @@ from typing import Any
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.streams import check_seed
+from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.config import POOLED, Config, label_of, method_named, parse_setting
 from fedcal.experiments.runs.options import RUNNING, Option, Options, layered, option, options_of
 from fedcal.partition import parse as parse_partition
@@ -21,7 +22,6 @@ from fedcal.strategies.settings import (
     Setting,
     calibrating,
     exact_only,
-    must_calibrate,
     settings_of,
 )
 from fedcal.trust import NOISY, TRUSTS, SecAgg
@@ -42,7 +42,7 @@ _NOT_PRIVACY = ("partition", "clients", "rounds", "sampling_rate")
 
 
 def comparable() -> tuple[str, ...]:
-    """Methods that a table has columns for: those that calibrate, and the baselines."""
+    """What is compared unless somebody says: methods that calibrate, and the baselines."""
     return (*calibrating(), *POOLED)
 
 
@@ -167,8 +167,8 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
     def __post_init__(self) -> None:
         whole("seeds", self.seeds, 1)
         for variant in self.method:
-            must_calibrate("compare", variant.method)
             Config(method=variant.method, set=variant.settings)
+        family_of(variant.method for variant in self.method)
         check_seed(self.seed)
         check_seed(self.seed + self.seeds - 1)
         for trust in self.trust:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import cache
 from typing import NamedTuple
@@ -11,8 +11,11 @@ from typing import NamedTuple
 from fedcal.core.errors import InputError, NoEffect, TooLittle
 from fedcal.core.shards import Shards
 from fedcal.datasets import Dataset
+from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.comparison.grid import Cell, Grid
-from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.load import rows_to_evaluate
 from fedcal.experiments.runs.statement.sentences import large_delta
 from fedcal.partition import deal
 from fedcal.strategies.enough import too_little
@@ -60,21 +63,34 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     """
 
     @cache
-    def dealt(data: str, partition: str, clients: int | None) -> Shards:
-        return deal(sources[data].split(grid.seed), partition, clients, grid.seed)
+    def dealt(
+        name: str, partition: str, clients: int | None, evaluates: bool
+    ) -> tuple[Shards, tuple[str, ...]]:
+        data = sources[name]
+        data = rows_to_evaluate(data) if evaluates else data.split(grid.seed)
+        shards = deal(data, partition, clients, grid.seed)
+        return shards, evaluated.client_names(data, partition, shards.clients)
 
     cells, warned = dict[str, Cell](), dict[str, None]()
     left_out, used = list[LeftOut](), set[tuple[str, object]]()
     idle = {k: v for k, v in grid.set.items() if k != "rows_per_client"}
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
-        shards = dealt(c.data, c.partition, c.clients)
+        shards, names = dealt(c.data, c.partition, c.clients, evaluated.evaluates(c.method))
         if not cell.variant.baseline:
+
+            def made(
+                config: Config, shards: Shards = shards, names: tuple[str, ...] = names
+            ) -> Job:
+                job = job_of(*evaluated.resolved(config, shards, names))
+                job.plan  # noqa: B018  making it refuses what is not allowed
+                return job
+
             try:
-                c, job = _with_effect(cell, shards)
+                c, job = _with_effect(cell, made)
                 plan = job.plan
             except InputError as e:
-                if not isinstance(e, NoEffect) and not _goes_alone(c, shards):
+                if not isinstance(e, NoEffect) and not _goes_alone(c, made):
                     raise InputError(f"{cell.name}: {e}") from None
                 left_out.append(LeftOut(cell, str(e)))
                 continue
@@ -109,7 +125,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     return Resolved(list(cells.values()), left_out)
 
 
-def _with_effect(cell: Cell, shards: Shards) -> tuple[Config, Job]:
+def _with_effect(cell: Cell, made: Callable[[Config], Job]) -> tuple[Config, Job]:
     """The cell's job, without those of the shared settings that would do nothing in it.
 
     Raises
@@ -119,17 +135,15 @@ def _with_effect(cell: Cell, shards: Shards) -> tuple[Config, Job]:
     """
     config = cell.config
     while True:
-        job = job_of(config, shards)
         try:
-            job.plan  # noqa: B018  making it refuses what is not allowed
-            return config, job
+            return config, made(config)
         except NoEffect as e:
             if e.name in cell.variant.settings:
                 raise
             config = replace(config, set={k: v for k, v in config.set.items() if k != e.name})
 
 
-def _goes_alone(config: Config, shards: Shards) -> bool:
+def _goes_alone(config: Config, made: Callable[[Config], Job]) -> bool:
     """Whether there is such a run with the default unit, trust and mechanism, or there would be
     one without a budget."""
     if config.method in exact_only():
@@ -138,7 +152,7 @@ def _goes_alone(config: Config, shards: Shards) -> bool:
         config, unit=Config.unit, trust=None, mechanism=Config.mechanism, quorum=Config.quorum
     )
     try:
-        job_of(plain, shards).plan  # noqa: B018  what is not allowed is refused here
+        made(plain)
     except InputError:
         return False
     return True

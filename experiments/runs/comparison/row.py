@@ -8,14 +8,14 @@ from typing import Any
 
 from fedcal.core.errors import FedcalError
 from fedcal.datasets import Dataset
-from fedcal.experiments.report.terminal import SHOWN
+from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.runs.sweep import Row, Run
 
-_METRICS = dict.fromkeys(SHOWN, float)
+_METRICS = {str: float}
 _PRIVACY = (
     *("unit", "adjacency", "trust", "epsilon", "delta", "mechanism", "noise_std"),
     *("noise_source", "releases"),
@@ -69,11 +69,12 @@ def run_row(run: Run, data: Dataset) -> Row:
         warnings.simplefilter("ignore")  # said once for all runs, before they begin
         try:
             result = simulate(data, config=config)
+            before, after = family_of([config.method]).told(result)
         except FedcalError as e:
             return row | {"error": " ".join(str(e).split())}
     return row | {
-        "before": result.before,
-        "after": result.after,
+        "before": before,
+        "after": after,
         "privacy": {k: result.privacy[k] for k in _PRIVACY},
         "communication": result.communication,
         "seconds": result.seconds,
@@ -83,6 +84,9 @@ def run_row(run: Run, data: Dataset) -> Row:
 def check_row(row: Any) -> Row:
     """A row that was read from a file, if it is whole; ValueError otherwise."""
     if not any(_has_form(row, form) for form in (_RESULT, _FAILURE)):
+        raise ValueError("not a row")
+    whole = {*family_of([str(row["run"].get("method"))]).complete}
+    if "error" not in row and whole and not row["before"].keys() == row["after"].keys() == whole:
         raise ValueError("not a row")
     found: Row = row
     return found
@@ -94,10 +98,12 @@ def _has_form(value: Any, form: Any) -> bool:
     Parameters
     ----------
     form
-        a type (`float` and `int`: finite, and `int` not negative); None; a dict: these keys,
-        values of these forms; a list of one form: one or more of it; a tuple: one of these forms
+        a type (`float` and `int`: finite, and `int` not negative); None; a dict: these keys (`str`:
+        any), values of these forms; a list of one form: one or more of it; a tuple: one of these
     """
     if isinstance(form, dict):
+        if isinstance(value, dict) and str in form:
+            form = dict.fromkeys(value, form[str])
         if not isinstance(value, dict) or value.keys() != form.keys():
             return False
         return all(_has_form(value[key], part) for key, part in form.items())

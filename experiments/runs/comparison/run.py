@@ -13,7 +13,9 @@ from typing import Any, TypeAlias, Unpack
 from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
+from fedcal.experiments.report.families import family_of
 from fedcal.experiments.report.figures import COMPARISON_NAMES
+from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.comparison.grid import Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.row import check_row, run_row, runs_of
@@ -23,11 +25,12 @@ from fedcal.experiments.runs.comparison.table import as_csv, as_markdown
 from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
-from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
+from fedcal.experiments.runs.load import load_any, rows_to_evaluate, test_part, warn_of_rows
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.signatures import CompareOptions, spelt_out
 from fedcal.experiments.runs.sweep import Folder, Row, begun_config, pool_of, run_all
 from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
+from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
 
@@ -259,11 +262,18 @@ def compare(
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
     of = partial(load_any, class_names=grid.class_names, positive=grid.positive)
     sources = {name: of(arrays.get(name, name)) for name in grid.data}
-    plain = [] if "none" in (v.method for v in grid.method) else [Variant("none")]
-    methods: Any = {"method": (*plain, *grid.method)}  # a field made of one of `Config`
-    resolved = resolve(replace(grid, **methods) if uncalibrated else grid, sources)
+    family = family_of(v.method for v in grid.method).name
+    if uncalibrated and family == "calibrate" and "none" not in (v.method for v in grid.method):
+        more: Any = {"method": (Variant("none"), *grid.method)}  # a field made of one of `Config`
+        resolved = resolve(replace(grid, **more), sources)
+    else:
+        resolved = resolve(grid, sources)
     for name, source in sources.items():
-        warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")
+        if family == "evaluate":
+            judged = evaluated.holdout(deal(rows_to_evaluate(source), "iid", 1, grid.seed), (), 0)
+            warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
+        else:
+            warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")
     folder = None
     if out is not None:
         files = (*FINAL, *COMPARISON_NAMES)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import NamedTuple
 
+from fedcal.experiments.report.families import family_of
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.comparison.resolve import LeftOut
 from fedcal.experiments.runs.statement import sentences
@@ -68,16 +69,18 @@ def statement(
     """
     fitted = [c for c in cells if not c.variant.baseline]
     private = [c for c in fitted if math.isfinite(c.config.epsilon)]
+    family = family_of(c.variant.method for c in cells).name
     said = [
         "Choosing among methods, settings or budgets by what they did on private rows is itself a "
-        "release, and no run's epsilon covers it: choose on public or simulated data.",
-        sentences.about_tests("calibrator"),
+        "release, and no run's epsilon covers it: choose on public or simulated data."
     ]
+    if family != "evaluate":
+        said.append(sentences.about_tests("thresholds" if family == "conformal" else "calibrator"))
     said += [
         f"The test rows of {name} are held out of the same clients' rows: every number in the "
         "table is an exact function of private rows."
         for name, held in held_out.items()
-        if held
+        if held and family != "evaluate"
     ]
     if private:
         said += _guarantees(private)
@@ -93,8 +96,10 @@ def statement(
         )
     exact = len(cells) - len(private)
     if exact:
-        lines = "1 line of the table is" if exact == 1 else f"{exact} lines of the table are"
-        said.append(f"{lines} without privacy: no epsilon bounds what those runs give away.")
+        said.append(
+            f"Lines of the table without privacy: {exact}. No epsilon bounds what those runs give "
+            "away."
+        )
     trusts = {str(c.config.trust) for c in private}
     if len(fitted) > len(private) and any(TRUSTS[t].noise_by != "server" for t in trusts):
         said.append(
@@ -114,17 +119,12 @@ def statement(
 def _several_units(there: Collection[str]) -> Iterator[str]:
     """What budgets of one unit mean for another, a sentence for each two."""
     for large, small in combinations([u for name, u in UNITS.items() if name in there], 2):
-        of_all = _one(large.name)
         yield (
-            f"What is spent for each {_one(small.name)} counts runs of unit {small.name} only: "
-            f"runs of unit {large.name} come on top, each with at most twice its epsilon and 1 + "
-            f"e^epsilon times its delta. For a {of_all} runs of unit {small.name} have no bound "
-            f"but their epsilon times the {of_all}'s {small.plural}, and more delta still."
+            f"What is spent for each {small.name} counts runs of unit {small.name} only: runs of "
+            f"unit {large.name} come on top, each with at most twice its epsilon and 1 + e^epsilon "
+            f"times its delta. For each {large.name} runs of unit {small.name} have no bound but "
+            f"their epsilon times its number of {small.plural}, and more delta still."
         )
-
-
-def _one(unit: str) -> str:
-    return UNITS[unit].plural.removesuffix("s")
 
 
 def _guarantees(private: Sequence[Cell]) -> list[str]:
@@ -158,13 +158,15 @@ def _composed(cells: Sequence[Cell]) -> Iterator[str]:
                 continue
             most = max(groups, key=lambda g: (g.epsilon, g.delta))
             sums = f"epsilon = {most.epsilon:.4g}, delta = {min(1.0, most.delta):.3g}"
-            who = f"each {_one(unit)}"
             if len(groups) == 1:
-                yield f"Published together, all private runs on {data} spend {sums} for {who}."
+                yield (
+                    f"Published together, all private runs on {data} spend {sums} for each {unit}."
+                )
             else:
                 yield (
                     f"Published together, the private runs on {data} that share a deal of the "
                     "rows (seed, partition, number of clients) spend up to "
-                    f"{sums} for {who}. There are {sum(g.runs for g in groups)} private runs in "
-                    f"{len(groups)} deals; these sums do not cover who has rows in several deals."
+                    f"{sums} for each {unit}. There are {sum(g.runs for g in groups)} private "
+                    f"runs in {len(groups)} deals; these sums do not cover who has rows in several "
+                    "deals."
                 )

@@ -8,16 +8,17 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from fedcal.experiments.report.families import FAMILIES, Family, family_in, family_of
 from fedcal.experiments.runs.comparison.grid import Cell
 from fedcal.experiments.runs.sweep import Row
+from fedcal.strategies.settings import settings_of
 
 Line = dict[str, Any]
 """An entry of `cells` in `compare.json`."""
 
-METRIC = "classwise_ece"
-_WHAT = "Smallest mean classwise ECE on the test rows"
+_CALIBRATE = FAMILIES["calibrate"]
 
-_SETTING = ("data", "partition", "clients", "unit", "trust")
+_SETTING = ("data", "partition", "clients", "unit", "trust", "alpha")
 """Lines that differ in these are not ranked: other data, or another promise."""
 
 _MOST = 3
@@ -38,11 +39,15 @@ def summarise(cell: Cell, rows: Sequence[Row]) -> Line:
     good = [row for row in rows if "error" not in row]
     first: Row = next(iter(good), {"privacy": {}, "communication": {}})
     baseline = cell.variant.baseline
+    asked: Line = {}
+    if family_of([c.method]).covers and (alpha := settings_of(c.method).get("alpha")) is not None:
+        asked["alpha"] = c.set.get("alpha", alpha.default)
     return {
         "data": c.data,
         "method": c.method,
         "label": cell.variant.label,
         "settings": dict(cell.variant.settings),
+        **asked,
         "clients": c.clients if cell.variant.dealt else None,
         "partition": c.partition if cell.variant.dealt else None,
         "epsilon": None if exact else c.epsilon,
@@ -77,16 +82,16 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def _metrics(part: str, rows: Sequence[Row], values: bool = False) -> dict[str, Any]:
-    names = rows[0][part] if rows else ()
+    names = dict.fromkeys(name for row in rows for name in row[part])
     found: dict[str, Any] = {}
     for name in names:
-        over = [row[part][name] for row in rows]
+        over = [row[part][name] for row in rows if name in row[part]]
         found[name] = spread(over) | ({"values": over} if values else {})
     return found
 
 
 def headline(lines: Sequence[Line]) -> str:
-    """Name the method with the smallest classwise ECE, the mean over seeds, at each epsilon.
+    """Name the method with the smallest classwise ECE, or sets, over seeds at each epsilon.
 
     Private methods are ranked where there are any, others only where there are none. Lines with
     failed runs are not ranked: their means are over other seeds.
@@ -96,26 +101,35 @@ def headline(lines: Sequence[Line]) -> str:
     lines
         `cells` of `compare.json`
     """
+    family = family_in(lines)
     fitted = [c for c in lines if not c["baseline"]]
     if not fitted:
         return "Nothing but baselines was run."
     ranked = [c for c in fitted if c["seeds"] and not c["failures"]]
+    if ranked and not family.best:
+        return f"{family.what}."
     ranked = [c for c in ranked if c["epsilon"] is not None] or ranked
-    varied = [k for k in _SETTING if len({c[k] for c in ranked}) > 1]
+    varied = [k for k in _SETTING if len({c.get(k) for c in ranked}) > 1]
     settings: dict[tuple[Any, ...], list[Line]] = {}
     for c in sorted(ranked, key=lambda c: float(c["epsilon"] or 0.0)):
         settings.setdefault((c["epsilon"], *(c[k] for k in varied)), []).append(c)
     if not settings:
         return "No method was run to its end with every seed."
+    if family.covers:
+        settings = {key: kept for key, some in settings.items() if (kept := _covering(some))}
+        if not settings:
+            return "No line covers as many test rows as its sets say."
     if len(settings) > _MOST:
-        return _counted(list(settings.values()))
+        return _counted(family, list(settings.values()))
     plain = {c["data"]: c for c in lines if c["method"] == "none" and c["seeds"]}
     parts = []
     for (epsilon, *facts), rivals in settings.items():
         where = "without privacy" if epsilon is None else f"at epsilon = {epsilon:g}"
         names = [f"{k} {v}" for k, v in zip(varied, facts, strict=True)]
-        parts.append(", ".join([where, *names]) + " " + _won(rivals, plain.get(rivals[0]["data"])))
-    return f"{_WHAT}: {'; '.join(parts)}."
+        parts.append(
+            ", ".join([where, *names]) + " " + _won(family, rivals, plain.get(rivals[0]["data"]))
+        )
+    return f"{family.what}: {'; '.join(parts)}."
 
 
 def harmed(lines: Sequence[Line]) -> str:
@@ -123,9 +137,9 @@ def harmed(lines: Sequence[Line]) -> str:
     than the noise; "" if there are none."""
     worse = []
     for line in lines:
-        if line["baseline"] or not line["seeds"]:
+        if line["baseline"] or _CALIBRATE.best not in line["before"]:
             continue
-        before, after = line["before"][METRIC], line["after"][METRIC]
+        before, after = (line[part][_CALIBRATE.best] for part in ("before", "after"))
         by = after["mean"] - before["mean"]
         if by > max(0.1 * before["mean"], before["std"], after["std"]):
             budget = "no privacy" if line["epsilon"] is None else f"epsilon {line['epsilon']:g}"
@@ -136,36 +150,45 @@ def harmed(lines: Sequence[Line]) -> str:
     return f"Worse than the model itself, in classwise ECE: {told}."
 
 
-def _won(rivals: Sequence[Line], plain: Line | None) -> str:
+def _covering(lines: Sequence[Line]) -> list[Line]:
+    """Those whose sets hold the labels of as many test rows as they say, within the noise."""
+    return [
+        c
+        for c in lines
+        if c["after"]["coverage_high"]["mean"] + c["after"]["coverage"]["std"]
+        >= 1 - c.get("alpha", 1)
+    ]
+
+
+def _won(family: Family, rivals: Sequence[Line], plain: Line | None) -> str:
     """The winner of a setting, how close the next one is, and what it is without a calibrator."""
-    best, *others = sorted(rivals, key=_mean)
-    text = f"{_name(best, rivals)} ({_percent(best)})"
-    if others and _within_noise(best, others[0]):
+    best, *others = sorted(rivals, key=family.mean)
+    text = f"{_name(best, rivals)} ({_value(family, best)})"
+    if others and _within_noise(family, best, others[0]):
         text += f", within the noise (std over seeds) of {_name(others[0], rivals)}"
-        text += f" ({_percent(others[0])})"
+        text += f" ({_value(family, others[0])})"
     elif others and len(best["seeds"]) == 1:
         text += " (one seed: the noise is unknown)"
     if plain is not None:
-        worse = "" if _mean(best) < _mean(plain) else "no better than "
-        text += f", {worse}uncalibrated {_percent(plain)}"
+        worse = "" if family.mean(best) < family.mean(plain) else "no better than "
+        text += f", {worse}uncalibrated {_value(family, plain)}"
     return text
 
 
-def _counted(settings: Sequence[Sequence[Line]]) -> str:
-    won = Counter(min(rivals, key=_mean)["label"] for rivals in settings)
+def _counted(family: Family, settings: Sequence[Sequence[Line]]) -> str:
+    ranked = [sorted(rivals, key=family.mean) for rivals in settings]
+    won = Counter(rivals[0]["label"] for rivals in ranked)
     text = ", ".join(f"{label} in {times}" for label, times in won.most_common())
-    tied = sum(
-        len(rivals) > 1 and _within_noise(*sorted(rivals, key=_mean)[:2]) for rivals in settings
-    )
+    tied = sum(len(rivals) > 1 and _within_noise(family, *rivals[:2]) for rivals in ranked)
     noise = f"within the noise (std over seeds) of the next in {tied or 'none'} of them"
     if all(len(c["seeds"]) == 1 for rivals in settings for c in rivals):
         noise = "one seed: the noise is unknown"
-    return f"{_WHAT}, of {len(settings)} settings: {text} ({noise})."
+    return f"{family.what}, of {len(settings)} settings: {text} ({noise})."
 
 
-def _within_noise(best: Line, other: Line) -> bool:
-    noise = max(float(c["after"][METRIC]["std"]) for c in (best, other))
-    return _mean(other) - _mean(best) <= noise
+def _within_noise(family: Family, best: Line, other: Line) -> bool:
+    noise = max(float(c["after"][family.best]["std"]) for c in (best, other))
+    return family.mean(other) - family.mean(best) <= noise
 
 
 def _name(line: Line, rivals: Sequence[Line]) -> str:
@@ -175,9 +198,6 @@ def _name(line: Line, rivals: Sequence[Line]) -> str:
     return ", ".join([line["label"], *(f"{k.replace('_', ' ')} {line[k]}" for k in facts)])
 
 
-def _mean(line: Line) -> float:
-    return float(line["after"][METRIC]["mean"])
-
-
-def _percent(line: Line) -> str:
-    return f"{100 * _mean(line):.3g} %"
+def _value(family: Family, line: Line) -> str:
+    percent = family.columns[family.best].endswith("%")
+    return f"{100 * family.mean(line):.3g} %" if percent else f"{family.mean(line):.3g}"

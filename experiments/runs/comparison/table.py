@@ -8,14 +8,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from fedcal.experiments.report.families import columns_of, shown
 from fedcal.experiments.report.tables import TextTable, csv_text, markdown
-from fedcal.experiments.report.terminal import SHOWN, shown
 from fedcal.experiments.runs.comparison.summary import Line
 
-METRICS = ("accuracy", "ece", "classwise_ece", "nll")
-"""Those that the table shows; CSV and JSON have all."""
-
 _FACTS = (
+    "alpha",
     *("data", "clients", "partition", "sampling_rate", "rounds", "unit", "trust", "mechanism"),
 )
 _FOLLOWING = ("trust", "mechanism", "rounds")
@@ -42,7 +40,8 @@ class Cells:
 
     def __init__(self, lines: Sequence[Line]) -> None:
         self._lines = lines
-        facts = {k: [v for line in lines if (v := line[k]) is not None] for k in _FACTS}
+        self._metrics = columns_of(lines)
+        facts = {k: [v for line in lines if (v := line.get(k)) is not None] for k in _FACTS}
         distinct = {k: list(dict.fromkeys(v)) for k, v in facts.items()}
         varied = [k for k, v in distinct.items() if len(v) > 1]
         telling = self._telling(varied)
@@ -87,7 +86,7 @@ class Cells:
             "method",
             *(_COLUMNS.get(k, k) for k in self._varied),
             "epsilon",
-            *(SHOWN[metric] for metric in METRICS),
+            *self._metrics.values(),
             *("delta", "noise std", "bytes up / down", "seconds"),
         ]
 
@@ -101,9 +100,12 @@ class Cells:
         up, down, seconds = line["bytes_up"], line["bytes_down"], line["seconds"]["mean"]
         return [
             label,
-            *(_fact(k, line[k]) for k in self._varied),
+            *(_fact(k, line.get(k)) for k in self._varied),
             epsilon,
-            *(_spread(metric, line["after"].get(metric)) for metric in METRICS),
+            *(
+                _spread(metric, line["after"].get(metric), len(line["seeds"]))
+                for metric in self._metrics
+            ),
             "" if line["delta"] is None else f"{line['delta']:g}",
             _noise(line),
             "" if up is None else f"{up:,} / {down:,}",
@@ -112,7 +114,7 @@ class Cells:
 
     def section(self, line: Line) -> tuple[Any, ...]:
         """Differs where a new part of the table begins."""
-        varied = [line[k] for k in self._varied if k not in ("rounds", "mechanism")]
+        varied = [line.get(k) for k in self._varied if k not in ("rounds", "mechanism")]
         return line["baseline"], line["epsilon"], *varied
 
 
@@ -160,11 +162,13 @@ def _short(data: str) -> str:
     return Path(data).name
 
 
-def _spread(metric: str, over: Mapping[str, Any] | None) -> str:
-    if over is None:
+def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:
+    if over is None or over["mean"] is None:
         return ""
     mean, std = shown(metric, over["mean"]), shown(metric, over["std"])
-    return mean if float(std) == 0 else f"{mean} ± {std}"
+    some = len(over["values"])
+    told = "" if some == runs else f" [{some} of {runs}]"  # noise drowned the others
+    return (mean if float(std) == 0 else f"{mean} ± {std}") + told
 
 
 def _noise(line: Line) -> str:

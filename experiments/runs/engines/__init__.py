@@ -1,9 +1,63 @@
-"""Drivers of one strategy object: the inline loop, Flower's in process, and Flower on Ray."""
+"""What runs a job: the inline loop, Flower's simulation on Ray, and local processes over gRPC."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.engines.ray import NamedData, run_ray
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import Outcome, Progress
 
-__all__ = ["InProcessGrid", "NamedData", "run_in_process", "run_inline", "run_ray"]
+__all__ = ["InProcessGrid", "NamedData", "run", "run_in_process", "run_inline", "run_ray"]
+
+
+def run(
+    job: Job,
+    shards: Shards,
+    engine: str = "inline",
+    *,
+    source: NamedData | None = None,
+    ray_address: str | None = None,
+    progress: Progress | None = None,
+    drive: Callable[..., object] = run_inline,
+    **kept: Any,
+) -> Outcome:
+    """Run a job over the clients' rows; the same bits by every engine.
+
+    Parameters
+    ----------
+    job
+        what the server runs
+    shards
+        one for each client
+    engine
+        a name of `fedcal.experiments.runs.config.ENGINES`
+    source, ray_address
+        as `run_ray` takes them
+    progress
+        called after each round
+    drive
+        in place of `run_inline`, for who watches an inline run
+    **kept
+        the checkpoint of an inline run: see `Job.run`
+
+    Raises
+    ------
+    InputError
+        If a value is not allowed, or the ledger refuses; nothing was released.
+    RoundFailed
+        If a client failed, or nobody answered.
+    """
+    if engine == "ray":
+        return run_ray(job, shards, source=source, ray_address=ray_address, progress=progress)
+    if engine == "grpc":
+        from fedcal.experiments.runs.engines.grpc import run_grpc  # and its certificates
+
+        return run_grpc(job, shards, progress=progress)
+    driven = partial(drive, shards=shards, unavailable=job.unavailable)
+    return job.run(driven, progress, **kept)

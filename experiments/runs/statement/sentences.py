@@ -72,8 +72,9 @@ _NOISE_SOURCES = {
         "protection and no protection against who knows the seed.",
     },
     "system": {
-        "promised": "Noise{} from the operating system's generator. The error of a draw (total "
-        "variation 2^-60 a value) is counted in delta; what its time may tell is not.",
+        "promised": "Noise and any sampling come from the operating system's generator. The error "
+        "of a draw (total variation 2^-60 a value) is counted in delta; what its time may tell is "
+        "not.",
         "not_protected": "Who watches the machine while noise is drawn: which entry of a table is "
         "read depends on the noise, and the time of a draw may tell of it.",
         "noise": "Its source is the operating system's generator, through tables of integers: a "
@@ -103,8 +104,7 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
             f"A client's sum has room for {plan.rows_that_fit:,} {unit.plural}, each at its bound; "
             "beyond that it is saturated, so that the sum is too small and no row is told."
         )
-    drawn = " and sampling come" if plan.sampling_rate < 1 else " comes"
-    said.append(_NOISE_SOURCES[plan.noise_source]["promised"].format(drawn))
+    said.append(_NOISE_SOURCES[plan.noise_source]["promised"])
     said.append("The number of clients, the method and its parameters are taken as public.")
     if rows_per_client is not None:
         said.append(_nominal(plan, rows_per_client))
@@ -161,13 +161,15 @@ def in_short(
 
 def _guarantee(plan: Plan) -> str:
     odds = math.exp(plan.epsilon) if plan.epsilon < 700 else math.inf
-    failing = ", without exception (delta is 0)"
-    if plan.delta:
-        failing = f", except with probability {plan.delta:g}"
+    failing = (
+        f"except with probability {plan.delta:g}"
+        if plan.delta
+        else "without exception (delta is 0)"
+    )
     return (
         f"{plan.model.what_spends(plan.rounds)} ({plan.epsilon:g}, {plan.delta:g})-DP for each "
         f"{plan.unit}: {plan.protected.neighbours[plan.adjacency]} changes the odds of any outcome "
-        f"by a factor of at most {odds:.4g}{failing}."
+        f"by a factor of at most {odds:.4g}, {failing}."
     )
 
 
@@ -186,29 +188,26 @@ def sets_noise(plan: Plan) -> bool:
 
 def _nominal(plan: Plan, rows_per_client: float) -> str:
     """What the nominal number of rows tells where the simulation took it from the data."""
-    does, tells = "sets the clip bound", "it and the noise scales tell"
+    told = f"rows_per_client = {rows_per_client:g} sets the clip bound, and so the noise scales."
     if plan.row_rate < 1:
-        does, tells = "sets how likely a row takes part", "it and that rate tell"
+        told = f"rows_per_client = {rows_per_client:g} sets how likely a row takes part."
     elif not sets_noise(plan):
-        does, tells = "sets no noise here", "it tells"
+        told = f"rows_per_client = {rows_per_client:g} sets no noise here."
     return (
-        f"rows_per_client = {rows_per_client:g} {does}. Unless it is given, it is rows / clients "
-        f"of the simulated data: then {tells} the exact number of fit rows, which no epsilon "
-        "covers. A deployment must choose it without looking."
+        f"{told} Unless it is given, it is rows / clients of the simulated data: then it, and what "
+        "is set by it, tell the exact number of fit rows, which no epsilon covers. A deployment "
+        "must choose it without looking."
     )
 
 
 def _sampling(plan: Plan, about: Facts) -> str:
     """What the epsilon counts on where not everybody takes part."""
     if not plan.amplified:
-        # under the protocol everybody answers, whoever's rows count
-        seen = "" if plan.protocol else plan.model.why_not_amplified
-        if plan.protocol and not plan.model.amplifies:
-            seen = f"trust {plan.trust} counts on no coin"
-        why = seen or (
-            f"for one {plan.protected.plural.removesuffix('s')} it would need that the other rows "
-            "of its client change little"
-        )
+        why = plan.model.why_not_amplified
+        if plan.protocol:  # everybody answers, whoever's rows count
+            why = "" if plan.model.amplifies else f"trust {plan.trust} counts on no coin"
+        if not why:
+            why = f"unit {plan.unit} would need that the other rows of its client change little"
         return (
             f"No amplification by sampling is claimed ({why}): the epsilon holds against who knows "
             "who took part, too."
@@ -232,20 +231,25 @@ def large_delta(plan: Plan) -> str:
 
 # -- who sees what, and what nothing protects ----------------------------------------------------
 
-_THRESHOLDS = "thresholds"
+_SETS = "thresholds"
 """The noun of prediction sets: test rows tell other things of them than of the rest."""
 
 
 def about_tests(noun: str) -> str:
     """What is told of test rows, and to whom."""
-    told = "metrics, reliability data and probabilities"
-    if noun == _THRESHOLDS:
-        told = "coverage, set sizes and examples"
-    return f"The {told} of the test rows are exact and not private: for the researcher's eyes."
+    if noun == _SETS:
+        return (
+            "Coverage, set sizes and examples of the test rows are exact and not private: for the "
+            "researcher's eyes."
+        )
+    return (
+        "The metrics, reliability data and probabilities of the test rows are exact and not "
+        "private: for the researcher's eyes."
+    )
 
 
 def _exact_tests(noun: str) -> str:
-    if noun == _THRESHOLDS:
+    if noun == _SETS:
         return (
             "Coverage and set sizes of test rows (those after each release, too) and examples of "
             "sets are exact."
@@ -258,18 +262,17 @@ def _exact_tests(noun: str) -> str:
 
 def held_out(noun: str) -> str:
     """What test rows tell that were held out of the clients' rows."""
-    what, files = (
-        f"the {noun} is,",
-        "intervals, clients, clients_change (result.json), test (rounds.jsonl), reliability.json, "
-        "test_probs.npy, report.html and its figures",
-    )
-    if noun == _THRESHOLDS:
-        what = f"the {noun} are,"
-        files = "coverage_by (result.json), test (rounds.jsonl), page.json and report.html"
+    if noun == _SETS:
+        return (
+            "The test rows were held out of the same clients' rows, and no epsilon bounds what is "
+            "told of them, which is exact: before, after and coverage_by (result.json), test "
+            "(rounds.jsonl), page.json and report.html."
+        )
     return (
-        f"The test rows were held out of the same clients' rows, and what tells how good {what} "
-        "is an exact function of them, which no epsilon bounds: before, after and "
-        f"{files}."
+        "The test rows were held out of the same clients' rows, and no epsilon bounds what is told "
+        "of them, which is exact: before, after and intervals, clients, clients_change "
+        "(result.json), test (rounds.jsonl), reliability.json, test_probs.npy, report.html and its "
+        "figures."
     )
 
 
@@ -285,9 +288,9 @@ def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) 
     elif trust == "pooled":
         sees = [("the place where the rows are pooled", "All rows and labels of everybody.")]
     elif releases:
-        results = "The exact sums{} and the {}.".format(
-            " (rounds.jsonl), exact test metrics," if tested else "", noun
-        )
+        results = f"The exact sums and the {noun}."
+        if tested:
+            results = f"The exact sums (rounds.jsonl), exact test metrics, and the {noun}."
         sees = [
             ("another client", "Everything that is released: the server's next question tells it."),
             ("the server", SecAgg.server_sees(about)),
@@ -303,9 +306,13 @@ def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) 
     if trust == "pooled":
         lost.insert(0, "Every row: they were collected in one place.")
     elif releases:
-        what = "an exact sum less those of all others is that client's contribution."
-        given = "" if about.summed else "the server got its contribution as it is, and "
-        lost.insert(0, f"Any client: {given}{what}")
+        any_client = "Any client: an exact sum minus those of all others is its contribution."
+        if not about.summed:
+            any_client = (
+                "Any client: the server got its contribution as it is, and an exact sum minus "
+                "those of all others tells it, too."
+            )
+        lost.insert(0, any_client)
         lost += _unpromised(about)
     table = _table(*sees, _analyst(tested))
     return {"sees": table, "not_protected": lost, "noise": "No noise is added."}
@@ -313,8 +320,9 @@ def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) 
 
 def _analyst(tested: bool) -> tuple[str, str]:
     """Who runs a simulation, and what that tells."""
-    exact = "every exact number, and the test metrics" if tested else "and every exact number"
-    return SIMULATES, f"Everything: all rows, the seed, {exact}."
+    if tested:
+        return SIMULATES, "Everything: all rows, the seed, every exact number, the test metrics."
+    return SIMULATES, "Everything: all rows, the seed, every exact number."
 
 
 def _members(about: Facts) -> list[tuple[str, str]]:
@@ -368,12 +376,12 @@ def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, st
     if about.secure_aggregation == "masks":
         client += " The names of the clients that it shares masks with."
     client += plan.model.client_sees()
-    values = " (values in rounds.jsonl)" if tested else ""
-    results = f"The noisy releases{values} and the {noun}: what epsilon and delta bound."
+    results = f"The noisy releases and the {noun}: what epsilon and delta bound."
     if tested:
-        results += (
-            " Exact test metrics (result.json, test in rounds.jsonl, ...): they bound none of "
-            "these."
+        results = (
+            f"The noisy releases (values in rounds.jsonl) and the {noun}: what epsilon and delta "
+            "bound. Exact test metrics (result.json, test in rounds.jsonl, ...): they bound none "
+            "of these."
         )
     rows = [
         ("another client", client),
@@ -393,12 +401,11 @@ def not_protected(
     """What the guarantee does not cover, in whole sentences."""
     rows = []
     if rows_per_client is not None:
-        tell = "that tells"
+        told = "rows_per_client tells it exactly."
         if sets_noise(plan):
-            tell = "rows_per_client and the noise scales (noise_std) tell"
+            told = "rows_per_client and the noise scales (noise_std) tell it exactly."
         rows.append(
-            "The number of fit rows of the simulated data, unless rows_per_client is given: "
-            f"{tell} it exactly."
+            "The number of fit rows of the simulated data, unless rows_per_client is given: " + told
         )
     more = " and more delta" if plan.delta else ""
     return [

@@ -55,7 +55,6 @@ class SingleMetricStrategy(FederatedStrategy):
     """What they share: the nominal number of rows is public, and not counted."""
 
     family = "evaluate"
-    planned = 0
     by_nominal: ClassVar[bool] = True
     """Return whether a sum is divided by the nominal number of rows."""
 

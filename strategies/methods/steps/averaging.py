@@ -50,8 +50,6 @@ class Averaging(FederatedStrategy):
         step of the server
     """
 
-    fits_locally = True
-
     def __init__(
         self, federation: Federation, *, clip: float | None, server_lr: float, **base: Any
     ) -> None:

@@ -22,6 +22,7 @@ from fedcal.experiments.deploy import run as deploy
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines import superlink
 from fedcal.experiments.runs.engines.flower import InProcessGrid
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import Member, Roster
@@ -292,5 +293,5 @@ def test_a_federation_file_says_how_many_there_are(link, tmp_path):
             deploy.deployed(replace(given, **changed), out=tmp_path / "out")
     assert link.runs == 0
     assert not (tmp_path / "out").exists()
-    job = deploy.job_for_sites(replace(given, clients=3))
+    job = job_of(replace(given, clients=3), None)
     assert (job.federation.colluding, job.plan.quorum) == (1, 3)

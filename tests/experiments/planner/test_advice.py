@@ -8,13 +8,12 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.experiments.planner import plan as planning
-from fedcal.experiments.planner.advice import STAGES
+from fedcal.experiments.planner.advise_methods import STAGES
 from fedcal.experiments.planner.candidates import Candidate
 from fedcal.experiments.planner.choice import NEAR_GRPC, PAYS, CandidateEstimate, choose, rank
-from fedcal.experiments.planner.duration import grpc_seconds
 from fedcal.experiments.planner.estimate import Population, Size, Trial
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.sentences import recommended
+from fedcal.experiments.planner.method_advice import grpc_seconds
 from fedcal.experiments.planner.worlds import Errors, made_up
 from fedcal.experiments.runs.files import to_json
 from fedcal.privacy.federation import Federation
@@ -101,7 +100,7 @@ def plan(**given: Any) -> Any:
 
 
 def test_a_plan_is_the_same_for_the_same_seed_and_strict_json():
-    first, again = (planning.to_json(plan(epsilon=1.0)) for _ in range(2))
+    first, again = (plan(epsilon=1.0).to_json() for _ in range(2))
     first["seconds"] = again["seconds"] = 0.0
     assert first == again
     text = json.loads(to_json(first))
@@ -128,10 +127,10 @@ def test_where_nothing_pays_it_says_what_would():
     clients, epsilon = advice.enough.clients, advice.enough.epsilon
     assert clients[0] > 10
     assert epsilon[0] > 0.1
-    line = recommended(advice)
+    line = advice.recommended()
     assert line.startswith("not enough clients for this epsilon: with 10 clients at epsilon 0.1")
     assert f"from about {clients[0]:,} clients on" in line
-    assert planning.to_json(advice)["not_enough"]["clients"]["least"] == clients[0]
+    assert advice.to_json()["not_enough"]["clients"]["least"] == clients[0]
     assert plan(clients=clients[0], epsilon=0.1).chosen is not None
 
 

@@ -12,7 +12,7 @@ from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.planner import advice, auto
+from fedcal.experiments.planner import advise_methods, auto
 from fedcal.experiments.planner.plan import plan
 from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.simulation import simulate
@@ -29,8 +29,8 @@ def few_methods(monkeypatch):
 
     few = {name: STRATEGIES[name] for name in ("fednewton", "acct")}
     monkeypatch.setattr(candidates, "STRATEGIES", few)
-    monkeypatch.setattr(advice, "STAGES", ((1, None), (2, 1)))
-    monkeypatch.setattr(advice, "_SEARCHED", (1,))
+    monkeypatch.setattr(advise_methods, "STAGES", ((1, None), (2, 1)))
+    monkeypatch.setattr(advise_methods, "_SEARCHED", (1,))
     auto.advice_on.cache_clear()
 
 

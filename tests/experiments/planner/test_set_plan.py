@@ -11,9 +11,8 @@ from fedcal import datasets, simulate
 from fedcal.conformal import Conformity
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.planner.sets.law import OfRows
-from fedcal.experiments.planner.sets.plan import plan_sets
-from fedcal.experiments.planner.sets.sentences import explanation
+from fedcal.experiments.planner.plan import plan_sets
+from fedcal.experiments.planner.score_law import OfRows
 from fedcal.experiments.runs.config import load_config
 
 FACTS = {"clients": 100, "rows_per_client": 50, "epsilon": 1.0}
@@ -30,7 +29,7 @@ def test_without_privacy_it_is_split_conformal_prediction():
     assert plan_sets(clients=1, rows_per_client=8, classes=4).estimates[0].all_labels == 1
     for promise, words in (("marginal", "on average"), ("pac", "a level that each release has")):
         goal = replace(advice.goal, promise=promise)
-        assert words in explanation(replace(advice, goal=goal))[1]
+        assert words in replace(advice, goal=goal).explanation()[1]
 
 
 @pytest.mark.slow

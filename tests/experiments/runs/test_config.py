@@ -16,11 +16,11 @@ from fedcal.experiments.runs.config import (
     POOLED,
     Config,
     check_settings,
-    job_of,
     load_config,
     merge,
     parse_setting,
 )
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.steps.averaging import CLIP

@@ -11,9 +11,10 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.scores import Kind
 from fedcal.experiments.runs.comparison import compare
-from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.simulation import simulate
 from fedcal.partition import deal
 from fedcal.strategies.server.outcome import Outcome

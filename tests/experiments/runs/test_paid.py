@@ -16,9 +16,10 @@ from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.report import page
 from fedcal.experiments.runs import simulation
-from fedcal.experiments.runs.config import job_of, merge
+from fedcal.experiments.runs.config import merge
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.estimator.federated import FederatedCalibrator
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.training import by_method
 from fedcal.experiments.training import run as training
 from fedcal.partition import deal

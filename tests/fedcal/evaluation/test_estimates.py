@@ -206,6 +206,10 @@ def test_noise_that_drowns_is_said():
     clear = evaluate(Histogram.exact(EDGES, 1e4 * truth(1, 1, 0.8)), "positive")
     assert not any(found.drowned for found in clear.values())
     assert evaluate(Histogram.exact(EDGES, np.zeros((2, BUCKETS))), "positive")["f1"].drowned
+    for counts in (-np.ones((2, BUCKETS)), np.eye(2, BUCKETS) - 0.5):  # fewer than no rows
+        for effect in (1.0, 4.0):
+            found = evaluate(Histogram(EDGES, counts, np.eye(BUCKETS)), "positive", effect=effect)
+            assert all(found[name].drowned for name in ("mcc", "accuracy"))
 
 
 @pytest.mark.parametrize(("level", "z"), [(0.95, 1.959964), (0.5, 0.674490)])

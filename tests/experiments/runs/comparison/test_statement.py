@@ -10,7 +10,8 @@ import pytest
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.comparison.grid import Cell, Variant
 from fedcal.experiments.runs.comparison.statement import Spent, spent, statement
-from fedcal.experiments.runs.config import Config, job_of
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.jobs import job_of
 
 SHARDS = Shards.from_owner(np.zeros((50, 3)), np.zeros(50, int), np.arange(50) % 5, 5)
 
@@ -54,7 +55,7 @@ def test_the_sentences():
     assert any("exact and not private" in line for line in said)
     assert any("Noise follows from the seed" in line for line in said)
     assert "all private runs on d spend epsilon = 6, delta = 4e-05 for each user" in " ".join(said)
-    assert said[-1].startswith("1 line of the table is without privacy")
+    assert said[-1].startswith("Lines of the table without privacy: 1.")
     assert not any("held out" in line for line in said)
 
     deals = said_of(cell(1.0, (0, 1, 2), partition="iid"), held_out=True)
@@ -66,7 +67,7 @@ def test_the_sentences():
     exact = said_of(cell(math.inf), cell(math.inf, method="none"))
     assert "Published together" not in exact
     assert "Noise" not in exact
-    assert "2 lines of the table are without privacy" in exact
+    assert "Lines of the table without privacy: 2." in exact
 
     system = said_of(planned(noise_source="system"))
     assert "the same comparison again gives other numbers" in system
@@ -119,6 +120,6 @@ def test_two_units_do_not_add_up():
     both = [planned(unit="user"), planned(unit="example", epsilon=0.5)]
     said = said_of(*both)
     assert "spend epsilon = 1, delta = 1e-05 for each user" in said
-    assert "spend epsilon = 0.5, delta = 1e-05 for each row" in said
+    assert "spend epsilon = 0.5, delta = 1e-05 for each example" in said
     assert "runs of unit user come on top, each with at most twice its epsilon" in said
     assert "come on top" not in said_of(both[0])

@@ -12,7 +12,7 @@ from fedcal.experiments.runs.comparison.table import Cells, as_csv, as_table
 
 
 def over(mean: float, std: float = 0.0) -> dict[str, Any]:
-    return {"mean": mean, "std": std, "values": [mean]}
+    return {"mean": mean, "std": std, "values": [mean, mean]}
 
 
 def line(**given: Any) -> dict[str, Any]:

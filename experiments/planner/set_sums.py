@@ -7,7 +7,6 @@ rule was not made to clip.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -18,23 +17,11 @@ from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.planner.sets.law import ScoreLaw
+from fedcal.experiments.planner.score_law import ScoreLaw
 from fedcal.privacy.curator import Asked, Release
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetQuery
-from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import Setting
 from fedcal.units import UNITS
-
-METHOD = "conformal"
-
-
-def job(facts: PublicFacts, settings: dict[str, Setting], seed: int = 0) -> Job:
-    """The run under these facts; its strategy refuses what is not allowed."""
-    own = dict(settings)
-    if STRATEGIES[METHOD].needs_rows(facts.federation, own):
-        own["rows_per_client"] = facts.rows_per_client
-    return Job(METHOD, replace(facts.federation, seed=seed), own)
 
 
 def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:

@@ -1,1 +1,0 @@
-"""What a budget and clients buy of prediction sets, before anything runs."""

@@ -1,0 +1,206 @@
+"""What the table of a comparison tells of methods of one family, and which of them did best."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedcal.core.errors import InputError
+from fedcal.experiments.report.terminal import SHOWN
+from fedcal.strategies import STRATEGIES
+
+Numbers = dict[str, float]
+
+_WIDTH = "_width"
+"""What the width of a metric's interval is called by, after its name."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A family's columns.
+
+    Attributes
+    ----------
+    name
+        of `fedcal.strategies.method.Family`
+    columns
+        metric of the table -> heading; with "%" it is a fraction. Those that no line has are left
+        out
+    what
+        the smallest of `best`, in words; or why lines are not ranked
+    told
+        a result -> metrics before and after
+    best
+        the metric that ranks lines, the smallest first; "" = they are not ranked
+    covers
+        lines are ranked whose coverage may be 1 - `alpha`, by its interval and std over seeds
+    complete
+        metrics that every run has; () = those that noise leaves
+    plotted
+        those of the figures; the first two where a figure has two; () = what all lines have
+    first
+        how lines of a group are ordered in the report, in a sentence
+    order
+        by the smallest of this metric; "" = as they come
+    starred
+        whether the best of a column is marked
+    meanings
+        of the columns: heading and explanation; () = those of calibrators' metrics
+    """
+
+    name: str
+    columns: Mapping[str, str]
+    what: str
+    told: Callable[[Any], tuple[Numbers, Numbers]]
+    best: str = ""
+    covers: bool = False
+    complete: tuple[str, ...] = ()
+    plotted: tuple[str, ...] = ()
+    first: str = ""
+    order: str = ""
+    starred: bool = False
+    meanings: tuple[tuple[str, str], ...] = ()
+
+    def mean(self, line: Mapping[str, Any]) -> float:
+        """What a line is ranked by, the mean over its seeds."""
+        return float(line["after"][self.best]["mean"])
+
+
+def _evaluated(result: Any) -> tuple[Numbers, Numbers]:
+    """Released values, and widths of their 95 % intervals; what noise drowns is left out."""
+    after: Numbers = {}
+    for name, one in result.metrics.items():
+        if one["value"] is not None:
+            after[name] = float(one["value"])
+            after[name + _WIDTH] = float(one["high"]) - float(one["low"])
+    return {}, after
+
+
+def _tested(result: Any) -> tuple[Numbers, Numbers]:
+    return result.before, result.after
+
+
+_VALUES = (
+    ("accuracy", "accuracy", " %"),
+    ("roc_auc", "ROC AUC", ""),
+    ("confidence_auc", "confidence AUC", ""),
+    ("macro_roc_auc", "macro ROC AUC", ""),
+    ("ks", "KS", ""),
+    ("ece", "ECE", " %"),
+)
+
+
+def _sets(result: Any) -> tuple[Numbers, Numbers]:
+    """With the upper end of what the test rows leave open of coverage."""
+    (all_rows,) = result.judged["coverage_by"]["whole"].values()
+    return result.before, result.after | {"coverage_high": all_rows["high"]}
+
+
+FAMILIES = {
+    "calibrate": Family(
+        "calibrate",
+        {metric: SHOWN[metric] for metric in ("accuracy", "ece", "classwise_ece", "nll")},
+        "Smallest mean classwise ECE on the test rows",
+        _tested,
+        best="classwise_ece",
+        complete=tuple(SHOWN),
+        plotted=("ece", "classwise_ece", "nll", "accuracy"),
+        first="Within a group the smallest ECE comes first; a star marks the best of its column "
+        "(as printed). Test metrics are exact, for the researcher's eyes.",
+        order="ece",
+        starred=True,
+    ),
+    "conformal": Family(
+        "conformal",
+        {
+            "coverage": "coverage %",
+            "set_size": "set size",
+            "singletons": "one label %",
+            "empty": "no label %",
+        },
+        "Smallest mean sets of those that cover as many test rows as they say",
+        _sets,
+        best="set_size",
+        covers=True,
+        plotted=("set_size", "coverage", "singletons", "empty"),
+        first="Within a group the smallest sets come first. Numbers of the test rows are exact, "
+        "for the researcher's eyes.",
+        order="set_size",
+        meanings=(
+            ("coverage, %", "Share of test rows whose label is in their set: 1 - alpha is asked."),
+            ("set size", "Mean number of labels in a set. Of sets that cover, smaller says more."),
+            ("one label, %", "Share of test rows whose set holds one label."),
+            ("no label, %", "Share of test rows whose set is empty."),
+        ),
+    ),
+    "evaluate": Family(
+        "evaluate",
+        {
+            key: text
+            for name, heading, percent in _VALUES
+            for key, text in (
+                (name, heading + percent),
+                (name + _WIDTH, f"{heading} interval{percent}"),
+            )
+        },
+        "Released metrics of the model: the spread over seeds and the widths of their 95 % "
+        "intervals say how well each is known",
+        _evaluated,
+        meanings=(
+            (
+                "interval",
+                "Width of the 95 % interval of a metric: what noise, the choice of rows and the "
+                "buckets of scores leave open.",
+            ),
+        ),
+    ),
+}
+"""Family of methods -> what a comparison of them tells."""
+
+HEADINGS = {metric: text for one in FAMILIES.values() for metric, text in one.columns.items()}
+
+
+def family_of(methods: Iterable[str]) -> Family:
+    """The family of what is compared; baselines calibrate.
+
+    Raises
+    ------
+    InputError
+        If there are several, or one that a table has no columns for.
+    """
+    found: dict[str, str] = {}
+    for method in methods:
+        strategy = STRATEGIES.get(method)
+        family = "calibrate" if strategy is None else strategy.family
+        if family not in FAMILIES:
+            raise InputError(
+                f"compare takes methods that calibrate, evaluate or give prediction sets, and "
+                f"{method} is of the family '{family}': run it by fedcal train"
+            )
+        found.setdefault(family, method)
+    if len(found) > 1:
+        (one, first), (other, second) = list(found.items())[:2]
+        raise InputError(
+            f"compare takes methods of one family: {first} is of '{one}', {second} of '{other}'"
+        )
+    return FAMILIES[next(iter(found), "calibrate")]
+
+
+def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
+    """The family of the lines of a comparison, by what they tell."""
+    told = {name for line in lines for name in line["after"]}
+    if "coverage" in told:
+        return FAMILIES["conformal"]
+    return FAMILIES["evaluate" if any(n.endswith(_WIDTH) for n in told) else "calibrate"]
+
+
+def columns_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """Metric -> heading of a table of these lines: of their family's, those that any line has."""
+    there = {name for line in lines for name in line["after"]}
+    return {m: heading for m, heading in family_in(lines).columns.items() if m in there}
+
+
+def shown(metric: str, value: float) -> str:
+    """A metric as people read it."""
+    return f"{100 * value:.3f}" if HEADINGS[metric].endswith("%") else f"{value:.4f}"
