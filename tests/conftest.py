@@ -39,7 +39,7 @@ def quick_figures():
 
     For modules about files, commands and numbers; test_figures.py and test_report.py draw.
     """
-    from fedcal.experiments.report import comparison, page, simulation
+    from fedcal.experiments.report import page
 
     def save_sheets(sheets: Mapping[str, Any], folder: Path) -> list[str]:
         written = [f"{name}{suffix}" for name in sheets for suffix in (".png", ".svg")]
@@ -49,8 +49,7 @@ def quick_figures():
         return written
 
     with pytest.MonkeyPatch.context() as patch:
-        for module in (simulation, comparison):
-            patch.setattr(module, "save_sheets", save_sheets)
+        patch.setattr(page, "save_sheets", save_sheets)
         patch.setattr(page, "key_svg", lambda series, *_: f"<svg>{series}</svg>")
         patch.setattr(
             page,

@@ -182,15 +182,7 @@ def test_no_product_imports_research():
 
 
 SAME_IDEA = {
-    *(
-        "base",
-        "config",
-        "page",
-        "record",
-        "result",
-        "rows",
-        "run",
-    ),
+    *("base", "config", "page", "record", "result", "rows", "run"),
     *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
     *("training", "spread", "single_metrics", "unary", "exponential", "gaussian", "crossing"),
     *("artifact", "simulation", "curves", "models", "plan", "features"),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import fields as fields_of
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -104,11 +104,8 @@ def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
 
 def plan_fields(plan: Plan) -> dict[str, Any]:
     """A plan as plain values; `plan_from` reads them."""
-    found = {field.name: getattr(plan, field.name) for field in fields_of(plan)}
-    law, bound = plan.law, plan.bound
-    found["law"] = [law.name, {f.name: getattr(law, f.name) for f in fields_of(law)}]  # type: ignore[arg-type]
-    found["bound"] = bound and {f.name: getattr(bound, f.name) for f in fields_of(bound)}
-    return found
+    fields = asdict(plan)
+    return {**fields, "law": [plan.law.name, fields["law"]]}
 
 
 def plan_from(values: Mapping[str, Any]) -> Plan:
@@ -124,10 +121,6 @@ def _tupled(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _kept(path: Path) -> dict[str, tuple[Any, ...]]:
+def _kept(path: Path) -> dict[str, Sequence[Any]]:
     """Run -> what its terms were made of, the plan, the questions, form and size of a result."""
-    if not path.exists():
-        return {}
-    found = json.loads(path.read_text("utf-8"))
-    # what an earlier version kept has no questions: its terms are made anew
-    return {run: tuple(kept) for run, kept in found.items() if len(kept) == 5}
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}

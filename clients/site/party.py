@@ -129,15 +129,18 @@ class Party:
         """
 
         own = Enrolment.from_bytes(self.enrol(job, about)).exchange
-        secret = self._records.private_key(job)
+        secret, of = self._records.private_key(job), bytes.fromhex(job)
 
         def make() -> bytes:
-            members = self._keys(job, secret, self._enrolled(job, enrolments))
+            members = {
+                member: shared_key(secret, key, of, self.site, member)
+                for member, key in self._enrolled(job, enrolments).items()
+            }
             sent = draw()  # after all that can be refused
             seeds = new_seeds(len(self._roster.committee.pieces))
             words = hidden(sent, seeds)
             header = Header(
-                job=bytes.fromhex(job),
+                job=of,
                 round=round_number,
                 question=bytes.fromhex(question),
                 site=self.site,
@@ -145,7 +148,9 @@ class Party:
                 length=len(words),
                 vector=vector_digest(words),
                 receivers=tuple(sorted(members)),
-                commitments=self._commitments(job, round_number, seeds),
+                commitments=tuple(
+                    commitment(of, round_number, self.site, k, seed) for k, seed in enumerate(seeds)
+                ),
             ).signed(self._key)
             sealed = self._sealed(header, members, seeds)
             return Contribution(header, words, sealed).to_bytes()
@@ -166,19 +171,6 @@ class Party:
                 "are needed to open a sum"
             )
         return known
-
-    def _keys(self, job: str, secret: bytes, members: Mapping[int, bytes]) -> dict[int, bytes]:
-        """What this site seals with for each member."""
-        of = bytes.fromhex(job)
-        return {m: shared_key(secret, key, of, self.site, m) for m, key in members.items()}
-
-    def _commitments(
-        self, job: str, round_number: int, seeds: Sequence[bytes]
-    ) -> tuple[bytes, ...]:
-        of = bytes.fromhex(job)
-        return tuple(
-            commitment(of, round_number, self.site, k, seed) for k, seed in enumerate(seeds)
-        )
 
     def _sealed(
         self, header: bytes, keys: Mapping[int, bytes], seeds: Sequence[bytes]

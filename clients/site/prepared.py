@@ -34,6 +34,9 @@ from fedcal.storage.locks import locked
 
 SITE, LOCK = "site.json", "lock"
 FEDERATION, POLICY = "federation.toml", "site.toml"
+ANSWERS = "answers"
+"""Folder of what a site sent before it had records, which know nothing of it."""
+
 _VERSION = 3
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
 _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
@@ -179,7 +182,8 @@ def prepare(
     ------
     InputError
         If the rows are not those of one client, the names do not fit, federation, key and policy
-        do not go together, or the folder holds something else, is in use or cannot be written.
+        do not go together, or the folder holds something else, is in use or cannot be written; or
+        as `check_answers`.
     """
     if shards.clients != 1:
         raise InputError(f"a site is one client; these rows belong to {shards.clients}")
@@ -209,6 +213,7 @@ def prepare(
         "arrays": list(arrays),
     }
     _make_private(folder)
+    check_answers(folder)
     with alone(folder):
         last, before = count_files(folder)
         if count != last and (last is None or last.exists()):
@@ -236,10 +241,19 @@ def count_files(folder: Path) -> tuple[Path | None, Path | None]:
     """Return that file of a site, and the one before it; None = in the folder, or not known."""
     try:
         site = json.loads((folder / SITE).read_text("utf-8"))
-        count, before = (file and Path(file) for file in site.get("count_files", (None, None)))
-    except (OSError, AttributeError, TypeError, ValueError):
+        count, before = (file and Path(file) for file in site["count_files"])
+    except (OSError, LookupError, TypeError, ValueError):
         return None, None
     return count, before
+
+
+def check_answers(folder: Path) -> None:
+    """InputError if a site has `ANSWERS`: it could give a second answer to their rounds."""
+    if (folder / ANSWERS).exists():
+        raise InputError(
+            f"{folder / ANSWERS} is of a fedcal without records: delete it once its runs have "
+            "ended, and name what they have spent by `fedcal site restored --spent`"
+        )
 
 
 def _texts_of(

@@ -16,15 +16,10 @@ from fedcal.clients.site.records.site_records import job_facts, records_of
 from fedcal.core.errors import InputError
 from fedcal.core.fields import read
 from fedcal.core.types import Words
-from fedcal.privacy.agreement import PROTOCOL, job_digest
+from fedcal.privacy.agreement import job_digest, under_protocol
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation.roster import Roster
-
-
-def under_protocol(fields: Mapping[str, Any]) -> bool:
-    """Whether a job's contributions are summed by a committee of its sites."""
-    return read(fields, "secure-aggregation", str) == PROTOCOL
 
 
 def check_roster(fields: Mapping[str, Any], plan: Plan, roster: Roster) -> None:

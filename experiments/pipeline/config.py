@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,8 +28,9 @@ _NOT_OF_STAGES = {*COMMON, *LEDGER, *_OF_SITES, *_OF_DATA, "noise_source"} - {"e
 AFTER = {"recalibrate": "calibrate", "sets": "conformal", "evaluate": "evaluate"}
 """Stage after the training, in their order -> the family of its methods."""
 
-_METHODS = {"recalibrate": "fednewton", "sets": "conformal", "evaluate": "evaluate"}
-_ROWS = {"recalibrate": "calibration", "sets": "calibration", "evaluate": "test"}
+_FAMILIES = {**AFTER, "choose": "evaluate"}
+_METHODS = {"recalibrate": "fednewton", "sets": "conformal"}
+_ROWS = {"evaluate": "test"}
 _EVALUATE = ("by", "threshold", "score", "bins", "estimand", "rows_per_subject")
 
 CHOICE = ("accuracy", "ece")
@@ -36,22 +38,36 @@ CHOICE = ("accuracy", "ece")
 
 
 @dataclass(frozen=True)
-class StageConfig:
-    """A stage that is no training.
+class Stage:
+    """A stage of a pipeline.
 
     Attributes
     ----------
+    name
+        of the stage, and of its folder
+    kind
+        "train", "choose", "recalibrate", "sets" or "evaluate"
     rows
         the part of the rows that it reads
     config
-        as of `fedcal simulate`; its epsilon is inf where the file says none
+        as of `fedcal train` or `fedcal simulate`; its epsilon counts once the budget is settled
     epsilon
-        what the file says
+        what the file says, or None
+    of
+        the training that "choose" evaluates
     """
 
+    name: str
+    kind: str
     rows: str
-    config: Config
+    config: TrainConfig | Config
     epsilon: float | None
+    of: str = ""
+
+    @property
+    def tested(self) -> bool:
+        """Whether what it learns is judged on the test rows, too."""
+        return self.kind not in ("choose", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -67,8 +83,7 @@ class PipelineConfig:
     ledger, cap, cap_delta
         file that is charged; None = one in the folder of the results, capped at epsilon
     trainings
-        options of the training, and of others that are tried (`[[tune]]`); epsilon only where
-        the file says one
+        the training, and others that are tried (`[[tune]]`)
     choose, by
         how each of several trainings is evaluated, and by which metric one is taken
     stages
@@ -83,11 +98,10 @@ class PipelineConfig:
     ledger: str | None
     cap: float | None
     cap_delta: float | None
-    trainings: tuple[TrainConfig, ...]
-    epsilons: tuple[float | None, ...]
-    choose: StageConfig | None
+    trainings: tuple[Stage, ...]
+    choose: Stage | None
     by: str
-    stages: Mapping[str, StageConfig]
+    stages: tuple[Stage, ...]
 
     @property
     def private(self) -> bool:
@@ -131,7 +145,7 @@ def read_pipeline(given: Mapping[str, Any]) -> PipelineConfig:
             positive(name, ledger[name])
     if whole.method == AUTO or (ledger["ledger"] and math.isinf(whole.epsilon)):
         raise InputError("a pipeline without epsilon cannot be charged to a ledger")
-    trainings, epsilons = _trainings(given, top)
+    trainings = _trainings(given, top)
     if ("tune" in given) != ("choose" in given):
         raise InputError(
             "[[tune]] and [choose] go together: further trainings, and the release that one of "
@@ -139,14 +153,13 @@ def read_pipeline(given: Mapping[str, Any]) -> PipelineConfig:
         )
     choose, by = None, CHOICE[0]
     if "choose" in given:
-        table = {"rows": "calibration", **given["choose"]}
+        table = dict(given["choose"])
         by = one_of("[choose]: metric", table.pop("metric", by), CHOICE)
-        choose = _stage("choose", "evaluate", table, top)
-    stages = {name: _stage(name, name, given[name], top) for name in AFTER if name in given}
-    if not trainings:
-        for name, stage in stages.items():
-            if stage.rows == "train":
-                raise InputError(f"[{name}]: rows = 'train' needs a table [train]")
+        choose = _stage("choose", table, top)
+    stages = tuple(_stage(name, given[name], top) for name in AFTER if name in given)
+    for stage in stages:
+        if stage.rows == "train" and not trainings:
+            raise InputError(f"[{stage.name}]: rows = 'train' needs a table [train]")
     return PipelineConfig(
         given=given,
         data=whole.data,
@@ -154,7 +167,6 @@ def read_pipeline(given: Mapping[str, Any]) -> PipelineConfig:
         epsilon=whole.epsilon,
         delta=whole.delta,
         trainings=trainings,
-        epsilons=epsilons,
         choose=choose,
         by=by,
         stages=stages,
@@ -166,58 +178,60 @@ def _brackets(names: Any) -> str:
     return ", ".join(f"[{name}]" for name in names)
 
 
-def _trainings(
-    given: Mapping[str, Any], top: Mapping[str, Any]
-) -> tuple[tuple[TrainConfig, ...], tuple[float | None, ...]]:
-    """The training, those that are tried beside it, and the epsilons that are said of them."""
+@contextmanager
+def naming(where: str) -> Iterator[None]:
+    """What is refused inside names the table that is to blame."""
+    try:
+        yield
+    except InputError as e:
+        raise InputError(f"{where}: {e}") from None
+
+
+def _trainings(given: Mapping[str, Any], top: Mapping[str, Any]) -> tuple[Stage, ...]:
+    """The training, and those that are tried beside it."""
     if "train" not in given:
         if "tune" in given:
             raise InputError("[[tune]] needs a table [train], from which it differs")
-        return (), ()
+        return ()
     known = options_of(TrainConfig)
     allowed = {name for name in known if name not in _NOT_OF_STAGES}
-    made, epsilons = [], []
+    common = {k: v for k, v in top.items() if k in known and k != "epsilon"}
+    made = []
     for number, table in enumerate((given["train"], *given.get("tune", ()))):
-        where = f"[[tune]] {number}" if number else "[train]"
-        try:
+        with naming(f"[[tune]] {number}" if number else "[train]"):
             if not isinstance(table, Mapping):
                 raise InputError("must be a table")
             _check_keys(table, allowed | {"set"})
             own = layered(known, given["train"], table, tables=("set",))
-            epsilon = own.pop("epsilon", None)
-            epsilons.append(_own_epsilon(epsilon, top))
-            common = {k: v for k, v in top.items() if k in known and k != "epsilon"}
+            epsilon = _own_epsilon(own.pop("epsilon", None), top)
             # any private epsilon stands in until the budget is settled
             stand_in = {"epsilon": epsilon or top.get("epsilon", math.inf)}
-            made.append(TrainConfig(**layered(known, common, own, stand_in, tables=("set",))))
-        except InputError as e:
-            raise InputError(f"{where}: {e}") from None
-    return tuple(made), tuple(epsilons)
+            config = TrainConfig(**layered(known, common, own, stand_in, tables=("set",)))
+            name = f"tune-{number}" if number else "train"
+            made.append(Stage(name, "train", "train", config, epsilon))
+    return tuple(made)
 
 
-def _stage(name: str, kind: str, table: Mapping[str, Any], top: Mapping[str, Any]) -> StageConfig:
+def _stage(name: str, table: Mapping[str, Any], top: Mapping[str, Any]) -> Stage:
     """The table of a stage that is no training."""
     known = {key for key in options_of(Config) if key not in _NOT_OF_STAGES}
-    extra = _EVALUATE if kind == "evaluate" else ()
-    try:
-        _check_keys(table, {*known, "set", "rows", *extra})
-        fit = PARTS if kind == "evaluate" else PARTS[:2]
-        rows = one_of("rows", table.get("rows", _ROWS[kind]), fit)
-        own = {"method": _METHODS[kind], **table}
-        own.pop("rows", None)
-        if extra:
-            asked = {key: own.pop(key, None) for key in extra}
+    family = _FAMILIES[name]
+    evaluates = family == "evaluate"
+    with naming(f"[{name}]"):
+        _check_keys(table, {*known, "set", "rows", *(_EVALUATE if evaluates else ())})
+        own = {"method": _METHODS.get(name, "evaluate"), **table}
+        parts = PARTS if evaluates else PARTS[:2]
+        rows = one_of("rows", own.pop("rows", _ROWS.get(name, "calibration")), parts)
+        if evaluates:
+            asked = {key: own.pop(key, None) for key in _EVALUATE}
             asked["by"] = asked["by"] or "none"
             own["set"] = {**settings(None, **asked), **own.get("set", {})}
         epsilon = _own_epsilon(own.pop("epsilon", None), top)
         config = merge(top, own)
-        family = AFTER[kind]
         if config.method not in STRATEGIES or STRATEGIES[config.method].family != family:
             names = ", ".join(n for n, one in STRATEGIES.items() if one.family == family)
             raise InputError(f"method '{config.method}' is not for this stage; allowed: {names}")
-        return StageConfig(rows, config, epsilon)
-    except InputError as e:
-        raise InputError(f"[{name}]: {e}") from None
+        return Stage(name, name, rows, config, epsilon)
 
 
 def _check_keys(table: Mapping[str, Any], allowed: set[str]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import Any
 
 from fedcal.experiments.pipeline.settle import Pipeline
@@ -12,7 +11,7 @@ from fedcal.units import UNITS
 
 FILE = "pipeline.json"
 
-_TOLD = (
+TOLD = (
     *("before", "after", "metrics", "sets"),
     *("coverage_by", "coverage_warnings", "class_names"),
 )
@@ -34,9 +33,9 @@ def new_record(pipeline: Pipeline) -> dict[str, Any]:
         }
         if budget is not None:
             plan = budget.plans[stage.name]
-            spent = {"epsilon": budget.epsilons[stage.name], "delta": plan.delta}
             told |= {
-                **spent,
+                "epsilon": budget.epsilons[stage.name],
+                "delta": plan.delta,
                 "mechanism": plan.mechanism,
                 "releases": plan.rounds,
                 "event": plan.event,
@@ -59,11 +58,6 @@ def new_record(pipeline: Pipeline) -> dict[str, Any]:
     }
 
 
-def numbers_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    """What the record keeps of a stage's result."""
-    return {key: result[key] for key in _TOLD if key in result}
-
-
 def statement_of(pipeline: Pipeline) -> list[str]:
     """What is promised for all stages together, in sentences."""
     budget, config = pipeline.budget, pipeline.config
@@ -81,12 +75,12 @@ def statement_of(pipeline: Pipeline) -> list[str]:
     for part, names in by_part.items():
         if len(names) > 1:
             said.append(
-                f"{_listed(names)} read the same rows ({part}) and compose: epsilon = "
+                f"{', '.join(names)} read the same rows ({part}) and compose: epsilon = "
                 f"{budget.by_part[part]:.6g} by one account of their privacy losses."
             )
     if len(by_part) > 1:
         said.append(
-            f"The parts {_listed(list(by_part))} are disjoint, by a hash of each row's id or "
+            f"The parts {', '.join(by_part)} are disjoint, by a hash of each row's id or "
             "because the source keeps its test rows apart: a row is in one of them, whatever the "
             "others are, so the whole costs the largest, not the sum."
         )
@@ -103,7 +97,7 @@ def statement_of(pipeline: Pipeline) -> list[str]:
         again = [one.kind for one in fitted if pipeline.rows.same(one.rows, sets.rows)]
         if again:
             said.append(
-                f"The prediction sets read rows that {_listed(again)} has read, too: their "
+                f"The prediction sets read rows that {', '.join(again)} has read, too: their "
                 "promise of coverage is for scores that do not depend on these rows. Coverage on "
                 "test rows is measured."
             )
@@ -113,7 +107,3 @@ def statement_of(pipeline: Pipeline) -> list[str]:
         "releases; what [evaluate] and [choose] released is."
     )
     return said
-
-
-def _listed(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

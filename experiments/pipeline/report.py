@@ -12,11 +12,9 @@ from fedcal.experiments.pipeline.record import FILE
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.headline import headline, measured
 from fedcal.experiments.report.labels import percent, set_tiles
-from fedcal.experiments.report.page import read_json, reading, write_page
+from fedcal.experiments.report.page import read_json, reading, write_with_figures
 from fedcal.experiments.report.simulation import read_parts
 from fedcal.experiments.runs.files import PAGE as CARD
-
-PAGE = "report.html"
 
 _TESTED = {"accuracy": "accuracy", "ece": "top-label ECE"}
 
@@ -44,8 +42,7 @@ def write_pipeline_report(folder: Path) -> Path:
             "statement": record["statement"],
             "versions": record["versions"],
         }
-        write_page(folder / PAGE, "pipeline.html.j2", **context)
-    return folder / PAGE
+        return write_with_figures(folder, "pipeline.html.j2", context, {})
 
 
 def _verdict(record: Mapping[str, Any]) -> str:
@@ -133,8 +130,7 @@ def budget_tables(record: Mapping[str, Any]) -> list[Table]:
 def _noise(stage: Mapping[str, Any]) -> str:
     if "epsilon" not in stage:
         return "none"
-    releases = stage["releases"]
-    return f"{stage['mechanism']}, {releases:,} release{'s' * (releases > 1)}"
+    return f"{stage['mechanism']}, releases: {stage['releases']:,}"
 
 
 def _sets(record: Mapping[str, Any]) -> list[Part]:

@@ -19,9 +19,10 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
-from fedcal.experiments.pipeline.record import FILE, new_record, numbers_of
+from fedcal.experiments.pipeline.config import Stage
+from fedcal.experiments.pipeline.record import FILE, TOLD, new_record
 from fedcal.experiments.pipeline.report import write_pipeline_report
-from fedcal.experiments.pipeline.settle import Pipeline, Stage
+from fedcal.experiments.pipeline.settle import Pipeline
 from fedcal.experiments.runs.files import PAGE, to_json
 from fedcal.experiments.runs.folders import PIPELINE, TRAINING, Replaced, claim, files_of
 from fedcal.experiments.runs.paid import Paid
@@ -212,7 +213,7 @@ class _Run:
         """Run a stage into its folder; its numbers."""
         budget, folder = self.pipeline.budget, self.out / stage.name
         epsilon = math.inf if budget is None else budget.epsilons[stage.name]
-        config = replace(stage.config, epsilon=epsilon, seed=stage.seed)
+        config = replace(stage.config, epsilon=epsilon)
         if isinstance(config, TrainConfig):
             return self._train(stage, config, folder)
         rows, scores, input = self.pipeline.rows, self.scores, self.input
@@ -230,7 +231,8 @@ class _Run:
                 overwrite=True,
                 progress=self._told(stage),
             )
-        return numbers_of(result.to_json())
+        found = result.to_json()
+        return {key: found[key] for key in TOLD if key in found}
 
     def _train(self, stage: Stage, config: TrainConfig, folder: Path) -> dict[str, Any]:
         data = self.pipeline.rows.of_clients

@@ -7,12 +7,13 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 import fedcal
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
 from fedcal.experiments.pipeline.budget import Budget, Spender, budget_of
-from fedcal.experiments.pipeline.config import PipelineConfig
+from fedcal.experiments.pipeline.config import PipelineConfig, Stage, naming
 from fedcal.experiments.pipeline.rows import Rows, rows_of_scores, rows_of_training
 from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.config import Config
@@ -22,42 +23,6 @@ from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import load
 from fedcal.partition import deal
 from fedcal.privacy.noise_plan import Plan
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage that is settled.
-
-    Attributes
-    ----------
-    name
-        of the stage, and of its folder
-    kind
-        "train", "choose", "recalibrate", "sets" or "evaluate"
-    rows
-        the part that it reads
-    config
-        resolved but for its epsilon
-    epsilon
-        what the file says, or None
-    seed
-        of its noise
-    of
-        the training that "choose" evaluates
-    """
-
-    name: str
-    kind: str
-    rows: str
-    config: TrainConfig | Config
-    epsilon: float | None
-    seed: int
-    of: str = ""
-
-    @property
-    def tested(self) -> bool:
-        """Whether what it learns is judged on the test rows, too."""
-        return self.kind not in ("choose", "evaluate")
 
 
 @dataclass(frozen=True)
@@ -94,34 +59,24 @@ def settle(config: PipelineConfig) -> Pipeline:
         If the data cannot be read, a stage refuses its options, or the budget does not do.
     """
     stages: list[Stage] = []
-    trainings = []
     if config.trainings:
-        data, first = load(config.trainings[0])
-        unit = first.unit
-        rows = rows_of_training(data, first.data, first.held_out, unit)
+        data, first = load(cast(TrainConfig, config.trainings[0].config))
+        rows = rows_of_training(data, first.data, first.held_out, first.unit)
         about = data.fingerprint()
-        for number, one in enumerate(config.trainings):
-            trainings.append(_resolved(one, first, number))
+        for number, training in enumerate(config.trainings):
+            resolved = _resolved(cast(TrainConfig, training.config), first, number)
+            stages.append(replace(training, config=resolved))
     else:
-        unit = next(iter(config.stages.values())).config.unit
-        rows = rows_of_scores(config.data, config.seed, unit)
+        rows = rows_of_scores(config.data, config.seed, config.stages[0].config.unit)
         about = _fingerprint_of(rows.parts)
-    for number, training in enumerate(trainings):
-        name = f"tune-{number}" if number else "train"
-        seed = config.seed + number
-        epsilon = config.epsilons[number]
-        stages.append(Stage(name, "train", "train", training, epsilon, seed))
     if config.choose is not None:
-        chosen = config.choose
-        own = _dealt(chosen.config, rows)
         for model in tuple(stages):
             # [evaluate] may ask the same question of the same rows: never with the same noise
-            name, seed = f"choose-{model.name}", model.seed + len(trainings)
-            made = Stage(name, "choose", chosen.rows, own, chosen.epsilon, seed, model.name)
-            stages.append(made)
-    for name, after in config.stages.items():
-        own = _dealt(after.config, rows)
-        stages.append(Stage(name, name, after.rows, own, after.epsilon, config.seed))
+            seed = model.config.seed + len(config.trainings)
+            own = replace(_dealt(config.choose.config, rows), seed=seed)
+            name = f"choose-{model.name}"
+            stages.append(replace(config.choose, name=name, config=own, of=model.name))
+    stages += [replace(after, config=_dealt(after.config, rows)) for after in config.stages]
     plans = {stage.name: _planned(stage, rows) for stage in stages}
     spenders = [
         Spender(stage.name, rows.apart[stage.rows], stage.epsilon, plans[stage.name])
@@ -155,7 +110,8 @@ def _resolved(one: TrainConfig, first: TrainConfig, number: int) -> TrainConfig:
     for name in known[2:]:
         if number and getattr(one, name) != getattr(first, name):
             raise InputError(f"[[tune]] {number}: {name} must be that of [train]")
-    one = replace(one, clients=first.clients, partition=first.partition)
+    own_noise = one.seed + number
+    one = replace(one, clients=first.clients, partition=first.partition, seed=own_noise)
     if one.model is None:
         one = replace(one, model=first.model)
     if one.method is None:
@@ -190,15 +146,13 @@ def _planned(stage: Stage, rows: Rows) -> Callable[[float], Plan]:
         config, shards = evaluated.resolved(config, shards, names)
 
     def plan(epsilon: float) -> Plan:
-        try:
+        with naming(f"[{stage.name}]"):
             return job_of(replace(config, epsilon=epsilon), shards).plan
-        except InputError as e:
-            raise InputError(f"[{stage.name}]: {e}") from None
 
     return plan
 
 
-def _dealt(config: Config, rows: Rows) -> Config:
+def _dealt(config: TrainConfig | Config, rows: Rows) -> TrainConfig | Config:
     """After a training its clients are those of all stages."""
     if rows.trained is None:
         return config

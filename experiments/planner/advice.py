@@ -6,10 +6,11 @@ import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
-from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.candidates import Estimate
 from fedcal.experiments.planner.facts import PublicFacts
+from fedcal.experiments.report.simulation import command
 from fedcal.experiments.runs.config import Config
 from fedcal.privacy.federation import MOST_CLIENTS
 from fedcal.privacy.noise_plan import Plan
@@ -31,18 +32,6 @@ class Enough:
 
     clients: tuple[int, str] | None
     epsilon: tuple[float, str] | None
-
-
-class Estimate(Protocol):
-    """What a candidate gave in its runs."""
-
-    @property
-    def candidate(self) -> Candidate:
-        """What was tried."""
-
-    @property
-    def plan(self) -> Plan:
-        """Its privacy plan."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -145,13 +134,11 @@ class Advice(ABC):
         """The command that runs what is recommended."""
         if self.options is None:
             return None
-        words = ["fedcal simulate"]
-        for key, value in self.options.items():
-            if key == "set":
-                words += [f"--set {k}={_plain(v)}" for k, v in value.items()]
-            else:
-                words.append(f"--{key.replace('_', '-')} {_plain(value)}")
-        return " ".join(words)
+        settings = self.options.get("set", {})
+        plain = {  # a whole number without ".0"
+            k: int(v) if isinstance(v, float) and v.is_integer() else v for k, v in settings.items()
+        }
+        return " ".join(command(self.options | {"set": plain}))
 
     def to_json(self) -> dict[str, Any]:
         """The content of `plan.json`: strict JSON, no NaN and no infinity."""
@@ -203,9 +190,3 @@ def counted(progress: Progress | None, total: int) -> Callable[[], None]:
             progress(next(steps), total)
 
     return step
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return f"{value:.12g}" if isinstance(value, float) else str(value)

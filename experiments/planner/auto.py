@@ -30,6 +30,12 @@ LEFT_ALONE = (
     "anybody and no budget was spent."
 )
 
+_OF_METHODS = (
+    *("epsilon", "trust", "mechanism", "rounds", "quorum"),
+    *("ledger", "cap", "cap_delta"),
+)
+"""Options that the method "none" does not have."""
+
 
 def resolved(
     config: Config, shards: Shards, progress: Progress | None = None
@@ -69,20 +75,8 @@ def resolved(
     said = [] if nominal is not None else [NOMINAL]
     if advice.chosen is None:
         warnings.warn(advice.not_enough(), stacklevel=4)
-        none = replace(
-            config,
-            method="none",
-            epsilon=float("inf"),
-            trust=None,
-            mechanism="auto",
-            rounds=None,
-            ledger=None,
-            cap=None,
-            cap_delta=None,
-            quorum=Config.quorum,
-            set={},
-        )
-        return none, [LEFT_ALONE, *said]
+        default = {name: getattr(Config, name) for name in _OF_METHODS}
+        return replace(config, method="none", set={}, **default), [LEFT_ALONE, *said]
     options = advice.options or {}
     chosen = dict(options.get("set", {}))
     if nominal is None:

@@ -103,6 +103,14 @@ class Candidate:
         return self.job(facts, facts.rows_per_client).plan
 
 
+@dataclass
+class Estimate:
+    """What a candidate gave in its runs under a privacy plan."""
+
+    candidate: Candidate
+    plan: Plan
+
+
 Refused = list[tuple[str, str]]
 """(name, why) of what cannot be run."""
 

@@ -10,10 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.experiments.planner.candidates import Candidate
+from fedcal.experiments.planner.candidates import Estimate
 from fedcal.experiments.planner.estimate import Trial
 from fedcal.experiments.runs.config import Config
-from fedcal.privacy.noise_plan import Plan
 
 PAYS = 0.9
 """A method pays if it leaves at most so much of the model's own error, on average, ..."""
@@ -39,11 +38,9 @@ standard errors of a difference are 10 to 15 %: closer than that they do not tel
 
 
 @dataclass
-class CandidateEstimate:
+class CandidateEstimate(Estimate):
     """What a candidate was worth in the runs so far."""
 
-    candidate: Candidate
-    plan: Plan
     runs: list[Trial] = field(default_factory=list)
 
     @property

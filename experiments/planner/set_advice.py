@@ -9,17 +9,16 @@ from typing import Any
 from fedcal.conformal.set_release import Goal
 from fedcal.datasets import Dataset
 from fedcal.experiments.planner.advice import DRAWN_AT_ONCE, LOOKED_AT, Advice
-from fedcal.experiments.planner.candidates import SETS, Candidate
+from fedcal.experiments.planner.candidates import SETS, Estimate
 from fedcal.experiments.planner.choice import MOST_ALL, MOST_LOST
 from fedcal.experiments.planner.score_law import ScoreLaw
-from fedcal.privacy.noise_plan import Plan
 from fedcal.strategies.settings import Setting
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 
 
-@dataclass(frozen=True)
-class RuleEstimate:
+@dataclass
+class RuleEstimate(Estimate):
     """What a rule gave in its runs.
 
     Attributes
@@ -36,8 +35,6 @@ class RuleEstimate:
         least number with which at most `MOST_ALL` of the runs are; None = no number does
     """
 
-    candidate: Candidate
-    plan: Plan
     coverage: float
     all_labels: float
     set_size: float | None

@@ -17,13 +17,11 @@ from fedcal.experiments.report.figures.curves import (
     told,
     trust_sheet,
 )
-from fedcal.experiments.report.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.headline import HIGHER_IS_BETTER
-from fedcal.experiments.report.page import figure, read_json, reading, write_page
+from fedcal.experiments.report.page import figure, read_json, reading, write_with_figures
 from fedcal.experiments.report.tables import Entry, Marked, TextTable
 from fedcal.storage.atomic import path_of
-
-FILE = "report.html"
 
 
 def write_comparison_report(folder: str | Path) -> Path:
@@ -46,9 +44,7 @@ def write_comparison_report(folder: str | Path) -> Path:
     with reading(folder, "compare.json"):
         sheets = comparison_sheets(finished(comparison["cells"]))
         context = comparison_context(comparison, sheets)
-        save_sheets(sheets, folder)
-        write_page(folder / FILE, "comparison.html.j2", **context)
-    return folder / FILE
+        return write_with_figures(folder, "comparison.html.j2", context, sheets)
 
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -125,7 +121,6 @@ def comparison_context(
         "meanings": family.meanings or [labels.METRICS[m] for m in family.plotted],
         "statement": comparison.get("statement", []),
         "versions": comparison.get("versions", {}),
-        "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
     }
 
 

@@ -8,12 +8,13 @@ has nothing of the kind. A further fact about results is one more function there
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from statistics import NormalDist
 from typing import Any
 
 from fedcal.conformal.pages.shortfalls import SHORT
 from fedcal.core.classes import called
+from fedcal.core.printable import listed
 from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.pages.page import decimals, heading, shown
 from fedcal.metrics.holm import ERROR, holm
@@ -26,8 +27,6 @@ MOST_NAMED = 3
 """Groups that are named for one kind of error; of more, the worst."""
 
 HIGHER_IS_BETTER = ("accuracy",)
-
-_TOO = ("too low", "too high")
 
 _NAMES = {"log_loss": "log loss", "nll": "log loss", "ece": "ECE"}
 
@@ -111,21 +110,22 @@ def by_group(result: Result) -> str:
     if tests is None or "by_group" not in tests:
         return ""
     p_values = tests["by_group"]
+    if not p_values:
+        return "Of no group could it be measured."
     gaps = {g: result["groups"][g]["metrics"]["gap"] for g in p_values}
     off = {g: gaps[g] for g, p in p_values.items() if p < ERROR}
-    others = [gap for g, gap in gaps.items() if g not in off]
-    unseen = sorted(_unseen(gap, len(gaps)) for gap in others)
-    ends = dict.fromkeys(_points(unseen[k]) for k in (0, -1) if unseen)
-    hidden = f"gaps below {' to '.join(ends)} points could go unseen"
-    if not gaps:
-        return "Of no group could it be measured."
+    low = _worst({g: gap for g, gap in off.items() if gap["low"] + gap["high"] <= 0})
+    high = _worst({g: gap for g, gap in off.items() if gap["low"] + gap["high"] > 0})
+    unseen = sorted(_unseen(gap, len(gaps)) for g, gap in gaps.items() if g not in off)
+    ends = " to ".join(dict.fromkeys(_points(unseen[k]) for k in (0, -1) if unseen))
+    hidden = f"gaps below {ends} points could go unseen"
     if off:
-        parts = []
-        for too, above in zip(_TOO, (False, True), strict=True):
-            if some := {g: e for g, e in off.items() if (e["low"] + e["high"] > 0) == above}:
-                parts.append(f"{too} for {_named(some)}")
-        rest = f"; elsewhere {hidden}" if others else ""
-        return f"By group it is {' and '.join(parts)}{rest}."
+        rest = f"; elsewhere {hidden}" if unseen else ""
+        if low and high:
+            return f"By group it is too low for {low} and too high for {high}{rest}."
+        if low:
+            return f"By group it is too low for {low}{rest}."
+        return f"By group it is too high for {high}{rest}."
     if tests["p_value"] < ERROR:
         p = f"p = {tests['p_value']:.2g}"
         return f"Over the {len(gaps)} groups it is off ({p}), but none stands out: {hidden}."
@@ -137,12 +137,13 @@ def against_each_other(result: Result) -> str:
     change = result.get("metrics_difference")
     if not change:
         return ""
-    views = "metrics", "metrics_after" if "metrics_after" in result else "metrics_other"
-    names = ("ece", "log_loss") if "metrics_after" in result else ("accuracy", "log_loss")
+    if calibrated := "metrics_after" in result:
+        names, views = ("ece", "log_loss"), ("metrics", "metrics_after")
+    else:
+        names, views = ("accuracy", "log_loss"), ("metrics", "metrics_other")
     ends = {m: (change[m]["low"], change[m]["high"]) for m in names if m in change}
     values = {m: tuple(result[view][m]["value"] for view in views) for m in ends}
-    who = "Calibration" if "metrics_after" in result else "The second model"
-    return _compared(who, values, ends, _ece(result))
+    return _compared(_CALIBRATION if calibrated else _SECOND_MODEL, values, ends, _ece(result))
 
 
 # -- calibrators, models, sets -------------------------------------------------------------------
@@ -163,7 +164,7 @@ def after_calibration(result: Result) -> str:
         return f"Calibration: {_ece(result)} {_moved('ece', *values[names[0]], None)}{few}."
     ends = {m: tuple(intervals["difference"][m]) for m in values}
     accuracy = _kept(*values.pop("accuracy"), ends.pop("accuracy"), intervals["after"]["accuracy"])
-    return f"{_compared('Calibration', values, ends, _ece(result))} {accuracy}"
+    return f"{_compared(_CALIBRATION, values, ends, _ece(result))} {accuracy}"
 
 
 def trained(result: Result) -> str:
@@ -171,12 +172,11 @@ def trained(result: Result) -> str:
     after = result.get("after")
     if not after or "before" in result or "gap" not in after:
         return ""
-    gap = after["gap"]
-    off = f"{_points(abs(gap))} points {_TOO[gap > 0]}" if round(100 * gap, 1) else "right"
-    return (
-        f"Right in {shown('accuracy', after['accuracy'])}\u00a0% of the test rows; "
-        f"{_subject(result)} is {off} on average."
-    )
+    gap, subject = after["gap"], _subject(result)
+    said = f"{subject} is {_points(abs(gap))} points too {_direction(gap)} on average."
+    if not round(100 * gap, 1):
+        said = f"{subject} is right on average."
+    return f"Right in {shown('accuracy', after['accuracy'])}\u00a0% of the test rows; {said}"
 
 
 def covered(result: Result) -> str:
@@ -215,7 +215,7 @@ def changed(result: Result) -> str:
     names = [_CHANGES[name] for name, p in sure.items() if p < ERROR]
     if not names:
         return "Nothing has changed beyond chance since the earlier release."
-    return f"Since the earlier release {_listed(names)} changed beyond chance."
+    return f"Since the earlier release {listed(names, ' and ')} changed beyond chance."
 
 
 def at_sites(result: Result) -> str:
@@ -240,50 +240,50 @@ CLAUSES: tuple[Callable[[Result], str], ...] = (
 # -- words ---------------------------------------------------------------------------------------
 
 
-_SAID = {
-    "Calibration": (
-        "changed nothing",
-        "made {} better and {} worse",
-        "made the probabilities {}",
-        "made no difference beyond chance",
-    ),
-    "The second model": (
-        "says the same",
-        "is better in {} and worse in {}",
-        "is {}",
-        "does not differ beyond chance",
-    ),
+_CALIBRATION = {
+    "unknown": "Calibration could not be judged under this noise",
+    "same": "Calibration changed nothing",
+    "mixed": "Calibration made {better} better and {worse} worse",
+    "better": "Calibration made the probabilities better",
+    "worse": "Calibration made the probabilities worse",
+    "unclear": "Calibration made no difference beyond chance",
+}
+_SECOND_MODEL = {
+    "unknown": "The second model could not be judged under this noise",
+    "same": "The second model says the same",
+    "mixed": "The second model is better in {better} and worse in {worse}",
+    "better": "The second model is better",
+    "worse": "The second model is worse",
+    "unclear": "The second model does not differ beyond chance",
 }
 
 
 def _compared(
-    who: str,
+    sentences: Mapping[str, str],
     values: Mapping[str, tuple[Any, Any]],
     ends: Mapping[str, tuple[Any, Any]],
     ece: str,
 ) -> str:
     """Better, worse, both or neither, by the intervals of differences; then the numbers."""
-    known = {m: e for m, e in ends.items() if None not in e}
-    better, worse = list[str](), list[str]()
-    for metric, (low, high) in known.items():
-        if low > 0 or high < 0:
-            (better if (low > 0) == (metric in HIGHER_IS_BETTER) else worse).append(metric)
     named = {m: ece if m.endswith("ece") else _NAMES.get(m, m) for m in ends}
-    same, mixed, clear, unclear = _SAID[who]
+    known = {m: e for m, e in ends.items() if None not in e}
+    rose = [m for m, (low, _) in known.items() if low > 0]
+    fell = [m for m, (_, high) in known.items() if high < 0]
+    better = [named[m] for m in known if m in (rose if m in HIGHER_IS_BETTER else fell)]
+    worse = [named[m] for m in known if m in (fell if m in HIGHER_IS_BETTER else rose)]
     if not known:
-        said = "could not be judged under this noise"
+        found = "unknown"
     elif all(e == (0, 0) for e in known.values()):
-        said = same
+        found = "same"
     elif better and worse:
-        said = mixed.format(*(_listed(named[m] for m in some) for some in (better, worse)))
-    elif better or worse:
-        said = clear.format("better" if better else "worse")
+        found = "mixed"
     else:
-        said = unclear
-    told = [
+        found = "better" if better else "worse" if worse else "unclear"
+    said = sentences[found].format(better=" and ".join(better), worse=" and ".join(worse))
+    told = ", ".join(
         f"{named[m]} {_moved(m, *values[m], known.get(m))}" for m in ends if None not in values[m]
-    ]
-    return f"{who} {said}{': ' * bool(told)}{', '.join(told)}."
+    )
+    return f"{said}: {told}." if told else f"{said}."
 
 
 def _moved(metric: str, before: float, after: float, ends: tuple[float, float] | None) -> str:
@@ -336,15 +336,18 @@ def _points(share: float) -> str:
     return f"{points:.1f}" if points < 2 else f"{points:.0f}"
 
 
+def _direction(gap: float) -> str:
+    return "high" if gap > 0 else "low"
+
+
 def _off(gap: Mapping[str, Any]) -> str:
     """`20 points too low (16 to 24)`."""
     low, high = sorted(abs(gap[end]) for end in ("low", "high"))
     digits = decimals("gap", low, high)
     ends = f"{100 * low:.{digits}f} to {100 * high:.{digits}f}"
-    too = _TOO[gap["low"] > 0]
     if gap["value"] is None:
-        return f"{ends} points {too}"
-    return f"{100 * abs(gap['value']):.{digits}f} points {too} ({ends})"
+        return f"{ends} points too {_direction(gap['low'])}"
+    return f"{100 * abs(gap['value']):.{digits}f} points too {_direction(gap['low'])} ({ends})"
 
 
 def _unseen(gap: Mapping[str, Any], groups: int) -> float:
@@ -353,7 +356,7 @@ def _unseen(gap: Mapping[str, Any], groups: int) -> float:
     return float(gap["binning"] + z * math.hypot(gap["sampling"], gap["noise"]))
 
 
-def _named(off: Mapping[str, Mapping[str, Any]]) -> str:
+def _worst(off: Mapping[str, Mapping[str, Any]]) -> str:
     """Groups by name with their gaps, the largest first."""
 
     def size(group: str) -> float:
@@ -362,9 +365,7 @@ def _named(off: Mapping[str, Mapping[str, Any]]) -> str:
         return abs(float(middle))
 
     worst = sorted(off, key=size, reverse=True)
-    told = [f"{group} (by {_by(off[group])})" for group in worst[:MOST_NAMED]]
-    more = len(worst) - MOST_NAMED
-    return _listed([*told, f"{more} more"] if more > 0 else told)
+    return listed([f"{group} (by {_by(off[group])})" for group in worst], most=MOST_NAMED)
 
 
 def _by(gap: Mapping[str, Any]) -> str:
@@ -372,8 +373,3 @@ def _by(gap: Mapping[str, Any]) -> str:
     if gap["value"] is not None:
         return _points(abs(gap["value"]))
     return " to ".join(map(_points, sorted(abs(gap[end]) for end in ("low", "high"))))
-
-
-def _listed(words: Iterable[str]) -> str:
-    *first, last = words
-    return f"{', '.join(first)} and {last}" if first else last

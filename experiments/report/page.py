@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.figures.drawing import Sheet, save_sheets
 from fedcal.experiments.report.figures.inline_svg import Palette, key_svg, panel_svgs, variable
 from fedcal.experiments.report.figures.style import HUES
 from fedcal.experiments.report.tables import html
 from fedcal.storage.atomic import whole_file
 
+FILE = "report.html"
 MAX_BYTES = 2**28
 
 MOST_SENTENCES = 3
@@ -82,6 +83,15 @@ def write_page(path: Path, template: str, **context: Any) -> None:
     """Write a filled-in template; the whole file or what was there before."""
     with whole_file(path) as file:
         file.write(render(template, **context).encode())
+
+
+def write_with_figures(
+    folder: Path, template: str, context: Mapping[str, Any], sheets: Mapping[str, Sheet]
+) -> Path:
+    """Write a filled-in template as `report.html`, and each sheet as PNG and SVG beside it."""
+    files = save_sheets(sheets, folder)
+    write_page(folder / FILE, template, figures=files, **context)
+    return folder / FILE
 
 
 def read_json(path: Path, kind: str = "") -> Any:

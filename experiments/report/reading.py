@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from fedcal.core.pages import Table
 from fedcal.experiments.report.artifact import sections
-from fedcal.experiments.report.figures.drawing import save_sheets
-from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import read_json, reading, write_page
-from fedcal.experiments.report.simulation import FILE, read_parts
+from fedcal.experiments.report.page import read_json, reading, write_with_figures
+from fedcal.experiments.report.simulation import read_parts, sheets_of
 from fedcal.experiments.runs.files import PAGE
 
 READING = "reading.json"
@@ -29,8 +26,7 @@ def write_reading_report(folder: Path) -> Path:
     told = read_json(folder / READING, "reading")
     with reading(folder, READING):
         parts = read_parts(folder / PAGE)
-        drawn = [part for part in parts if not isinstance(part, Table)]
-        sheets = {f"curve-{k}": part_sheet(part, part.title) for k, part in enumerate(drawn, 1)}
+        sheets = sheets_of(parts)
         context = {
             "title": f"{told['release']} read again: no run, and no further charge",
             "verdict": headline(told),
@@ -40,6 +36,4 @@ def write_reading_report(folder: Path) -> Path:
             "statement": told["statement"],
             "versions": told["versions"],
         }
-        save_sheets(sheets, folder)
-        write_page(folder / FILE, "pipeline.html.j2", **context)
-    return folder / FILE
+        return write_with_figures(folder, "pipeline.html.j2", context, sheets)

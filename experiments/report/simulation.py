@@ -6,7 +6,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from fedcal.experiments.report.figures.diagrams import (
     gap_panel,
     reliability_sheet,
 )
-from fedcal.experiments.report.figures.drawing import Sheet, save_sheets
+from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import (
@@ -30,7 +30,7 @@ from fedcal.experiments.report.page import (
     read_json,
     read_json_lines,
     reading,
-    write_page,
+    write_with_figures,
 )
 from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.report.tables import TextTable
@@ -41,7 +41,6 @@ from fedcal.metrics import Reliability
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server import participation
 
-FILE = "report.html"
 PARTS = ("before", "after")
 MOST_GAPS = 2000  # points in the figure of all classes
 
@@ -73,10 +72,8 @@ def write_report(folder: str | Path, home: Path | None = None) -> Path:
     read = _artifact_page if (folder / PAGE).is_file() else _calibrator_page
     with reading(folder, "result.json"):
         template, sheets, context = read(folder, result)
-        context |= run_context(result, sheets, home or folder)
-        save_sheets(sheets, folder)
-        write_page(folder / FILE, template, **context)
-    return folder / FILE
+        context |= run_context(result, home or folder)
+        return write_with_figures(folder, template, context, sheets)
 
 
 Page = tuple[str, dict[str, Sheet], dict[str, Any]]
@@ -160,11 +157,11 @@ def read_parts(path: Path) -> list[Part]:
             raise InputError(f"{path}: {e}") from None
 
 
-def sheets_of(parts: Sequence[Part], result: dict[str, Any]) -> dict[str, Sheet]:
-    """The figures among the parts, by the names of their files."""
+def sheets_of(parts: Sequence[Part], result: dict[str, Any] | None = None) -> dict[str, Sheet]:
+    """The figures among the parts, by the names of their files; titled as a run's, if of one."""
     drawn = [part for part in parts if not isinstance(part, Table)]
     return {
-        f"curve-{k}": part_sheet(part, title_of(result, part.title))
+        f"curve-{k}": part_sheet(part, title_of(result, part.title) if result else part.title)
         for k, part in enumerate(drawn, 1)
     }
 
@@ -182,7 +179,7 @@ def _data_of(config: dict[str, Any]) -> str:
 
 
 def run_context(
-    result: dict[str, Any], sheets: dict[str, Sheet], home: Path, tool: str = "fedcal simulate"
+    result: dict[str, Any], home: Path, tool: str = "fedcal simulate"
 ) -> dict[str, Any]:
     """What is told of any run, whatever it yields: privacy, cost, how `tool` runs it again."""
     sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
@@ -199,7 +196,6 @@ def run_context(
         "real": "control" in config,
         "config": config,
         "versions": result["versions"],
-        "figures": [f"{name}.{suffix}" for name in sheets for suffix in ("png", "svg")],
     }
 
 
@@ -289,13 +285,16 @@ def _bytes(count: int) -> str:
     return f"{count / 1000**power:,.1f} {('bytes', 'kB', 'MB', 'GB', 'TB')[power]} ({count:,})"
 
 
-def command(config: dict[str, Any], home: Path, tool: str = "fedcal simulate") -> list[str]:
+def command(
+    config: Mapping[str, Any], home: Path | None = None, tool: str = "fedcal simulate"
+) -> list[str]:
     """The command of a resolved configuration in parts, each quoted for a shell.
 
     Parameters
     ----------
     home
-        where it is run; the path of a data file is relative to it where that is shorter
+        where it is run, if that is known; the path of a data file is relative to it where that
+        is shorter
     tool
         of a run that is no deployment
     """
@@ -310,7 +309,7 @@ def command(config: dict[str, Any], home: Path, tool: str = "fedcal simulate") -
                 parts.append(shlex.join(["--set", f"{name}={text}"]))
         elif value != "":  # real sites, and no data here
             text = f"{value:.12g}" if isinstance(value, float) else str(value)
-            if key == "data" and os.path.isabs(text):
+            if home is not None and key == "data" and os.path.isabs(text):
                 text = min(os.path.relpath(text, home.resolve()), text, key=len)
             parts.append(shlex.join([f"--{key.replace('_', '-')}", text]))
     return parts

@@ -7,11 +7,9 @@ from typing import Any
 
 from fedcal.experiments.report import labels
 from fedcal.experiments.report.artifact import sections
-from fedcal.experiments.report.figures.drawing import save_sheets
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.page import read_json, reading, write_page
+from fedcal.experiments.report.page import read_json, reading, write_with_figures
 from fedcal.experiments.report.simulation import (
-    FILE,
     read_parts,
     run_context,
     run_tiles,
@@ -49,8 +47,6 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
             "verdict": headline({**result, "after": training["test"]}),
             "tiles": [*numbers, *run_tiles(result)],
             "sections": sections(parts, sheets=sheets.values()),
-            **run_context(result, sheets, home or folder, "fedcal train"),
+            **run_context(result, home or folder, "fedcal train"),
         }
-        save_sheets(sheets, folder)
-        write_page(folder / FILE, "artifact.html.j2", **context)
-    return folder / FILE
+        return write_with_figures(folder, "artifact.html.j2", context, sheets)

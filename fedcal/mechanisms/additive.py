@@ -11,11 +11,11 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting import check_delta, exponential_epsilon, gaussian_multiplier
-from fedcal.accounting.zcdp import zcdp_multiplier
+from fedcal.accounting import check_delta, gaussian_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms.base import Answers, Mechanism, Noise, Source, Sum, Target, View
+from fedcal.mechanisms.pure_dp import PureDP
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound, Per
 
@@ -54,6 +54,11 @@ class Additive(Mechanism):
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
         """Every bound goes with noise on a sum."""
+
+    @classmethod
+    def in_shares(cls) -> type[Mechanism] | None:
+        """Itself, if it is divisible."""
+        return cls if cls.divisible else None
 
     def sentence(self) -> str:
         """Noise is added."""
@@ -125,34 +130,17 @@ def _wide(noise: Noise, trials: int, source: Source) -> Integers:
 
 
 @dataclass(frozen=True)
-class Laplacian(Additive):
+class Laplacian(PureDP, Additive):
     """Scale norm_b Delta_1 / epsilon: each release is epsilon-DP by itself."""
 
-    epsilon: float
-
     order: ClassVar[Literal[1, 2]] = 1
-    pure: ClassVar[bool] = True
     tailed: ClassVar[bool] = True
     root_variance: ClassVar[float] = math.sqrt(2.0)
 
     @classmethod
-    def calibrate(cls, target: Target) -> Self:
-        """Basic composition, amplified: an equal part of epsilon for each release."""
-        return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
-
-    @property
-    def key(self) -> tuple[float, float]:
-        """Its epsilon."""
-        return 0.0, self.epsilon
-
-    @property
-    def event(self) -> str:
-        """Its epsilon."""
-        return f"{self.name}(epsilon={self.epsilon!r})"
-
-    def zcdp(self, target: Target) -> float | None:
-        """None: the paper's is for Gaussian noise."""
-        return None
+    def steps(cls, scale: float) -> float:
+        """Rounding afterwards costs nothing, and the discrete law lives on the grid."""
+        return scale
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
         """norm_b Delta_1 / epsilon."""
@@ -208,10 +196,6 @@ class GaussianFamily(Additive):
     def key(self) -> tuple[float, float]:
         """Its multiplier."""
         return self.multiplier, 0.0
-
-    def zcdp(self, target: Target) -> float | None:
-        """By zCDP, without amplification."""
-        return zcdp_multiplier(target.epsilon, target.delta, target.rounds)
 
     def scale(self, bound: Bound, diameter: float) -> Floats:
         """norm_b Delta_2 times the multiplier."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import ClassVar, Literal
+
 import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum, Target
+from fedcal.mechanisms.base import Mechanism, Noise, Source, Sum
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import Bound
 
@@ -14,13 +16,13 @@ from fedcal.units.bounding import Bound
 class AddsNothing(Mechanism):
     """Sums stay exact until `release`, where a kind of it does not say otherwise."""
 
+    order: ClassVar[Literal[1, 2]] = 2
+    divisible: ClassVar[bool] = False
+    tailed: ClassVar[bool] = False
+
     @classmethod
     def in_shares(cls) -> type[Mechanism] | None:
         """There is nothing to share."""
-        return None
-
-    def zcdp(self, target: Target) -> float | None:
-        """None: no noise is added."""
         return None
 
     def scale(self, bound: Bound, diameter: float) -> Floats:

@@ -203,10 +203,6 @@ class Mechanism(ABC):
         """One release in a word, for the ledger."""
 
     @abstractmethod
-    def zcdp(self, target: Target) -> float | None:
-        """The source paper's looser noise multiplier for the same target; None if it has none."""
-
-    @abstractmethod
     def sentence(self) -> str:
         """What happens to an answer, without a dot; "" where the trust model says who adds noise"""
 

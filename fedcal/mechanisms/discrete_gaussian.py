@@ -8,7 +8,7 @@ from typing import ClassVar
 from fedcal.core.types import Integers
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import GaussianFamily
-from fedcal.mechanisms.base import Mechanism, Source, words_of
+from fedcal.mechanisms.base import Source, words_of
 
 SMOOTHING = 3.0
 """Steps of the grid by whose square the variance of a discrete Gaussian is raised."""
@@ -27,11 +27,6 @@ class DiscreteGaussian(GaussianFamily):
     noise: ClassVar[str] = "discrete Gaussian noise"
     meaning: ClassVar[str] = "discrete Gaussian noise"
     divisible: ClassVar[bool] = True
-
-    @classmethod
-    def in_shares(cls) -> type[Mechanism] | None:
-        """Itself."""
-        return cls
 
     @property
     def event(self) -> str:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from fedcal.core.types import Integers
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.additive import Laplacian
-from fedcal.mechanisms.base import Mechanism, Source, words_of
+from fedcal.mechanisms.base import Source, words_of
 
 
 class DiscreteLaplace(Laplacian):
@@ -20,16 +20,6 @@ class DiscreteLaplace(Laplacian):
     noise: ClassVar[str] = "discrete Laplace noise"
     meaning: ClassVar[str] = "discrete Laplace noise"
     divisible: ClassVar[bool] = True
-
-    @classmethod
-    def in_shares(cls) -> type[Mechanism] | None:
-        """Itself."""
-        return cls
-
-    @classmethod
-    def steps(cls, scale: float) -> float:
-        """The law lives on the grid."""
-        return scale
 
     @classmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:

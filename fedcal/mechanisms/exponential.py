@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting import exponential_epsilon
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.adds_nothing import AddsNothing
-from fedcal.mechanisms.base import Answers, Source, Sum, Target, View
+from fedcal.mechanisms.base import Answers, Source, Sum, View
+from fedcal.mechanisms.pure_dp import PureDP
 from fedcal.units.bounding import Bound, Per
 
 
 @dataclass(frozen=True)
-class Exponential(AddsNothing):
+class Exponential(PureDP, AddsNothing):
     """Index i with probability ~ `exp(-epsilon |S_i| / (2 C))`; neighbours differ in `|S_i|` by C.
 
     epsilon-DP (McSherry & Talwar 2007; Asi & Duchi 2020). Only the index is released. The server
@@ -28,26 +28,15 @@ class Exponential(AddsNothing):
     (bounded range, Dong, Durfee & Rogers 2020).
     """
 
-    epsilon: float
-
     name: ClassVar[str] = "exponential"
     noise: ClassVar[str] = "a draw"
     meaning: ClassVar[str] = "exponential mechanism: one of several candidates is drawn"
     answers: ClassVar[Answers] = "index"
-    order: ClassVar[Literal[1, 2]] = 2
-    pure: ClassVar[bool] = True
-    divisible: ClassVar[bool] = False
     part: ClassVar[Per | None] = None
     settles_replacement: ClassVar[bool] = False
-    tailed: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"lengths": (20,), "norms": (2.5,), "rule": "per_value"},
     )
-
-    @classmethod
-    def calibrate(cls, target: Target) -> Self:
-        """All of epsilon, amplified, on one draw."""
-        return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
@@ -58,16 +47,6 @@ class Exponential(AddsNothing):
             raise InputError("the exponential mechanism needs a bound for each candidate")
         if bound.rule == "per_block" and bound.order != 1:
             raise InputError("scores that are sums of absolute values need a bound of order 1")
-
-    @property
-    def key(self) -> tuple[float, float]:
-        """Its epsilon."""
-        return 0.0, self.epsilon
-
-    @property
-    def event(self) -> str:
-        """Its epsilon."""
-        return f"exponential(epsilon={self.epsilon!r})"
 
     def sentence(self) -> str:
         """An index is drawn."""

@@ -30,11 +30,6 @@ class Laplace(Laplacian):
         return DiscreteLaplace
 
     @classmethod
-    def steps(cls, scale: float) -> float:
-        """Rounding afterwards costs nothing."""
-        return scale
-
-    @classmethod
     def draw(cls, scale: float, shares: int, n: int, source: Source) -> Integers:
         """In double precision where seeded, several times as fast as the tables."""
         if source is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,12 +25,9 @@ class NoNoise(AddsNothing):
     noise: ClassVar[str] = "no noise"
     meaning: ClassVar[str] = "none"
     answers: ClassVar[Answers] = "nothing"
-    order: ClassVar[Literal[1, 2]] = 2
     pure: ClassVar[bool] = False
-    divisible: ClassVar[bool] = False
     part: ClassVar[Per | None] = None
     settles_replacement: ClassVar[bool] = False
-    tailed: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ()
 
     @classmethod

@@ -5,49 +5,38 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.accounting import exponential_epsilon
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Words
 from fedcal.mechanisms import samplers
 from fedcal.mechanisms.adds_nothing import AddsNothing
-from fedcal.mechanisms.base import Answers, Noise, Source, Sum, Target, View
+from fedcal.mechanisms.base import Answers, Noise, Source, Sum, View
+from fedcal.mechanisms.pure_dp import PureDP
 from fedcal.secure_aggregation import Ring
 from fedcal.units.bounding import SLACK, Bound, Per
 
 
 @dataclass(frozen=True)
-class Unary(AddsNothing):
+class Unary(PureDP, AddsNothing):
     """A 1 stays with probability 1/2, a 0 becomes 1 with probability 1 / (1 + e^epsilon).
 
     epsilon-DP for one client's answer replaced by any other (Wang et al. 2017, OUE). Each client
     encodes its own answer, so nobody else need be trusted.
     """
 
-    epsilon: float
-
     name: ClassVar[str] = "unary"
     noise: ClassVar[str] = "unary encoding"
     meaning: ClassVar[str] = "optimal unary encoding: each bit of an answer is randomised"
     answers: ClassVar[Answers] = "onehot"
-    order: ClassVar[Literal[1, 2]] = 2
-    pure: ClassVar[bool] = True
-    divisible: ClassVar[bool] = False
     part: ClassVar[Per | None] = "client"
     settles_replacement: ClassVar[bool] = True
-    tailed: ClassVar[bool] = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"lengths": (4,), "norms": (2.5,), "rule": "per_value"},
     )
-
-    @classmethod
-    def calibrate(cls, target: Target) -> Self:
-        """Basic composition: an equal part of epsilon for each answer."""
-        return cls(exponential_epsilon(target.epsilon / target.rounds, target.rate))
 
     @classmethod
     def check(cls, bound: Bound, rounds: int) -> None:
@@ -57,16 +46,6 @@ class Unary(AddsNothing):
                 f"unary encoding needs clip norms above 1 (2, say), got {bound.norms}: "
                 "at a norm of 1 a 1 would be cut to less and then to 0"
             )
-
-    @property
-    def key(self) -> tuple[float, float]:
-        """Its epsilon."""
-        return 0.0, self.epsilon
-
-    @property
-    def event(self) -> str:
-        """Its epsilon."""
-        return f"unary(epsilon={self.epsilon!r})"
 
     def sentence(self) -> str:
         """Coins for each bit."""

@@ -18,6 +18,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.fields import read
 from fedcal.core.scores import Kind
 from fedcal.mechanisms import Noise
+from fedcal.privacy.federation import FIELDS
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.base import Query
 from fedcal.queries.declared import Question, check_question
@@ -25,25 +26,12 @@ from fedcal.queries.request import Context, Request
 
 AGREED: Mapping[str, type[Any]] = {
     "method": str,
-    "clients": int,
-    "classes": int,
-    "rounds": int,
-    "sampling-rate": float,
-    "epsilon": float,
-    "delta": float,
-    "unit": str,
-    "trust": str,
-    "mechanism": str,
-    "quorum": float,
-    "noise-source": str,
     "settings": str,
     "secure-aggregation": str,
     "input": str,
     "class-digest": str,
-    "committee": int,
-    "threshold": int,
-    "colluding": int,
     "roster": str,
+    **FIELDS,
 }
 """The public facts of a job that a server and its sites must agree on, and what each is. How the
 server keeps its books, where it writes, how long it waits and its seed are its own affair."""
@@ -110,6 +98,11 @@ def job_digest(fields: Mapping[str, Any], run: str) -> str:
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 
+def under_protocol(fields: Mapping[str, Any]) -> bool:
+    """Return whether a job's contributions are summed by a committee of its sites."""
+    return read(fields, "secure-aggregation", str) == PROTOCOL
+
+
 def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Request:
     """The request as this site answers it: what came, if it follows from the site's own terms.
 
@@ -136,13 +129,13 @@ def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Re
         One line that names the first thing that differs.
     """
     plan = terms.plan
-    if read(fields, "secure-aggregation", str) == PROTOCOL:
+    if under_protocol(fields):
         if request.noise is not None or request.rate < 1 or request.row_rate < 1:
             raise InputError("under secure aggregation by a committee a request names no noise")
         request = replace(
             request,
             noise=client_noise(plan),
-            rate=_coin_rate(plan, request.query),
+            rate=coin_rate(plan, request.query),
             row_rate=plan.row_rate,
         )
     check_request(request, terms)
@@ -168,7 +161,7 @@ def check_request(request: Request, terms: Terms) -> None:
         "bound": (request.bound, plan.bound if plan.private else request.bound),
         "noise": (request.noise, client_noise(plan)),
         "ring": (request.ring, plan.ring),
-        "secret coin": (request.rate, _coin_rate(plan, query)),
+        "secret coin": (request.rate, coin_rate(plan, query)),
         "share of rows": (request.row_rate, plan.row_rate),
         "plan": (context.plan, plan.key),
     }
@@ -190,7 +183,7 @@ def client_noise(plan: Plan) -> Noise | None:
     return plan.noise if plan.model.noise_by == "client" else None
 
 
-def _coin_rate(plan: Plan, query: Query) -> float:
+def coin_rate(plan: Plan, query: Query) -> float:
     """With what probability a client's rows take part in a round, by its own coin."""
     return 1.0 if query.everyone else plan.own_rate
 

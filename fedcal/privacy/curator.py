@@ -35,7 +35,7 @@ sum honest clients cannot have made (`fedcal.privacy.plausible`).
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -44,6 +44,7 @@ from fedcal.core.errors import InputError, PrivacyError, RoundFailed
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.mechanisms import Source
+from fedcal.privacy.agreement import client_noise, coin_rate
 from fedcal.privacy.ledger import Ledger
 from fedcal.privacy.noise_plan import Plan
 from fedcal.privacy.plausible import check_plausible
@@ -161,15 +162,17 @@ class Curator:
             epsilon=plan.epsilon,
             delta=plan.delta,
         )
+        noise, rate = client_noise(plan), coin_rate(plan, query)
+        drawn = noise is not None or rate < 1 or plan.row_rate < 1
         seed = plan.client_seed if plan.noise_source == "seeded" else None
-        request = Request(query, bound, plan.ring, round_number, context=context)
-        if plan.row_rate < 1:
-            request = replace(request, row_rate=plan.row_rate, seed=seed)
-        if plan.own_rate < 1 and not query.everyone:
-            request = replace(request, rate=plan.own_rate, seed=seed)
-        if plan.model.noise_by != "client":
-            return request
-        return replace(request, noise=plan.noise, seed=seed)
+        return Request(
+            *(query, bound, plan.ring, round_number),
+            noise=noise,
+            rate=rate,
+            row_rate=plan.row_rate,
+            seed=seed if drawn else None,
+            context=context,
+        )
 
     def resume(self, run: str, releases: int, *, ahead: bool = False) -> None:
         """Go on with a run that another process began; `replay` then what was released.

@@ -29,6 +29,24 @@ AUTO = "auto"
 
 NOISE_SOURCES = ("seeded", "system")
 
+FIELDS: Mapping[str, type[Any]] = {
+    "clients": int,
+    "classes": int,
+    "rounds": int,
+    "sampling-rate": float,
+    "epsilon": float,
+    "delta": float,
+    "unit": str,
+    "trust": str,
+    "mechanism": str,
+    "quorum": float,
+    "noise-source": str,
+    "committee": int,
+    "threshold": int,
+    "colluding": int,
+}
+"""The fields of a `Federation` but for its seed, under dashed names, and what each is."""
+
 
 def check_size(clients: int | None, rounds: int | None) -> None:
     """InputError for more clients or rounds than any run has; None is not looked at."""
@@ -135,18 +153,15 @@ class Federation:
             )
         object.__setattr__(self, "trust", trust)
         if self.committee:
-            self._check_committee()
+            whole("committee", self.committee, 2, self.clients)
+            check_committee(self.committee, self.threshold)
+            whole("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
         else:
             unused(
                 "there is no committee",
                 threshold=self.threshold or None,
                 colluding=self.colluding or None,
             )
-
-    def _check_committee(self) -> None:
-        whole("committee", self.committee, 2, self.clients)
-        check_committee(self.committee, self.threshold)
-        whole("colluding", self.colluding, 0, colluding(self.committee, self.threshold))
 
     def fewest(self, parts: int = 1) -> int:
         """Fewest contributions in a secure sum over one of so many parts of the clients.
@@ -172,22 +187,8 @@ class Federation:
 
     def to_fields(self) -> dict[str, int | float | str]:
         """All but the seed, under dashed names; what is None becomes 0 or ""."""
-        return {
-            "clients": int(self.clients),
-            "classes": int(self.classes),
-            "rounds": int(self.rounds or 0),
-            "sampling-rate": float(self.sampling_rate),
-            "epsilon": float(self.epsilon),
-            "delta": float(self.delta),
-            "unit": self.unit,
-            "trust": self.trust or "",
-            "mechanism": self.mechanism,
-            "quorum": float(self.quorum),
-            "noise-source": self.noise_source,
-            "committee": int(self.committee),
-            "threshold": int(self.threshold),
-            "colluding": int(self.colluding),
-        }
+        own = {name: getattr(self, _attribute(name)) for name in FIELDS}
+        return {name: kind(own[name] or kind()) for name, kind in FIELDS.items()}
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Self:
@@ -203,20 +204,14 @@ class Federation:
         InputError
             If a key is missing or its value is not allowed.
         """
-        trust = read(fields, "trust", str) or None
-        committee = {key: read(fields, key, int) for key in ("committee", "threshold", "colluding")}
-        check_quorum(read(fields, "quorum", float), trust, committee["committee"])
-        return cls(
-            clients=read(fields, "clients", int) or nodes,
-            classes=read(fields, "classes", int) or classes,
-            rounds=read(fields, "rounds", int) or None,
-            sampling_rate=read(fields, "sampling-rate", float),
-            epsilon=read(fields, "epsilon", float),
-            delta=read(fields, "delta", float),
-            unit=read(fields, "unit", str),
-            trust=trust,
-            mechanism=read(fields, "mechanism", str),
-            quorum=read(fields, "quorum", float),
-            noise_source=read(fields, "noise-source", str),
-            **committee,
-        )
+        own = {_attribute(name): read(fields, name, kind) for name, kind in FIELDS.items()}
+        for name, instead in (("clients", nodes), ("classes", classes)):
+            own[name] = own[name] or instead
+        for name in ("rounds", "trust"):
+            own[name] = own[name] or None
+        check_quorum(own["quorum"], own["trust"], own["committee"])
+        return cls(**own)
+
+
+def _attribute(name: str) -> str:
+    return name.replace("-", "_")

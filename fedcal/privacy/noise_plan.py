@@ -15,6 +15,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from fedcal import accounting
+from fedcal.accounting.zcdp import zcdp_multiplier
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, key_of, stream
 from fedcal.core.types import Floats, Integers
@@ -190,15 +191,14 @@ class Plan:
     @property
     def amplified(self) -> bool:
         """Whether the epsilon counts on sampling; see the notes of `make_plan`."""
-        whole = self.sampling_rate < 1 and self.protected.whole_client and self.model.amplifies
-        return whole or self.row_rate < 1
+        return self.amplifying_rate < 1
 
     @property
     def amplifying_rate(self) -> float:
         """The sampling rate that the epsilon counts on; 1 = on none."""
-        if not self.amplified:
-            return 1.0
-        return self.row_rate if self.row_rate < 1 else self.sampling_rate
+        if self.row_rate < 1:
+            return self.row_rate
+        return self.sampling_rate if self.protected.whole_client and self.model.amplifies else 1.0
 
     @property
     def shares(self) -> int:
@@ -244,9 +244,12 @@ class Plan:
         scales = self._scales()
         if not len(scales):
             return Ring(self.clients, self.grid)
-        alone = self.model.noise_by == "server"
-        tails = self.law.tail(self.noises(self.clients), alone)
-        return Ring(self.clients, self.grid, math.ceil(tails * max(scales) / self.grid))
+        return Ring(self.clients, self.grid, math.ceil(self.tail * max(scales) / self.grid))
+
+    @property
+    def tail(self) -> float:
+        """How far the noise in the sum of all clients' answers goes, in scales of one noise."""
+        return self.law.tail(self.noises(self.clients), self.model.noise_by == "server")
 
     @property
     def rows_that_fit(self) -> int | None:
@@ -349,8 +352,13 @@ class Plan:
 
     @property
     def zcdp_multiplier(self) -> float | None:
-        """The source paper's looser figure for the same target: zCDP, no amplification."""
-        return self.law.zcdp(Target(self.epsilon, self.delta, self.rounds // self.parts))
+        """The source paper's looser figure for the same target: zCDP, no amplification.
+
+        None where no Gaussian noise is added.
+        """
+        if not self.multiplier:
+            return None
+        return zcdp_multiplier(self.epsilon, self.delta, self.rounds // self.parts)
 
     def sample(self, round_number: int) -> Integers:
         """Clients that are asked in a round: each with probability `sampling_rate`, independently.

@@ -62,17 +62,11 @@ def honest_range(plan: Plan, request: Request) -> tuple[Floats, Floats]:
         one = np.minimum(ring.limit * ring.grid, MOST_ROWS * bound.scale)
     most = plan.clients * one
     least = -most if request.query.signed and plan.law.answers != "onehot" else np.zeros_like(most)
-    tail = _tail(plan) if plan.noisy_sums else np.zeros_like(most)
+    tail = np.zeros_like(most)
+    if plan.noisy_sums and plan.noise is not None:
+        scales = plan.grid * np.repeat(plan.noise.scales, plan.noise.lengths)
+        tail = scales * plan.tail
     return (least - tail) * _ROUNDED, (most + tail) * _ROUNDED
-
-
-def _tail(plan: Plan) -> Floats:
-    """How far the noise in the sum of all clients' answers goes, (length,)."""
-    if plan.noise is None:
-        return np.zeros(0)
-    scales = plan.grid * np.repeat(plan.noise.scales, plan.noise.lengths)
-    alone = plan.model.noise_by == "server"
-    return np.asarray(scales * plan.law.tail(plan.noises(plan.clients), alone))
 
 
 def check_plausible(total: Words, plan: Plan, request: Request) -> None:

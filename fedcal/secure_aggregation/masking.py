@@ -205,8 +205,7 @@ def masks(
     InputError
         If a client is not in the cohort or occurs twice, or an argument is out of range.
     """
-    ids = _sorted_ids(cohort)
-    place = {client: k for k, client in enumerate(ids)}
+    ids, place = _places(cohort)
     row = {_member(client, place): k for k, client in enumerate(clients)}
     if len(row) != len(clients):
         raise InputError("masks: a client occurs twice in the block")
@@ -246,8 +245,7 @@ def owed(
     InputError
         If a dropped client is not in the cohort.
     """
-    ids = _sorted_ids(cohort)
-    place = {client: k for k, client in enumerate(ids)}
+    ids, place = _places(cohort)
     gone = {_member(client, place) for client in dropped}
     graph = _graph(ids, run_seed, round)
     debts: dict[int, list[int]] = {}
@@ -285,8 +283,7 @@ def reveal(
         If an id is not in the cohort, or the survivor is asked about itself: a client that would
         answer that with its seeds would unmask the vector it has sent.
     """
-    ids = _sorted_ids(cohort)
-    place = {client: k for k, client in enumerate(ids)}
+    ids, place = _places(cohort)
     me = _member(survivor, place)
     gone = sorted({_member(client, place) for client in dropped})
     if me in gone:
@@ -400,6 +397,12 @@ def _sorted_ids(cohort: Collection[int]) -> list[int]:
     if len(set(ids)) != len(ids):
         raise InputError("masking: a client id occurs twice in the cohort")
     return ids
+
+
+def _places(cohort: Collection[int]) -> tuple[list[int], dict[int, int]]:
+    """The ids in ascending order, and the place of each."""
+    ids = _sorted_ids(cohort)
+    return ids, {client: k for k, client in enumerate(ids)}
 
 
 def _id(client: Any) -> int:

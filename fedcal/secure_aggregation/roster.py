@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -116,8 +117,9 @@ class Roster:
             ("name", [site.name.casefold() for site in self.sites]),
             ("key", [site.key.hex() for site in self.sites]),
         ):
-            if twice := _twice(column):
-                raise InputError(f"two sites have the same {what} {twice}")
+            twice = next((value for value, count in Counter(column).items() if count > 1), None)
+            if twice is not None:
+                raise InputError(f"two sites have the same {what} {twice!r}")
         if self.committee.members[-1] >= len(self.sites):
             raise InputError(
                 f"site number {self.committee.members[-1]} is to be a member of the committee; "
@@ -326,12 +328,3 @@ def _hex(what: str, text: Any, length: int) -> bytes:
 def _bytes(what: str, value: Any, length: int) -> None:
     if not isinstance(value, bytes) or len(value) != length:
         raise InputError(f"{what} must be {length} bytes")
-
-
-def _twice(names: Sequence[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return repr(name)
-        seen.add(name)
-    return None

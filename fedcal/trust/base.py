@@ -79,6 +79,8 @@ class Trust(ABC):
         whether its rows count
     why_not_amplified
         reason in words, where `amplifies` is False
+    client_sees
+        what a client sees beside the server's questions; "" = nothing
     """
 
     name: ClassVar[str]
@@ -89,6 +91,7 @@ class Trust(ABC):
     amplifies: ClassVar[bool]
     asks_everyone: ClassVar[bool]
     why_not_amplified: ClassVar[str]
+    client_sees: ClassVar[str]
 
     # -- numbers --------------------------------------------------------------------------
 
@@ -157,11 +160,6 @@ class Trust(ABC):
     @abstractmethod
     def server_sees(cls, facts: Facts) -> str:
         """What the server sees of a private run."""
-
-    @classmethod
-    @abstractmethod
-    def client_sees(cls) -> str:
-        """What a client sees beside the server's questions; "" = nothing."""
 
     @classmethod
     @abstractmethod

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, spent_by_releases
-from fedcal.trust.whole import WholeNoise
+from fedcal.trust.base import OWN_COINS, Facts, NoiseBy
+from fedcal.trust.whole import ExactSums
 
 
-class Central(WholeNoise):
+class Central(ExactSums):
     """The server sees exact sums, adds noise to them, and is trusted to forget them."""
 
     name: ClassVar[str] = "central"
@@ -18,7 +18,6 @@ class Central(WholeNoise):
         "client's contribution, too, where there is no secure aggregation"
     )
     noise_by: ClassVar[NoiseBy] = "server"
-    replaces: ClassVar[bool] = False
     amplifies: ClassVar[bool] = True
     why_not_amplified: ClassVar[str] = ""
 
@@ -28,29 +27,9 @@ class Central(WholeNoise):
         return law.answers in ("sum", "index")
 
     @classmethod
-    def noises(cls, repliers: int, shares: int) -> float:
-        """One, whoever answered."""
-        return 1.0
-
-    @classmethod
-    def addends(cls, clients: int) -> float:
-        """All clients: the noise does not grow with them."""
-        return float(clients)
-
-    @classmethod
-    def expected(cls, rate: float, clients: int) -> int:
-        """The noise is the same for any number."""
-        return clients
-
-    @classmethod
     def draws(cls, length: int, clients: int) -> int:
         """One for each number."""
         return length
-
-    @classmethod
-    def spent_when_asked(cls, masked: bool) -> bool:
-        """What arrives at the server is not released yet."""
-        return False
 
     @classmethod
     def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
@@ -73,11 +52,6 @@ class Central(WholeNoise):
         )
         said = f"The server sees {server} and is trusted to forget them; everyone else sees "
         return [f"{said}releases only."]
-
-    @classmethod
-    def what_spends(cls, rounds: int) -> str:
-        """Its releases."""
-        return spent_by_releases(rounds)
 
     @classmethod
     def server_sees(cls, facts: Facts) -> str:

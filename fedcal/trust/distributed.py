@@ -35,6 +35,9 @@ class Distributed(Trust):
     amplifies: ClassVar[bool] = True
     asks_everyone: ClassVar[bool] = True
     why_not_amplified: ClassVar[str] = ""
+    client_sees: ClassVar[str] = (
+        " Its own share of the noise, which is in every sum that it took part in."
+    )
 
     @classmethod
     def takes(cls, law: type[Mechanism]) -> bool:
@@ -151,11 +154,6 @@ class Distributed(Trust):
             "aggregation, and so the noisy sums; and who answered. No epsilon bounds what a single "
             "share hides."
         )
-
-    @classmethod
-    def client_sees(cls) -> str:
-        """Its own share."""
-        return " Its own share of the noise, which is in every sum that it took part in."
 
     @classmethod
     def counts_on_coins(cls, facts: Facts) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import Facts, NoiseBy, spent_by_releases
-from fedcal.trust.whole import WholeNoise
+from fedcal.trust.base import Facts, NoiseBy
+from fedcal.trust.whole import ExactSums
 
 
-class SecAgg(WholeNoise):
+class SecAgg(ExactSums):
     """Nobody adds noise: the server learns exact sums."""
 
     name: ClassVar[str] = "secagg"
@@ -18,7 +18,6 @@ class SecAgg(WholeNoise):
         "too, where there is no secure aggregation"
     )
     noise_by: ClassVar[NoiseBy] = "nobody"
-    replaces: ClassVar[bool] = False
     amplifies: ClassVar[bool] = False
     why_not_amplified: ClassVar[str] = "there is no noise"
 
@@ -28,29 +27,9 @@ class SecAgg(WholeNoise):
         return law.answers == "nothing"
 
     @classmethod
-    def noises(cls, repliers: int, shares: int) -> float:
-        """As one whole noise, of which there is none."""
-        return 1.0
-
-    @classmethod
-    def addends(cls, clients: int) -> float:
-        """All clients."""
-        return float(clients)
-
-    @classmethod
-    def expected(cls, rate: float, clients: int) -> int:
-        """All."""
-        return clients
-
-    @classmethod
     def draws(cls, length: int, clients: int) -> int:
         """None."""
         return 0
-
-    @classmethod
-    def spent_when_asked(cls, masked: bool) -> bool:
-        """There is no budget."""
-        return False
 
     @classmethod
     def holds(cls, secure_aggregation: str, quorum: float, colluding: int = 0) -> str:
@@ -61,11 +40,6 @@ class SecAgg(WholeNoise):
     def against(cls, facts: Facts) -> list[str]:
         """Nothing is promised."""
         return []
-
-    @classmethod
-    def what_spends(cls, rounds: int) -> str:
-        """Its releases."""
-        return spent_by_releases(rounds)
 
     @classmethod
     def server_sees(cls, facts: Facts) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from fedcal.trust.base import Trust
+from fedcal.trust.base import Trust, spent_by_releases
 
 
 class WholeNoise(Trust):
@@ -12,6 +12,7 @@ class WholeNoise(Trust):
 
     shared: ClassVar[bool] = False
     asks_everyone: ClassVar[bool] = False
+    client_sees: ClassVar[str] = ""
 
     @classmethod
     def quorum(cls, share: float, clients: int) -> int:
@@ -23,7 +24,33 @@ class WholeNoise(Trust):
         """Each draw is a whole."""
         return 1
 
+
+class ExactSums(WholeNoise):
+    """The server has exact sums of all clients: noise, if there is any, is added to them once."""
+
+    replaces: ClassVar[bool] = False
+
     @classmethod
-    def client_sees(cls) -> str:
-        """Nothing more."""
-        return ""
+    def noises(cls, repliers: int, shares: int) -> float:
+        """One, whoever answered."""
+        return 1.0
+
+    @classmethod
+    def addends(cls, clients: int) -> float:
+        """All clients: the noise does not grow with them."""
+        return float(clients)
+
+    @classmethod
+    def expected(cls, rate: float, clients: int) -> int:
+        """The noise is the same for any number."""
+        return clients
+
+    @classmethod
+    def spent_when_asked(cls, masked: bool) -> bool:
+        """What arrives at the server is not released yet."""
+        return False
+
+    @classmethod
+    def what_spends(cls, rounds: int) -> str:
+        """Its releases."""
+        return spent_by_releases(rounds)

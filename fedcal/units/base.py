@@ -36,6 +36,12 @@ class Unit(ABC):
         adjacency -> what makes two inputs neighbours, in words
     worlds
         adjacency -> the same for who reads a report
+    curators
+        who is trusted with single rows, in whole sentences
+    in_short
+        what a table of guarantees adds for this unit, half a sentence; "" = nothing
+    own_client
+        who sees the unit's rows as they are, and what of them; None = nobody
     """
 
     name: ClassVar[str]
@@ -46,6 +52,9 @@ class Unit(ABC):
     whole_client: ClassVar[bool]
     neighbours: ClassVar[Mapping[str, str]]
     worlds: ClassVar[Mapping[str, str]]
+    curators: ClassVar[tuple[str, ...]]
+    in_short: ClassVar[str]
+    own_client: ClassVar[tuple[str, str] | None]
 
     @classmethod
     @abstractmethod
@@ -59,20 +68,16 @@ class Unit(ABC):
 
     @classmethod
     @abstractmethod
-    def curators(cls) -> list[str]:
-        """Who is trusted with single rows, in whole sentences."""
-
-    @classmethod
-    @abstractmethod
-    def in_short(cls) -> str:
-        """What a table of guarantees adds for this unit, half a sentence; "" = nothing."""
-
-    @classmethod
-    @abstractmethod
-    def own_client(cls) -> tuple[str, str] | None:
-        """Who sees the unit's rows as they are, and what of them; None = nobody."""
-
-    @classmethod
-    @abstractmethod
     def covered(cls, more: str) -> str:
         """What more than one unit of a person costs, a sentence."""
+
+
+class PartOfClient(Unit):
+    """A unit that is a part of a client, whose own client has all its rows in any case."""
+
+    whole_client: ClassVar[bool] = False
+
+    @classmethod
+    def adjacency(cls, replaces: bool) -> str:
+        """One more or less, under every trust model: its own client has it anyway."""
+        return "add-remove"

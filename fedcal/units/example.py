@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from fedcal.units.base import Unit
+from fedcal.units.base import PartOfClient
 from fedcal.units.bounding import Per
 
 
-class Example(Unit):
+class Example(PartOfClient):
     """One row."""
 
     name: ClassVar[str] = "example"
@@ -19,17 +19,21 @@ class Example(Unit):
     plural: ClassVar[str] = "rows"
     per: ClassVar[Per] = "row"
     column: ClassVar[str | None] = None
-    whole_client: ClassVar[bool] = False
     neighbours: ClassVar[Mapping[str, str]] = {"add-remove": "adding or removing one row"}
     worlds: ClassVar[Mapping[str, str]] = {
         "add-remove": "add-remove: two worlds that differ in one row being there or not; the "
         "number of clients is public",
     }
-
-    @classmethod
-    def adjacency(cls, replaces: bool) -> str:
-        """One row more or less, under every trust model: its own client has it anyway."""
-        return "add-remove"
+    curators: ClassVar[tuple[str, ...]] = (
+        "It says nothing against a row's own client, which has the row and is trusted with it.",
+    )
+    in_short: ClassVar[str] = (
+        "; its own client knows the row, and a client of m rows has m times the epsilon"
+    )
+    own_client: ClassVar[tuple[str, str] | None] = (
+        "a row's own client",
+        "All its rows, exactly: it is trusted with them.",
+    )
 
     @classmethod
     def limits(cls, more: str) -> list[str]:
@@ -38,23 +42,6 @@ class Example(Unit):
             "The epsilon is for one row. A client, or a person, with m rows has m times the "
             f"epsilon{more}: it does not protect whole clients."
         ]
-
-    @classmethod
-    def curators(cls) -> list[str]:
-        """Its own client."""
-        return [
-            "It says nothing against a row's own client, which has the row and is trusted with it."
-        ]
-
-    @classmethod
-    def in_short(cls) -> str:
-        """Rows add up."""
-        return "; its own client knows the row, and a client of m rows has m times the epsilon"
-
-    @classmethod
-    def own_client(cls) -> tuple[str, str] | None:
-        """All of it."""
-        return "a row's own client", "All its rows, exactly: it is trusted with them."
 
     @classmethod
     def covered(cls, more: str) -> str:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from fedcal.units.base import Unit
+from fedcal.units.base import PartOfClient
 from fedcal.units.bounding import Per
 
 
-class Subject(Unit):
+class Subject(PartOfClient):
     """All rows that carry one subject's number at one client (column `subject`)."""
 
     name: ClassVar[str] = "subject"
@@ -20,7 +20,6 @@ class Subject(Unit):
     plural: ClassVar[str] = "subjects"
     per: ClassVar[Per] = "subject"
     column: ClassVar[str | None] = "subject"
-    whole_client: ClassVar[bool] = False
     neighbours: ClassVar[Mapping[str, str]] = {
         "add-remove": "adding or removing all rows of one subject at one client"
     }
@@ -28,11 +27,17 @@ class Subject(Unit):
         "add-remove": "add-remove: two worlds that differ in all rows of one subject at one client "
         "being there or not; the number of clients is public",
     }
-
-    @classmethod
-    def adjacency(cls, replaces: bool) -> str:
-        """One subject more or less, under every trust model: its own client has its rows anyway."""
-        return "add-remove"
+    curators: ClassVar[tuple[str, ...]] = (
+        "It says nothing against a subject's own client, which has its rows and is trusted "
+        "with them.",
+    )
+    in_short: ClassVar[str] = (
+        "; its own client knows the subject's rows, and who is at k clients has k times the epsilon"
+    )
+    own_client: ClassVar[tuple[str, str] | None] = (
+        "a subject's own client",
+        "All its rows, exactly: it is trusted with them.",
+    )
 
     @classmethod
     def limits(cls, more: str) -> list[str]:
@@ -44,27 +49,6 @@ class Subject(Unit):
             "subject's rows lie at one of them: somebody at k sites has k times the epsilon"
             f"{more}.",
         ]
-
-    @classmethod
-    def curators(cls) -> list[str]:
-        """Its own client."""
-        return [
-            "It says nothing against a subject's own client, which has its rows and is trusted "
-            "with them."
-        ]
-
-    @classmethod
-    def in_short(cls) -> str:
-        """Subjects add up."""
-        return (
-            "; its own client knows the subject's rows, and who is at k clients has k times the "
-            "epsilon"
-        )
-
-    @classmethod
-    def own_client(cls) -> tuple[str, str] | None:
-        """All of it."""
-        return "a subject's own client", "All its rows, exactly: it is trusted with them."
 
     @classmethod
     def covered(cls, more: str) -> str:

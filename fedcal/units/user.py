@@ -27,6 +27,9 @@ class User(Unit):
         "number of clients is public",
         "replace": "replace: two worlds that differ in all rows of one client being others",
     }
+    curators: ClassVar[tuple[str, ...]] = ()
+    in_short: ClassVar[str] = ""
+    own_client: ClassVar[tuple[str, str] | None] = None
 
     @classmethod
     def adjacency(cls, replaces: bool) -> str:
@@ -37,21 +40,6 @@ class User(Unit):
     def limits(cls, more: str) -> list[str]:
         """It is for the client as a whole."""
         return []
-
-    @classmethod
-    def curators(cls) -> list[str]:
-        """Nobody but the client."""
-        return []
-
-    @classmethod
-    def in_short(cls) -> str:
-        """Nothing."""
-        return ""
-
-    @classmethod
-    def own_client(cls) -> tuple[str, str] | None:
-        """The client is the unit."""
-        return None
 
     @classmethod
     def covered(cls, more: str) -> str:

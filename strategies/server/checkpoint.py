@@ -121,7 +121,7 @@ class Checkpoint:
                 roster={int(node): int(site) for node, site in plain["roster"].items()},
                 state=_state(plain.get("state")),
                 sent=_pair(plain.get("sent", (0.0, 0.0))),
-                took_part=Participation.from_json(plain.get("took_part", _NOBODY)),
+                took_part=_took_part(plain.get("took_part")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as e:
             if isinstance(e, InputError):
@@ -192,14 +192,15 @@ class Checkpoint:
                 )
 
 
-_NOBODY = Participation().to_json()
-"""Of a checkpoint of an earlier version."""
-
-
 def _state(plain: Mapping[str, Any] | None) -> dict[str, Floats] | None:
     if plain is None:
         return None
     return {name: np.array(value, np.float64) for name, value in plain.items()}
+
+
+def _took_part(plain: Mapping[str, Any] | None) -> Participation:
+    """None: a run that was begun before it was kept, and is paid for, goes on all the same."""
+    return Participation() if plain is None else Participation.from_json(plain)
 
 
 def _pair(plain: Any) -> tuple[float, float]:

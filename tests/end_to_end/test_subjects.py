@@ -70,14 +70,14 @@ def test_a_comparison_carries_the_column_to_its_workers(file):
     assert rows[0] == rows[1]
     said = " ".join(here.statement)
     assert "Trust central, unit subject: epsilon bounds what adding or removing all rows" in said
-    for one, all_, many in (
-        ("row", "subject", "rows"),
-        ("row", "user", "rows"),
+    for small, large, many in (
+        ("example", "subject", "rows"),
+        ("example", "user", "rows"),
         ("subject", "user", "subjects"),
     ):
-        small, large = {"row": "example"}.get(one, one), all_
-        assert f"for each {one} counts runs of unit {small} only: runs of unit {large}" in said
-        assert f"their epsilon times the {all_}'s {many}, and more delta still" in said
+        assert f"for each {small} counts runs of unit {small} only: runs of unit {large}" in said
+        assert f"For each {large} runs of unit {small} have no bound but" in said
+        assert f"their epsilon times its number of {many}, and more delta still" in said
 
 
 def test_data_that_differ_in_subjects_alone_are_others():

@@ -102,7 +102,7 @@ def test_too_few_for_a_threshold_says_what_would_do(rule):
     assert result.after["all_labels"] == 1
     assert any(line[1:] in sentence for sentence in result.privacy["statement"])
     said = " ".join([*result.privacy["statement"], *result.privacy["not_protected"]])
-    assert "how good the thresholds are, is" in said
+    assert "coverage_by (result.json), test" in said
     assert "reliability" not in said
     if found := re.search(r"with about ([\d,]+) clients", line):
         clients = int(found[1].replace(",", ""))

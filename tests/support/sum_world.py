@@ -20,7 +20,8 @@ from known_sums import is_multiple, learnable
 
 from fedcal.clients.site import party
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.records.records import JobFacts, SiteRecords
+from fedcal.clients.site.records.job_facts import JobFacts
+from fedcal.clients.site.records.records import SiteRecords
 from fedcal.core.errors import InputError
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal

@@ -33,11 +33,7 @@ SITE = "FEDCAL_SITE"
 """Environment variable with the site's folder."""
 
 
-def run_message(
-    arguments: Sequence[str],
-    folder: Path,
-    terms_of_job: TermsOfJob,
-) -> int:
+def run_message(arguments: Sequence[str], folder: Path, terms_of_job: TermsOfJob) -> int:
     """Pull one message from the SuperNode, answer it by the site's own app, push the reply.
 
     Parameters
@@ -98,11 +94,7 @@ def work(folder: Path, terms_of_job: TermsOfJob) -> None:
                     _answer(line, folder, terms_of_job)
 
 
-def _answer(
-    line: socket.socket,
-    folder: Path,
-    terms_of_job: TermsOfJob,
-) -> None:
+def _answer(line: socket.socket, folder: Path, terms_of_job: TermsOfJob) -> None:
     """Answer one message and end this process."""
     began, code = time.monotonic(), 1
     try:

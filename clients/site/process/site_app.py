@@ -22,13 +22,13 @@ from fedcal.clients.site.own_terms import own_terms
 from fedcal.clients.site.prepared import Prepared, prepared
 from fedcal.clients.site.process.limits import OverLimit, lacks_memory
 from fedcal.clients.site.records.site_records import afford, answer_once, check_booked, finish
-from fedcal.clients.site.site_log import LOGGER as LOGGER  # also found here
-from fedcal.clients.site.site_rounds import SecureSite, under_protocol
+from fedcal.clients.site.site_log import LOGGER
+from fedcal.clients.site.site_rounds import SecureSite
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.core.fields import read
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
-from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest
+from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
 from fedcal.queries.request import Context as Asked
 from fedcal.queries.request import Request
 from fedcal.secure_aggregation.messages import SAID

@@ -20,10 +20,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from fedcal.clients.site.records.job_facts import Booked, account
-from fedcal.clients.site.records.job_facts import JobFacts as JobFacts  # also found here
-from fedcal.clients.site.records.job_facts import Limits as Limits
-from fedcal.clients.site.records.records_file import PUT_BACK as PUT_BACK
+from fedcal.clients.site.records.job_facts import Booked, JobFacts, Limits, account
 from fedcal.clients.site.records.records_file import RecordsFile
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError

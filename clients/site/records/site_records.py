@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.clients.site.prepared import Prepared, count_files
+from fedcal.clients.site.prepared import Prepared, check_answers, count_files
 from fedcal.clients.site.records.job_facts import JobFacts, Limits, facts_of
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.core.errors import InputError
@@ -22,9 +21,6 @@ from fedcal.queries.request import Request
 
 RECORDS = "records.sqlite"
 """The file in a site's folder."""
-
-EARLIER = "answers"
-"""Folder in which earlier versions of fedcal kept what they had sent, by run."""
 
 LIFETIME_S = 30 * 86400.0
 """Seconds in which a job must end, from when the site first hears of it."""
@@ -42,8 +38,10 @@ def records_of(site: Prepared) -> SiteRecords:
     Raises
     ------
     InputError
-        If they were put back from a backup, are not those of the site's key, or cannot be used.
+        If they were put back from a backup, are not those of the site's key, or cannot be used; or
+        as `check_answers`.
     """
+    check_answers(site.folder)
     limits = None if site.policy is None else Limits(*site.policy.limits)
     records = records_in(site.folder, limits)
     try:
@@ -97,10 +95,9 @@ def answer_once(
     Raises
     ------
     InputError
-        As `SiteRecords.answer`; or if an earlier version of fedcal answered in this run.
+        As `SiteRecords.answer`.
     """
     context = context_of(request)
-    _check_earlier(site.folder / EARLIER, context.run)
     with records_of(site) as records:
         sent, again = records.answer(
             job_digest(fields, context.run),
@@ -130,10 +127,3 @@ def finish(site: Prepared, fields: Mapping[str, Any], run: str) -> None:
     """Delete keys and answers of a run whose result has come; it is not answered again."""
     with records_of(site) as records:
         records.finish(job_digest(fields, run))
-
-
-def _check_earlier(folder: Path, run: str) -> None:
-    """InputError if a run was answered, and kept in files, by an earlier version of fedcal."""
-    name = folder / hashlib.sha256(run.encode()).hexdigest()[:32]
-    if name.exists() or name.with_suffix(".closed").exists():
-        raise InputError("this run began with an earlier version of fedcal at this site")

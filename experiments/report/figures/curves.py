@@ -355,12 +355,12 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
         groups.setdefault(", ".join(filter(None, (spent, told(c, apart)))), []).append(c)
     most = max(1, MOST_PANELS // len(metrics))
     for (note, some), metric in product(list(groups.items())[:most], metrics):
-        name, points, words = NAMES[metric], list[Point](), []
+        name, points, words = NAMES[metric], [], []
         for c in some:
             series, mean = looks[c["label"]], scaled(metric, c["after"][metric]["mean"])
             points.append((series, shapes.get(told(c, keys), series), c["bytes_up"], mean))
             words.append(f"{c['label']}: {mean:.4g} at {c['bytes_up']:,} bytes")
-        plot = partial(_plot_bytes, points=points, axes={**x, **axes[metric]})
+        plot = partial(_plot_points, points=points, axes={**x, **axes[metric]})
         said = f"{name} against bytes up per client, {note}. {'; '.join(words)}."
         panels.append(Panel(name.partition(",")[0], plot, said, aspect=0.8, note=note))
     marked = ((shape, name) for name, shape in shapes.items())
@@ -368,11 +368,8 @@ def bytes_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], titl
     return Sheet(title, _columns(panels, metrics), tuple(panels), legend)
 
 
-Point = tuple[str, str, float, float]
-"""Series, the series that lends its marker, x, y."""
-
-
-def _plot_bytes(ax: Axes, points: Sequence[Point], axes: Scale) -> None:
+def _plot_points(ax: Axes, points: Sequence[tuple[str, str, float, float]], axes: Scale) -> None:
+    """Points of a series, of another one that lends its marker, x and y."""
     ax.set(**axes)
     for series, shape, *at in points:
         look = LINES[series] | {"marker": LINES[shape]["marker"], "linestyle": "none"}

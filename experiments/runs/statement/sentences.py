@@ -97,7 +97,7 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
         the nominal number that set the clip bound, if one did
     """
     model, unit = plan.model, plan.protected
-    said = [_guarantee(plan), *model.against(about), *about_committee(about), *unit.curators()]
+    said = [_guarantee(plan), *model.against(about), *about_committee(about), *unit.curators]
     said += unit.limits(" and more delta" if plan.delta else "")
     if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
         said.append(
@@ -155,7 +155,7 @@ def in_short(
     holds = TRUSTS[trust].holds(secure_aggregation, quorum, colluding)
     return (
         f"Trust {trust}, unit {unit}: epsilon bounds what {protected.neighbours[adjacency]} "
-        f"changes, {holds}{protected.in_short()}."
+        f"changes, {holds}{protected.in_short}."
     )
 
 
@@ -375,7 +375,7 @@ def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, st
     client = "The server's questions, which tell the earlier releases; no row of anybody else."
     if about.secure_aggregation == "masks":
         client += " The names of the clients that it shares masks with."
-    client += plan.model.client_sees()
+    client += plan.model.client_sees
     results = f"The noisy releases and the {noun}: what epsilon and delta bound."
     if tested:
         results = (
@@ -390,7 +390,7 @@ def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, st
         ("who reads the results", results),
         _analyst(tested),
     ]
-    if (own := plan.protected.own_client()) is not None:
+    if (own := plan.protected.own_client) is not None:
         rows.insert(0, own)
     return _table(*rows)
 

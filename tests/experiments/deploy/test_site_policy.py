@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from fedcal.clients.site.prepared import FEDERATION
-from fedcal.clients.site.process.site_app import LOGGER
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.clients.site.records.site_records import RECORDS
+from fedcal.clients.site.site_log import LOGGER
 from fedcal.core.classes import digest_of
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.cli.main import _run

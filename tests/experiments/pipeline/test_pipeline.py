@@ -141,7 +141,7 @@ def test_training_tuning_and_what_follows(features, tmp_path):
         "evaluate": {"by": "group"},
     }
     pipeline = settled(tables)
-    seeds = {stage.name: stage.seed for stage in pipeline.stages}
+    seeds = {stage.name: stage.config.seed for stage in pipeline.stages}
     assert seeds["evaluate"] not in (seeds["choose-train"], seeds["choose-tune-1"])  # nor its noise
     out = tmp_path / "out"
     record = run(pipeline, out)
@@ -156,7 +156,7 @@ def test_training_tuning_and_what_follows(features, tmp_path):
     assert after == told["tune-1"]["results"]["test"]["accuracy"]
     said = " ".join(record["statement"])
     assert "2 trainings were run, and all are charged" in said
-    assert "choose-train, choose-tune-1 and sets read the same rows" in said
+    assert "choose-train, choose-tune-1, sets read the same rows" in said
     card = (out / "tune-1" / "report.html").read_text()
     for title in ("Clipped gradients", "How confident the model is", "ECE by class", "By group"):
         assert title in card

@@ -11,7 +11,8 @@ import pytest
 
 from fedcal.clients.site import party
 from fedcal.clients.site.party import Party
-from fedcal.clients.site.records.records import JobFacts, SiteRecords
+from fedcal.clients.site.records.job_facts import JobFacts
+from fedcal.clients.site.records.records import SiteRecords
 from fedcal.core.errors import InputError
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import Committee

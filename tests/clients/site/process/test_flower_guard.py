@@ -15,7 +15,7 @@ from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.clients.site.process import flower_guard as guard
 from fedcal.clients.site.process.flower_guard import KNOWN, check_flower, own_app, self_test
-from fedcal.clients.site.process.site_app import LOGGER
+from fedcal.clients.site.site_log import LOGGER
 from fedcal.core.errors import FedcalError, InputError
 
 

@@ -1,6 +1,5 @@
 """A prepared site answers each round once, and books what it answers."""
 
-import hashlib
 import os
 from dataclasses import replace
 from typing import Any
@@ -9,11 +8,10 @@ import numpy as np
 import pytest
 from policies import policy_text
 
-from fedcal.clients.site.prepared import Prepared, prepare, prepared
+from fedcal.clients.site.prepared import ANSWERS, Prepared, prepare, prepared
 from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, Limits
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.clients.site.records.site_records import (
-    EARLIER,
     RECORDS,
     answer_once,
     finish,
@@ -130,13 +128,12 @@ def test_a_site_that_gets_another_key_keeps_its_records(tmp_path):
         assert len(records.booked()) == 3
 
 
-def test_a_run_that_began_with_an_earlier_version_is_refused(site):
-    (site.folder / EARLIER).mkdir()
-    for end in ("", ".closed"):
-        run = Run()
-        name = hashlib.sha256(run.name.encode()).hexdigest()[:32]
-        (site.folder / EARLIER / f"{name}{end}").touch()
-        with pytest.raises(InputError, match="began with an earlier version of fedcal"):
-            run.answer(site)
-        assert run.drawn == 0
-    Run().answer(site)
+def test_answers_that_the_records_do_not_know_are_refused(site):
+    (site.folder / ANSWERS).mkdir()
+    run = Run()
+    for use in (run.answer, lambda site: prepare(site.folder, ROWS)):
+        with pytest.raises(InputError, match="delete it once its runs have ended"):
+            use(site)
+    assert run.drawn == 0
+    (site.folder / ANSWERS).rmdir()
+    run.answer(site)

@@ -102,8 +102,8 @@ def test_the_promise_names_unit_and_neighbours(unit, trust):
     neighbours = UNITS[unit].neighbours[UNITS[unit].adjacency(trust == "local")]
     assert f"-DP for each {unit}: {neighbours} changes" in said
     for other in UNITS.values():
-        for sentence in (*other.curators(), *other.limits(" and more delta")):
-            own = (*UNITS[unit].curators(), *UNITS[unit].limits(" and more delta"))
+        for sentence in (*other.curators, *other.limits(" and more delta")):
+            own = (*UNITS[unit].curators, *UNITS[unit].limits(" and more delta"))
             assert (sentence in said) is (sentence in own)
     assert ("A person at two sites is two subjects" in said) is (unit == "subject")
     assert unit != "example" or "says nothing against a row's own client" in said
@@ -165,7 +165,7 @@ def test_what_the_server_sees(trust, unit, masks):
     assert ("18 or more contributions" in sees) is (masks == "protocol")
     assert ("Each client's" in sees) is (masks == "none")
     seers = [line["who"] for line in record(plan_of(trust=trust, unit=unit))["sees"]]
-    own = UNITS[unit].own_client()
+    own = UNITS[unit].own_client
     assert (seers[0] == own[0]) if own else (seers[0] == "another client")
     assert ("a subject's own client" in seers) is (unit == "subject")
 
@@ -369,6 +369,6 @@ def test_a_guarantee_in_short(trust, unit, how):
     assert ("everyone but the server" in said) is not everyone
     assert ("90 %" in said) is (trust == "distributed")
     assert ("each client's contribution" in said) is (trust == "central" and not masks)
-    assert said.endswith(f"{UNITS[unit].in_short()}.")
-    assert ("m times the epsilon" in said) is ("m times the epsilon" in UNITS[unit].in_short())
+    assert said.endswith(f"{UNITS[unit].in_short}.")
+    assert ("m times the epsilon" in said) is ("m times the epsilon" in UNITS[unit].in_short)
     assert ("who is at k clients" in said) is (unit == "subject")
