@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,13 @@ from fedcal.clients.statistics.temperature import (
     temperature_update,
     top_label_newton,
 )
-from fedcal.clients.statistics.training import gradient_words, gradients, local_updates, read_inputs
+from fedcal.clients.statistics.training import (
+    gradient_words,
+    gradients,
+    local_updates,
+    read_inputs,
+    weighted_updates,
+)
 from fedcal.core.checks import one_of
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
@@ -73,6 +80,7 @@ STATISTICS: dict[str, Statistic] = {
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,
     "top_label_newton": top_label_newton,
+    "weighted_update": weighted_updates,
 }
 
 QUICK: dict[str, Callable[[Shards, Any, Bound, Ring], Words | None]] = {
@@ -84,20 +92,29 @@ QUICK: dict[str, Callable[[Shards, Any, Bound, Ring], Words | None]] = {
 }
 """Where all rows are bounded and added up in one pass: the sum; None = row by row."""
 
-ONCE: dict[str, Callable[[Shards, Any], object]] = {"gradients": read_inputs}
+ONCE: dict[str, Callable[[Shards, Any], object]] = {
+    "gradients": read_inputs,
+    "weighted_update": read_inputs,
+}
 """What is computed of all rows and kept, where one process answers round after round."""
 
 if apart := set(QUERIES) ^ set(STATISTICS):
     raise ImportError(f"a query without a statistic, or the reverse: {', '.join(sorted(apart))}")
 
 
-def answer(shards: Shards, request: Request) -> Words:
+def answer(shards: Shards, request: Request, sites: Integers | None = None) -> Words:
     """Each client's contribution: computed, clipped to the request's bound, encoded.
 
     Where the bound is per row (subject), what each row (all rows of a subject) adds is clipped and
     encoded, and the client adds these up as integers, saturated (`ClientSums`). No row that the
     data readers accept makes a bounded contribution raise: what overflows is clipped as any other
     number.
+
+    Parameters
+    ----------
+    sites
+        (clients,) the number of each client's site, for questions that depend on it
+        (`Query.by_site`)
 
     Returns
     -------
@@ -111,7 +128,9 @@ def answer(shards: Shards, request: Request) -> Words:
         ring, or the bound is per subject and the rows do not say whom they are about.
     """
     query, bound, ring = request.query, request.bound, request.ring
-    statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
+    statistic: Callable[..., Floats] = STATISTICS[one_of("query", query.kind, STATISTICS)]
+    if query.by_site:
+        statistic = partial(statistic, sites=sites)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         exact = query.fine and not bound.finite  # no float in between, so that all orders agree
         if (bound.per == "row" or exact) and query.kind in QUICK:
@@ -183,7 +202,7 @@ def contribute(
     """
     if request.row_rate < 1:
         shards = shards.keep(_taken(shards, request, sites, simulated))
-    words = answer(shards, request)
+    words = answer(shards, request, sites)
     if isinstance(request.query, ScoreSpread):
         words = in_folds(words, request.query, sites, simulated=simulated)
     if request.noise is None and request.rate >= 1:

@@ -12,7 +12,7 @@ from fedcal.strategies.method import Method
 from fedcal.strategies.methods.confidence import DPHistogram
 from fedcal.strategies.methods.conformal import FedConformal
 from fedcal.strategies.methods.evaluation import FedEvaluate
-from fedcal.strategies.methods.federated_averaging import DPFedAvg
+from fedcal.strategies.methods.federated_averaging import DPFedAvg, FedAvg
 from fedcal.strategies.methods.histograms import FedBBQ, FedBin
 from fedcal.strategies.methods.newton import (
     FedNewtonEntropy,
@@ -39,6 +39,7 @@ __all__ = [
     "DPPlatt",
     "FedAUC",
     "FedAccuracy",
+    "FedAvg",
     "FedBBQ",
     "FedBin",
     "FedCal",
@@ -68,7 +69,7 @@ STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
-    *(FedConformal, FedSGD, DPFedAvg),
+    *(FedConformal, FedSGD, DPFedAvg, FedAvg),
 )
 """Method name on the command line -> strategy."""
 

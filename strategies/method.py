@@ -326,6 +326,10 @@ class Method(ABC):
         """Go on with a run that another process began, from what `state` told there."""
         raise InputError(f"{self.name} goes on from its releases")
 
+    def round_record(self, round_number: int) -> dict[str, Any]:
+        """What it tells of a round that is over, beside what was released: plain values."""
+        return {}
+
     @property
     def reads(self) -> tuple[int, ...] | None:
         """Shape of the inputs of the network that it trains; None = it is about scores."""

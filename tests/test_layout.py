@@ -34,7 +34,6 @@ TORCH = ("export/torch_modules", "export/torch_sets", "training/local_sgd", "tra
 OPTIONAL = {
     **{f"experiments/runs/estimator/{name}.py": {"sklearn"} for name in ESTIMATOR},
     **{f"fedcal/{name}.py": {"torch"} for name in TORCH},
-    "experiments/training/models.py": {"torch"},
     "fedcal/export/onnx_graph.py": {"onnx"},
     "fedcal/training/row_gradients.py": {"opacus", "torch"},
 }
@@ -185,7 +184,7 @@ SAME_IDEA = {
     *("base", "config", "page", "record", "result", "rows", "run"),
     *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
     *("training", "spread", "single_metrics", "unary", "exponential", "gaussian", "crossing"),
-    *("artifact", "simulation", "curves", "models", "plan", "features"),
+    *("artifact", "simulation", "curves", "plan", "features"),
 }
 """Names that several modules of the product may have: they are of one idea."""
 

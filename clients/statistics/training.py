@@ -11,7 +11,8 @@ from fedcal.core.errors import ContributionRefused, InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats, Integers, Words
-from fedcal.queries import Gradients, LocalUpdate
+from fedcal.queries import Gradients, LocalUpdate, WeightedUpdate
+from fedcal.queries.training import FARTHEST
 from fedcal.secure_aggregation import Ring
 from fedcal.training.network import Clipping, text_of
 from fedcal.units.bounding import Bound
@@ -55,7 +56,7 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
     return np.clip(steps, -ring.limit, ring.limit).view(np.uint64)
 
 
-def read_inputs(shards: Shards, query: Gradients | LocalUpdate) -> NDArray[Any]:
+def read_inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> NDArray[Any]:
     """The rows' inputs as the network reads them, computed once of each row.
 
     Rows without inputs of their own have the logits of a model that is there already.
@@ -91,17 +92,66 @@ def local_updates(shards: Shards, query: LocalUpdate) -> Floats:
         (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where SGD
         diverges
     """
-    inputs, size = read_inputs(shards, query), len(query.w)
+    size = len(query.w)
     out = np.zeros((shards.clients, sum(query.lengths())))
-    for k in np.flatnonzero(shards.rows).tolist():
-        rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
-        rng = stream(query.seed, Purpose.SAMPLING, 0, f"{rows.stop - rows.start} rows")
-        update = query.architecture.local_update(
-            query.w, inputs[rows], shards.labels[rows], query.classes, query.sgd, rng
-        )
+    for k, n in _with_rows(shards):
+        rng = stream(query.seed, Purpose.SAMPLING, 0, f"{n} rows")
+        update, _ = _trained(shards, query, k, rng)
         norm = float(np.linalg.norm(update)) / query.clip
         if np.isfinite(norm):
             out[k, :size] = update / (query.clip * max(norm, 1.0))
         if query.count:
             out[k, size] = 0.5 if norm <= 1.0 else -0.5  # no number is more than the clip, too
     return out
+
+
+def weighted_updates(
+    shards: Shards, query: WeightedUpdate, sites: Integers | None = None
+) -> Floats:
+    """n (w_k - w) of each client's n rows, n times its mean loss, n, and n where SGD diverged.
+
+    (McMahan et al. 2017, FederatedAveraging.)
+
+    Parameters
+    ----------
+    sites
+        (clients,) the number of each client's site, which the order of its rows follows from;
+        None = 0 of all
+
+    Returns
+    -------
+    Floats
+        (clients, size + 3); zeros without rows
+    """
+    size = len(query.w)
+    out = np.zeros((shards.clients, size + 3))
+    for k, n in _with_rows(shards):
+        site = 0 if sites is None else int(sites[k])
+        rng = stream(query.seed, Purpose.SAMPLING, query.round, f"batches of {site}")
+        update, loss = _trained(shards, query, k, rng)
+        if max(np.abs(update).max(), abs(loss)) <= FARTHEST:  # and both are finite
+            out[k, :size] = n * update
+            out[k, size:] = n * loss, n, 0
+        else:
+            out[k, size:] = 0, n, n
+    return out
+
+
+def _with_rows(shards: Shards) -> list[tuple[int, int]]:
+    """Each client that has rows, and how many."""
+    return [(k, n) for k, n in enumerate(shards.rows.tolist()) if n]
+
+
+def _trained(
+    shards: Shards, query: LocalUpdate | WeightedUpdate, k: int, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """What SGD on the rows of client k adds to w, and the mean loss on the way."""
+    rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
+    return query.architecture.local_update(
+        query.w,
+        read_inputs(shards, query)[rows],
+        shards.labels[rows],
+        query.classes,
+        query.sgd,
+        rng,
+    )

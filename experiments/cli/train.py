@@ -49,32 +49,6 @@ def run_train(
 def _show(training: Mapping[str, Any], out: Path | None) -> None:
     to = terminal.console()
     c, rows = training["config"], training["rows"]
-    if "privacy" in training:
-        _show_method(training, out)
-        return
-    to.print(
-        f"{c['model']} ({training['parameters']:,} parameters) on {c['data']}, clients "
-        f"{training['clients']}, {c['partition']}, rounds {c['rounds']}, "
-        f"sampling rate {c['sampling_rate']:g}"
-    )
-    to.print(
-        f"{rows['train']:,} training rows, {rows['calibration']:,} for calibration, "
-        f"{rows['test']:,} for testing"
-    )
-    metrics = ", ".join(
-        f"{name} {terminal.shown(k, training['test'][k])}" for k, name in terminal.SHOWN.items()
-    )
-    to.print(f"test rows: {metrics}; {training['seconds']:.1f} s")
-    if out is not None:
-        to.print(
-            f"written to {out}; calibrate it: fedcal simulate --data {out / 'logits.npz'} "
-            "--partition natural"
-        )
-
-
-def _show_method(training: Mapping[str, Any], out: Path | None) -> None:
-    to = terminal.console()
-    c, rows, privacy = training["config"], training["rows"], training["privacy"]
     to.print(
         f"{c['model']} ({training['parameters']:,} parameters) on {c['data']} by {c['method']}, "
         f"clients {training['clients']}, {training['communication']['rounds']} rounds"
@@ -88,7 +62,7 @@ def _show_method(training: Mapping[str, Any], out: Path | None) -> None:
             f"{name} {terminal.shown(k, training[part][k])}" for k, name in terminal.SHOWN.items()
         )
         to.print(f"{part} rows: {metrics}")
-    for line in privacy["statement"]:
+    for line in training["privacy"]["statement"]:
         to.print(f"  {line}")
     if out is not None:
         to.print(

@@ -13,7 +13,6 @@ from fedcal.core.scores import Kind
 from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.load import load_any, name_of
-from fedcal.experiments.training.by_method import column, inputs_of
 from fedcal.experiments.training.splits import PARTS, ClientData
 from fedcal.training.trained_model import TrainedModel
 from fedcal.units import UNITS, Subject
@@ -59,7 +58,7 @@ class Rows:
 
     def scored(self, model: TrainedModel) -> dict[str, Floats]:
         """Logits of a trained model, (n, c) of each part."""
-        return {part: model.predict(inputs_of(self.of_clients, part)) for part in self.parts}
+        return {part: model.predict(self.of_clients.inputs(part)) for part in self.parts}
 
     def dataset(
         self, part: str, scores: Mapping[str, Floats], input: Kind, tested: bool = False
@@ -93,7 +92,7 @@ def rows_of_training(data: ClientData, name: str, held_out: float, unit: str) ->
     parts = {}
     for part in PARTS:
         labels = data.labels(part)
-        group, subject = (column(data, part, name) for name in ("group", str(Subject.column)))
+        group, subject = (data.column(part, name) for name in ("group", str(Subject.column)))
         parts[part] = Dataset(
             name,
             "logits",

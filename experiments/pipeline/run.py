@@ -24,11 +24,10 @@ from fedcal.experiments.pipeline.record import FILE, TOLD, new_record
 from fedcal.experiments.pipeline.report import write_pipeline_report
 from fedcal.experiments.pipeline.settle import Pipeline
 from fedcal.experiments.runs.files import PAGE, to_json
-from fedcal.experiments.runs.folders import PIPELINE, TRAINING, Replaced, claim, files_of
-from fedcal.experiments.runs.paid import Paid
+from fedcal.experiments.runs.folders import PIPELINE, Replaced, claim, files_of
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.experiments.training.by_method import train_by_method
 from fedcal.experiments.training.config import TrainConfig
+from fedcal.experiments.training.run import train_on
 from fedcal.privacy.ledger import Ledger
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of, whole_file
@@ -235,15 +234,15 @@ class _Run:
         return {key: found[key] for key in TOLD if key in found}
 
     def _train(self, stage: Stage, config: TrainConfig, folder: Path) -> dict[str, Any]:
-        data = self.pipeline.rows.of_clients
-        folder.mkdir(parents=True, exist_ok=True)
-        begun, ended = ((folder / name).is_file() for name in (CHECKPOINT, OUTCOME))
-        paid = Paid(folder, TRAINING, config.to_toml(), resume=ended)
-        with paid.reporting():
-            training = train_by_method(
-                config, data, folder=folder, resume=begun, progress=self._told(stage), paid=paid
-            )
-            training.save(folder)
+        told = self._told(stage)
+        begun = any((folder / name).is_file() for name in (CHECKPOINT, OUTCOME))
+        training = train_on(
+            config,
+            self.pipeline.rows.of_clients,
+            folder=folder,
+            resume=begun,
+            progress=lambda done, total, record: told(done, total),
+        )
         return {"test": training.metrics, "train": training.train_metrics}
 
     def _told(self, stage: Stage) -> Progress:

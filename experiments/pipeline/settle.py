@@ -18,9 +18,8 @@ from fedcal.experiments.pipeline.rows import Rows, rows_of_scores, rows_of_train
 from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.training.by_method import run_config
 from fedcal.experiments.training.config import TrainConfig
-from fedcal.experiments.training.splits import load
+from fedcal.experiments.training.splits import load, run_config
 from fedcal.partition import deal
 from fedcal.privacy.noise_plan import Plan
 

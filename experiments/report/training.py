@@ -1,4 +1,4 @@
-"""The card of a model that was trained with privacy, from its folder."""
+"""The card of a trained model, from its folder."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def write_training_report(folder: Path, home: Path | None = None) -> Path:
     Raises
     ------
     InputError
-        A file is missing, or is not what a training by a method of ours writes.
+        A file is missing, or is not what a training writes.
     FedcalError
         The folder cannot be written.
     """

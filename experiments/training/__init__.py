@@ -1,3 +1,3 @@
-"""Models trained over clients, by Flower's FedAvg or by a method of ours, with their data."""
+"""Models trained over clients by a method, with their data."""
 
 from __future__ import annotations

@@ -7,11 +7,8 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any
 
-from fedcal import partition
-from fedcal.accounting.gaussian import check_epsilon, check_rate
 from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
-from fedcal.core.streams import check_seed
 from fedcal.experiments.runs.config import ENGINES, Config
 from fedcal.experiments.runs.options import (
     DATA,
@@ -24,8 +21,7 @@ from fedcal.experiments.runs.options import (
     option,
     options_of,
 )
-from fedcal.privacy.federation import check_size
-from fedcal.strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES, FedAvg
 from fedcal.strategies.settings import Setting, check_settings
 from fedcal.training.networks import NETWORKS
 from fedcal.units import UNITS, Example
@@ -45,18 +41,31 @@ KINDS = {name: network.reads for name, network in NETWORKS.items()}
 USUAL = {"image": "cnn", "text": "lstm", "features": "linear"}
 """The model for each kind of data where none is named."""
 
-FEDAVG = "fedavg"
-"""Flower's own FedAvg, without privacy."""
+FEDAVG = FedAvg.name
 
-TRAINERS = (FEDAVG, *(n for n, method in STRATEGIES.items() if method.family == "train"))
+TRAINERS = (FEDAVG, *(n for n, m in STRATEGIES.items() if m.family == "train" and n != FEDAVG))
 
 SETTINGS = {"lr": "lr", "batch_size": "batch"}
 """Option -> the setting of a method that it stands for."""
+
+SETTINGS_OF_FEDAVG = {**SETTINGS, "local_epochs": "epochs", "server_lr": "server_lr"}
+
+SHARED = (
+    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "secure_aggregation"),
+    *("committee", "colluding"),
+    *("noise_source", "ledger", "cap", "cap_delta", "seed", "engine", "rounds", "method"),
+)
+"""Options that `fedcal train` shares with `fedcal simulate`."""
 
 FOLLOWING = {"network": "--model says it", "shape": "the data say it"}
 """Setting of a method that follows from what is said elsewhere -> where."""
 
 _OF_FEDAVG = ("local_epochs", "server_lr", "evaluate_every")
+
+_CHECKED_ALIKE = (
+    *("engine", "clients", "rounds", "sampling_rate", "epsilon", "seed", "partition"),
+)
+"""Options of which `Config` refuses the same values."""
 
 _COUNTS = ("batch_size", "max_rows", "local_epochs", "evaluate_every", "checkpoint_every")
 _LEAST = {**dict.fromkeys(_COUNTS, 1), "min_rows": 0}
@@ -154,17 +163,12 @@ class TrainConfig(Options):
     def __post_init__(self) -> None:
         if self.model is not None:
             one_of("model", self.model, KINDS)
-        one_of("engine", self.engine, ENGINES)
-        check_epsilon(self.epsilon, allow_infinite=True)
+        alike = {name: getattr(self, name) for name in _CHECKED_ALIKE}
+        Config(**{name: value for name, value in alike.items() if value is not None})
         if not 0 <= self.held_out < 1:
             raise InputError(f"held_out must be in [0, 1), got {self.held_out!r}")
         if self.method is not None:
             self._check_method(one_of("method", self.method, TRAINERS))
-        check_size(self.clients, self.rounds)
-        if self.partition is not None:
-            partition.parse(self.partition)
-        check_rate(self.sampling_rate)
-        check_seed(self.seed)
         for name, least in _LEAST.items():
             if getattr(self, name) is not None:
                 whole(name, getattr(self, name), least)
@@ -226,8 +230,19 @@ class TrainConfig(Options):
 
     @property
     def by_method(self) -> bool:
-        """Whether a strategy of ours trains, by the rounds that every method has."""
+        """Whether another method than FedAvg trains, with settings of its own (`set`)."""
         return self.method not in (None, FEDAVG)
+
+    @property
+    def stands_for(self) -> dict[str, str]:
+        """Option -> the method's setting that it stands for."""
+        return SETTINGS if self.by_method else SETTINGS_OF_FEDAVG
+
+    def own_settings(self, settings: Mapping[str, Setting]) -> dict[str, Setting]:
+        """Of a method's resolved settings those that `set` may say."""
+        if not self.by_method:
+            return {}
+        return {k: v for k, v in settings.items() if k not in FOLLOWING}
 
 
 def merged(*layers: Mapping[str, Any]) -> TrainConfig:

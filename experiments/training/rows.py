@@ -7,7 +7,7 @@ import json
 import math
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,9 @@ MOST_CLASSES = 10_000
 
 _SUFFIXES = (".txt", ".tsv", ".tsv.gz")
 _TEXT_COLUMNS = ("line", "text")
+
+
+_PER_ROW = ("x", "y", "client", "training", "subject", "group")
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +63,9 @@ class LabelledRows:
         a public bound on the Euclidean norm of each row of features; or None
     test
         the source's own test rows, which nothing is trained on; or None
+    ids
+        (n,) int64, the rows' numbers in their source (training and test rows are numbered apart);
+        None = in the order of the rows
     shifted
         of test rows: (corruption, severity) -> their features after that corruption, (n, d)
     """
@@ -75,6 +81,7 @@ class LabelledRows:
     group_names: tuple[str, ...] = ()
     norm: float | None = None
     test: LabelledRows | None = field(default=None, repr=False)
+    ids: Integers | None = field(default=None, repr=False)
     shifted: Mapping[tuple[str, int], NDArray[Any]] = field(default_factory=dict, repr=False)
 
     @property
@@ -90,6 +97,17 @@ class LabelledRows:
         if self.names is not None:
             return len(self.names)
         return max(int(self.y.max()) + 1, 0 if self.test is None else self.test.classes)
+
+    @property
+    def numbers(self) -> Integers:
+        """The rows' numbers in their source, (n,)."""
+        return np.arange(len(self.y)) if self.ids is None else self.ids
+
+    def take(self, rows: Integers | NDArray[np.bool_] | slice) -> LabelledRows:
+        """Some of the rows, without the source's test rows."""
+        own = {name: getattr(self, name) for name in _PER_ROW}
+        picked = {name: column[rows] for name, column in own.items() if column is not None}
+        return replace(self, **picked, ids=self.numbers[rows], test=None, shifted={})
 
     @property
     def judged(self) -> LabelledRows:

@@ -2,115 +2,63 @@
 
 from __future__ import annotations
 
-import json
-import logging
+import math
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from flwr.app import ArrayRecord
-from numpy.typing import NDArray
 
+from fedcal.accounting.zcdp import rdp_epsilons
 from fedcal.core.errors import InputError, Interrupted, RoundFailed
 from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
-from fedcal.core.types import Floats
+from fedcal.experiments.runs import engines
 from fedcal.experiments.runs.config import read_toml
-from fedcal.experiments.runs.engines.flower import InProcessGrid
-from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import TRAINING as KIND
 from fedcal.experiments.runs.folders import claim
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.paid import CONFIG, Paid
-from fedcal.experiments.runs.result import versions
-from fedcal.experiments.training.by_method import (
-    TRAINING,
-    ModelTraining,
-    spent_so_far,
-    train_by_method,
-)
+from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
-from fedcal.experiments.training.fedavg import SeededFedAvg, TrainingState, per_round, training_app
-from fedcal.experiments.training.splits import PARTS, ClientData, load
-from fedcal.metrics import summary
-from fedcal.storage.atomic import path_of, whole_file
+from fedcal.experiments.training.looks import Looks
+from fedcal.experiments.training.result import Training
+from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
+from fedcal.privacy.noise_plan import Plan
+from fedcal.storage.atomic import path_of
 from fedcal.storage.locks import locked
-from fedcal.strategies.server.checkpoint import CHECKPOINT as ROUNDS
-from fedcal.strategies.server.checkpoint import Checkpoint
-from fedcal.strategies.server.outcome import OUTCOME
+from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.strategies.server.job import Job
+from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
-
-if TYPE_CHECKING:
-    from fedcal.experiments.training.models import LocalTrainer
+from fedcal.strategies.settings import check_subjects
+from fedcal.training.model_card import scored
+from fedcal.training.networks import NETWORKS
+from fedcal.training.trained_model import TrainedModel
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
-"""Called after each round: rounds done, rounds planned, the round's record."""
+"""Called after each round: rounds done, rounds planned, what is told of the round: of a private
+training `epsilon` so far, of FedAvg what `Training.history` has."""
 
-CHECKPOINT = "checkpoint.pt"
-"""Where a training stands, kept in its folder so that it can go on; removed when it is finished."""
+TRAINING, ROWS = "training", "rows"
+"""Keys of a checkpoint beside the job's: the options of the training, the rows' fingerprint."""
 
-
-@dataclass(frozen=True)
-class Training(TrainingState):
-    """A trained model and its logits.
-
-    Attributes
-    ----------
-    config
-        resolved
-    metrics
-        of the final model on the test rows, as fractions (`fedcal.metrics.summary`)
-    rows
-        rows of each part
-    calibration_logits, test_logits
-        (n, classes) float32, client by client
-    federation
-        the rows of all clients
-    """
-
-    config: TrainConfig
-    metrics: dict[str, float]
-    rows: dict[str, int]
-    calibration_logits: NDArray[np.float32] = field(repr=False)
-    test_logits: NDArray[np.float32] = field(repr=False)
-    federation: ClientData = field(repr=False)
-
-    def to_json(self) -> dict[str, Any]:
-        """The content of `training.json`: strict JSON."""
-        return {
-            "schema": 1,
-            "config": self.config.to_dict(),
-            "test": self.metrics,
-            "clients": self.federation.clients,
-            "classes": self.federation.classes,
-            "rows": self.rows,
-            "parameters": sum(w.numel() for w in self.weights.values()),
-            "rounds": list(self.history),
-            "seconds": self.seconds,
-            "versions": {**versions(), "torch": need("torch", "train", "training").__version__},
-        }
-
-    def save(self, out: str | Path) -> None:
-        """Write `logits.npz`, `model.pt`, `config.toml` and `training.json` into a folder."""
-        write_folder(path_of(out), self._write, stale=KIND.files)
-
-    def _write(self, folder: Path) -> None:
-        torch = need("torch", "train", "training a model")
-        owner = np.repeat(np.array(self.federation.names), self.federation.sizes("calibration"))
-        np.savez_compressed(
-            folder / "logits.npz",
-            logits=self.calibration_logits,
-            labels=self.federation.labels("calibration"),
-            client=owner,
-            test_logits=self.test_logits,
-            test_labels=self.federation.labels("test"),
-        )
-        torch.save(self.weights, folder / "model.pt")
-        (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
-        (folder / "training.json").write_text(to_json(self.to_json()), "utf-8")
+REUSED = (
+    "The calibration rows are the training rows: what is learnt from them afterwards is a further "
+    "release about the same rows, and budgets add up (one account: `fedcal.accounting`)."
+)
+APART = (
+    "The calibration rows are others, by a hash of each row's id: a row is in one of the two parts "
+    "whatever the others are, so the training and what is learnt from those rows cost the larger "
+    "of their budgets together."
+)
+EXACT = (
+    "The metrics of the training rows, the numbers of rows, and logits and labels of the "
+    "calibration rows are exact and not private: for the researcher's eyes."
+)
+TOGETHER = "A unit may have training and calibration rows: their budgets add up."
 
 
 def train(
@@ -121,8 +69,8 @@ def train(
     overwrite: bool = False,
     progress: AfterRound | None = None,
     **options: Any,
-) -> Training | ModelTraining:
-    """Train a model over simulated clients: by FedAvg, or privately by a method of ours.
+) -> Training:
+    """Train a model over simulated clients: by FedAvg, or privately by another method.
 
     Parameters
     ----------
@@ -132,8 +80,8 @@ def train(
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
         go on with the checkpoint in `out`. The options are those of the checkpoint; of
-        others only more `rounds` are allowed. What a finished training leaves unsaid is made
-        of what was paid for
+        others only more `rounds` of FedAvg are allowed. What a finished training leaves unsaid is
+        made of what was paid for
     overwrite
         replace a training that `out` holds; otherwise it is refused
     progress
@@ -154,112 +102,188 @@ def train(
         On Ctrl-C; what was done is in `out`.
     """
     folder = None if out is None else path_of(out)
-    begun: TrainingState | None = None
-    known = ""
     given = {} if config is None else config.to_dict()
     given |= {k: v for k, v in options.items() if v is not None}
-    if resume and folder is None:
-        raise InputError("--resume needs --out DIR, the folder of the training")
-    if folder is not None:
-        claim(folder, KIND, overwrite=overwrite, resume=resume)
-    if resume and folder is not None and (folder / ROUNDS).is_file():
-        config = merged(Checkpoint.load(folder).job[TRAINING], given)
-    elif resume and folder is not None and (folder / OUTCOME).is_file():
-        config = merged(read_toml(folder / CONFIG), given)
-    elif resume and folder is not None:
-        begun, kept, known = _kept(folder)
-        config = _continued(kept, given, begun.round)
-    else:
-        config = merged(given)
-        if folder is not None and not overwrite:
-            _refuse_unfinished(folder)
-    federation, config = load(config)
-    if config.by_method:
-        return _by_method(config, federation, folder, resume, progress)
-    need("torch", "train", "training a model")
-    from fedcal.experiments.training.models import LocalTrainer
-
-    trainers, rate = int((federation.sizes("train") > 0).sum()), config.sampling_rate
-    if trainers > 1 and per_round(rate, trainers) == 1:
-        warnings.warn(
-            f"one client trains in each round: sampling rate {rate:g} of {trainers} clients; "
-            f"--sampling-rate {min(1.0, 5 / trainers):.2g} takes {min(5, trainers)}",
-            stacklevel=2,
+    if folder is None:
+        if resume:
+            raise InputError("--resume needs --out DIR, the folder of the training")
+        data, resolved = load(merged(given))
+        return train_on(resolved, data, progress=progress)
+    claim(folder, KIND, overwrite=overwrite, resume=resume)
+    if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
+        raise InputError(
+            f"--out {folder} holds an unfinished training: go on with --resume, or replace it "
+            "with --overwrite"
         )
-    if folder is not None and not resume:
-        for name in (CHECKPOINT, ROUNDS):  # of one that is to be replaced
-            (folder / name).unlink(missing_ok=True)
-    fingerprint = federation.fingerprint()
-    if known not in ("", fingerprint):
-        raise InputError(f"{config.data} holds other rows than when the training began")
-    trainer = LocalTrainer(str(config.model), federation, config.seed)
-    weights = {name: value.clone() for name, value in trainer.model.state_dict().items()}
-    state, rounds = begun or TrainingState(weights, (), 0.0), int(config.rounds or 0)
+    if not resume:
+        data, resolved = load(merged(given))
+    reached = 0
 
-    def after_round(now: TrainingState) -> None:
-        if folder is not None and now.round < rounds and now.round % config.checkpoint_every == 0:
-            _keep(folder, now, config.to_dict(), fingerprint)
+    def told(done: int, total: int, record: dict[str, Any]) -> None:
+        nonlocal reached
+        reached = done
         if progress is not None:
-            progress(now.round, rounds, now.history[-1])
+            progress(done, total, record)
 
-    strategy = SeededFedAvg(config, federation, state, after_round)
-    grid = InProcessGrid(training_app(trainer), range(federation.clients))
-    logger = logging.getLogger("flwr")
-    before = logger.level
-    try:
-        logger.setLevel(logging.ERROR)  # the progress bar says in one line what Flower says in many
-        strategy.start(grid, ArrayRecord(state.weights), num_rounds=rounds - state.round)
-        if folder is not None:
-            _keep(folder, strategy.state, config.to_dict(), fingerprint)
-        training = _finished(config, federation, trainer, strategy.state)
-        if folder is not None:
-            training.save(folder)
-    except KeyboardInterrupt:
-        if folder is None or not strategy.state.round:
+    with _alone(folder):
+        if resume:  # what is there must not change on the way
+            data, resolved = load(_resumed(folder, given))
+        try:
+            return train_on(resolved, data, folder=folder, resume=resume, progress=told)
+        except KeyboardInterrupt:
+            if not (folder / CHECKPOINT).is_file():
+                raise
+            kept = f"{reached} rounds are" if reached else "what was done is"
+            raise Interrupted(f"{kept} kept; go on: fedcal train --out {folder} --resume") from None
+        except RoundFailed:
+            if math.isinf(resolved.epsilon) and not (reached or resume):
+                (folder / CHECKPOINT).unlink(missing_ok=True)  # nothing is lost
             raise
-        _keep(folder, strategy.state, config.to_dict(), fingerprint)
-        raise Interrupted(
-            f"{strategy.state.round} rounds are kept; go on: fedcal train --out {folder} --resume"
-        ) from None
-    finally:
-        logger.setLevel(before)
-    return training
 
 
-def _by_method(
+def train_on(
     config: TrainConfig,
     data: ClientData,
-    folder: Path | None,
-    resume: bool,
-    progress: AfterRound | None,
-) -> ModelTraining:
-    """Train by a strategy; its progress says what of the budget is spent."""
-    spent: list[Callable[[int], float]] = []
+    *,
+    folder: Path | None = None,
+    resume: bool = False,
+    progress: AfterRound | None = None,
+) -> Training:
+    """Train a model on rows that are dealt.
+
+    Parameters
+    ----------
+    config, data
+        as `splits.load` gives them
+    folder
+        for the checkpoint, and for the files in the end; None = nothing is kept
+    resume
+        go on with the checkpoint that is there, or with what was paid for
+    progress
+        called after each round
+
+    Raises
+    ------
+    InputError
+        If an option is not allowed, or the ledger refuses; nothing was released.
+    RoundFailed
+        If a client failed, or the training diverged.
+    """
+    if NETWORKS[str(config.model)].in_torch:
+        need("torch", "train", "training a model")
+    run, shards = run_config(config, data), data.shards(trainers=not config.by_method)
+    job = job_of(run, shards)
+    check_subjects(job.federation, shards)
+    _warn_of_one(job.plan)
+    about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()} if folder is not None else {}
+    begun = resume and folder is not None and (folder / CHECKPOINT).is_file()
+    if begun and folder is not None:
+        _check_rows(config, Checkpoint.load(folder), job, about)
+    looks, spent = Looks(config, data), _spent(job.plan)
 
     def told(done: int, total: int) -> None:
         if progress is not None:
-            progress(done, total, {"epsilon": spent[0](done)})
+            progress(done, total, {"epsilon": spent(done)} | looks.round_record(done))
+
+    def trained() -> Outcome:
+        if run.engine != "inline" and resume:
+            raise InputError("--resume goes on with a training that runs inline")
+        return engines.run(
+            job,
+            shards,
+            run.engine,
+            progress=told,
+            drive=looks.drive,
+            folder=folder,
+            resume=resume,
+            every=config.checkpoint_every,
+            about=about,
+        )
 
     ended = resume and folder is not None and (folder / OUTCOME).is_file()
     paid = Paid(folder, KIND, config.to_toml(), resume=ended)
-    with nullcontext() if folder is None else _alone(folder), paid.reporting():
-        try:
-            training = train_by_method(
-                config,
-                data,
-                folder=folder,
-                resume=resume,
-                progress=told,
-                hear=lambda job: spent.append(spent_so_far(job)),
-                paid=paid,
-            )
-        except KeyboardInterrupt:
-            if folder is None or paid.known or not (folder / ROUNDS).is_file():
-                raise
-            raise Interrupted(f"go on: fedcal train --out {folder} --resume") from None
+    with paid.reporting():
+        outcome = paid.outcome(job, trained)
+        model = outcome.artifact
+        if not isinstance(model, TrainedModel):
+            raise InputError(f"method '{run.method}' trains no model")
+        known, privacy = recorded(run, job, outcome, tested=True)
+        privacy["statement"] += _about_parts(config, job.plan)
+        logits = {part: model.predict(data.inputs(part)) for part in PARTS}
+        if not all(np.isfinite(some).all() for some in logits.values()):
+            raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
+        metrics = {part: scored(softmax(logits[part]), data.labels(part)) for part in PARTS}
+        training = Training(
+            config=config,
+            model=model,
+            privacy=privacy,
+            metrics=metrics["test"],
+            train_metrics=metrics["train"],
+            logits={part: logits[part].astype(np.float32) for part in PARTS},
+            federation=data,
+            outcome=outcome,
+            settings=dict(known.set),
+            event=job.plan.event,
+            clipping=looks.parts(),
+        )
         if folder is not None:
             training.save(folder)
     return training
+
+
+def _resumed(folder: Path, given: dict[str, Any]) -> TrainConfig:
+    """The options of a training that goes on; what is given beside them may say more rounds.
+
+    Raises
+    ------
+    InputError
+        If there is nothing to go on with, or other options are given.
+    """
+    if not (folder / CHECKPOINT).is_file():
+        if (folder / OUTCOME).is_file():
+            return merged(read_toml(folder / CONFIG), given)
+        if (folder / "checkpoint.pt").is_file():
+            raise InputError(
+                f"{folder / 'checkpoint.pt'} is of an earlier version of fedcal, which can go on "
+                "with it: this one trains anew with --overwrite"
+            )
+        finished = (folder / "training.json").is_file()
+        why = "the training there is finished" if finished else f"there is no {CHECKPOINT}"
+        raise InputError(f"nothing to resume in {folder}: {why}")
+    kept = Checkpoint.load(folder)
+    before, after = merged(kept.job[TRAINING]), merged(kept.job[TRAINING], given)
+    free = {"checkpoint_every"} if after.by_method else {"rounds", "checkpoint_every"}
+    for name, value in after.to_dict().items():
+        if name not in free and value != getattr(before, name):
+            raise InputError(
+                f"--resume goes on with {name} = {getattr(before, name)!r}, but {value!r} is given"
+            )
+    done = 0 if kept.state is None else len(kept.state.get("losses", ()))
+    if (after.rounds or 0) < done:
+        raise InputError(f"{done} rounds are done already, but rounds = {after.rounds}")
+    if after != before:
+        rounds = {} if after.by_method else {"rounds": after.rounds}
+        kept.job = {**kept.job, **rounds, TRAINING: after.to_dict()}
+        kept.save(folder)
+    return after
+
+
+def _check_rows(config: TrainConfig, kept: Checkpoint, job: Job, about: dict[str, Any]) -> None:
+    """Refuse a checkpoint of other rows or of another job."""
+    if kept.job.get(ROWS) != about[ROWS]:
+        raise InputError(f"{config.data} holds other rows than when the training began")
+    kept.check({**job.to_fields(), **about})
+
+
+def _warn_of_one(plan: Plan) -> None:
+    """Say it where one client trains in each round."""
+    rate, clients = plan.sampling_rate, plan.clients
+    if plan.cohort and clients > 1 and len(plan.sample(1)) == 1:
+        warnings.warn(
+            f"one client trains in each round: sampling rate {rate:g} of {clients} clients; "
+            f"--sampling-rate {min(1.0, 5 / clients):.2g} takes {min(5, clients)}",
+            stacklevel=4,
+        )
 
 
 @contextmanager
@@ -268,84 +292,30 @@ def _alone(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder / LOCK
     with locked(lock, f"another training writes into {folder}"):
-        yield
-        lock.unlink(missing_ok=True)
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+            with suppress(OSError):
+                folder.rmdir()  # only if nothing was kept
 
 
-def _keep(folder: Path, state: TrainingState, config: dict[str, Any], fingerprint: str) -> None:
-    """Write the checkpoint; the one before is there until this one is whole."""
-    torch = need("torch", "train", "training a model")
-    known = {
-        "config": config,
-        "fingerprint": fingerprint,
-        "history": state.history,
-        "seconds": state.seconds,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    with whole_file(folder / CHECKPOINT) as file:
-        torch.save({"weights": state.weights, "json": json.dumps(known, allow_nan=False)}, file)
+def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
+    """What files tell of private rows, and how budgets go together with those of what follows."""
+    if not plan.private:
+        return []
+    if plan.protected.per != "row":
+        return [EXACT, TOGETHER]
+    return [EXACT, APART if config.held_out else REUSED]
 
 
-def _kept(folder: Path) -> tuple[TrainingState, dict[str, Any], str]:
-    """The state, the configuration and the fingerprint of the rows that `_keep` wrote.
+def _spent(plan: Plan) -> Callable[[int], float]:
+    """Rounds done -> epsilon of the releases so far, at the plan's delta.
 
-    Raises
-    ------
-    InputError
-        If there is no checkpoint, or it is damaged.
+    By Renyi DP, which is quick and above the account that the noise was planned by; so the plan's
+    epsilon, which holds for all rounds, stands in where that is less.
     """
-    torch = need("torch", "train", "training a model")
-    path = folder / CHECKPOINT
-    if not path.is_file():
-        done = (folder / "training.json").is_file()
-        why = "the training there is finished" if done else f"there is no {CHECKPOINT}"
-        raise InputError(f"nothing to resume in {folder}: {why}")
-    try:
-        kept = torch.load(path, weights_only=True, map_location="cpu")
-        known = json.loads(kept["json"])
-        state = TrainingState(kept["weights"], tuple(known["history"]), float(known["seconds"]))
-        return state, known["config"], known["fingerprint"]
-    except Exception as error:  # noqa: BLE001  torch raises anything for a damaged file
-        raise InputError(f"{path} is not an intact checkpoint ({type(error).__name__})") from None
-
-
-def _refuse_unfinished(folder: Path) -> None:
-    for name in (CHECKPOINT, ROUNDS):
-        if (folder / name).exists():
-            raise InputError(
-                f"--out {folder} holds an unfinished training: go on with --resume, or replace it "
-                "with --overwrite"
-            )
-
-
-def _continued(kept: dict[str, Any], given: dict[str, Any], done: int) -> TrainConfig:
-    """The checkpoint's configuration; of what is given beside it only more rounds may differ."""
-    before = merged(kept)
-    after = merged(kept, given)
-    for name, value in after.to_dict().items():
-        if name not in ("rounds", "checkpoint_every") and value != getattr(before, name):
-            raise InputError(
-                f"--resume goes on with {name} = {getattr(before, name)!r}, but {value!r} is given"
-            )
-    if (after.rounds or 0) < done:
-        raise InputError(f"{done} rounds are done already, but rounds = {after.rounds}")
-    return after
-
-
-def _finished(
-    config: TrainConfig, federation: ClientData, trainer: LocalTrainer, state: TrainingState
-) -> Training:
-    trainer.model.load_state_dict(state.weights)
-    calibration, test = trainer.predict("calibration"), trainer.predict("test")
-    if not (np.isfinite(calibration).all() and np.isfinite(test).all()):
-        raise RoundFailed(f"the training diverged in its last round; lower --lr ({config.lr})")
-    probs: Floats = softmax(test.astype(np.float64))
-    return Training(
-        **vars(state),
-        config=config,
-        metrics=summary(probs, federation.labels("test")),
-        rows={name: int(federation.sizes(name).sum()) for name in PARTS},
-        calibration_logits=calibration,
-        test_logits=test,
-        federation=federation,
-    )
+    if not plan.private or plan.law.order != 2:
+        return lambda rounds: plan.epsilon
+    epsilon_of = rdp_epsilons(plan.delta, plan.multiplier, plan.amplifying_rate)
+    return lambda rounds: min(plan.epsilon, epsilon_of(rounds))

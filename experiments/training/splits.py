@@ -13,20 +13,23 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.training.config import (
     DEFAULTS,
     FEDAVG,
     KINDS,
+    SHARED,
     USUAL,
     TrainConfig,
     merged,
@@ -42,36 +45,13 @@ from fedcal.experiments.training.rows import (
 from fedcal.partition import deal, held_out
 from fedcal.partition.base import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD
+from fedcal.training.network import text_of
 from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")
 
 Text: TypeAlias = list[tuple[str | None, NDArray[np.uint8]]]
 """As `read_text` gives it."""
-
-
-class Examples(NamedTuple):
-    """Inputs x, (n, ...), and classes y, (n,) int64; and what is known of whose rows they are.
-
-    `ids`, (n,) int64, are the rows' numbers in their source (training and test rows are numbered
-    apart), `subject` and `group`, (n,) int64, whom they are about and where they belong; or None.
-    """
-
-    x: NDArray[Any]
-    y: Integers
-    ids: Integers
-    subject: Integers | None = None
-    group: Integers | None = None
-
-    def take(self, rows: Integers | NDArray[np.bool_] | slice) -> Examples:
-        """Some of the rows."""
-        subject, group = (None if c is None else c[rows] for c in (self.subject, self.group))
-        return Examples(self.x[rows], self.y[rows], self.ids[rows], subject, group)
-
-    @classmethod
-    def of(cls, pool: LabelledRows, rows: Integers) -> Examples:
-        """Rows of a pool, by their numbers."""
-        return cls(pool.x, pool.y, np.arange(len(pool.y)), pool.subject, pool.group).take(rows)
 
 
 @dataclass(frozen=True)
@@ -93,7 +73,7 @@ class ClientData:
     """
 
     names: tuple[int | str, ...]
-    parts: dict[str, tuple[Examples, ...]] = field(repr=False)
+    parts: dict[str, tuple[LabelledRows, ...]] = field(repr=False)
     classes: int
     shape: tuple[int, ...]
     group_names: tuple[str, ...] = ()
@@ -113,6 +93,33 @@ class ClientData:
         """Classes of one part, client by client."""
         return np.concatenate([rows.y for rows in self.parts[part]])
 
+    def column(self, part: str, name: str) -> Integers | None:
+        """A column of all clients' rows in a part, client by client, or None."""
+        found = [getattr(rows, name) for rows in self.parts[part]]
+        return None if any(c is None for c in found) else np.concatenate(found)
+
+    def inputs(self, part: str) -> NDArray[Any]:
+        """Inputs of all clients' rows in a part, client by client, (n, ...)."""
+        return np.concatenate([rows.x for rows in self.parts[part]])
+
+    def shards(self, *, trainers: bool = False) -> Shards:
+        """The clients' training rows; there are no logits yet, which are zeros.
+
+        Parameters
+        ----------
+        trainers
+            leave out clients without training rows
+        """
+        labels, sizes = self.labels("train"), self.sizes("train")
+        sizes = sizes[sizes > 0] if trainers else sizes
+        return Shards(
+            np.broadcast_to(0.0, (len(labels), self.classes)),
+            labels,
+            np.concatenate([[0], np.cumsum(sizes)]),
+            subjects=self.column("train", "subject"),
+            inputs=self.inputs("train"),
+        )
+
     def fingerprint(self) -> str:
         """Tells other rows, or the same ones dealt otherwise, from these.
 
@@ -131,7 +138,7 @@ class ClientData:
 
 
 _Dealt: TypeAlias = tuple[
-    list[int | str], Integers, Callable[[int, int], tuple[Examples, int | None]]
+    list[int | str], Integers, Callable[[int, int], tuple[LabelledRows, int | None]]
 ]
 """Names of the clients, rows of each, and a function: the first `kept` rows of client k, and how
 many of them are for training (None: the source does not say it)."""
@@ -182,7 +189,7 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
         if pool.test is not None:
             tests = _test_rows(pool.test, owners, config)
             cut = [[*parts, test] for parts, test in zip(cut, tests, strict=True)]
-            ids = np.concatenate([test.ids for test in tests])
+            ids = np.concatenate([test.numbers for test in tests])
             more["shifted"] = {name: x[ids] for name, x in pool.test.shifted.items()}
     parts = dict(zip(PARTS, zip(*cut, strict=True), strict=True))
     made = ClientData(owners, parts, classes, shape, **more)
@@ -195,7 +202,7 @@ def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
     return made
 
 
-def _by_hash(rows: Examples, config: TrainConfig, tested: bool) -> list[Examples]:
+def _by_hash(rows: LabelledRows, config: TrainConfig, tested: bool) -> list[LabelledRows]:
     """Training, calibration and, where the source has no test rows, a tenth for testing.
 
     A row's part follows from its id alone (`held_out`), so that the parts compose in parallel. In a
@@ -204,11 +211,11 @@ def _by_hash(rows: Examples, config: TrainConfig, tested: bool) -> list[Examples
     """
     last = []
     if not tested:
-        test = held_out(rows.ids, f"{config.seed} test", 0.1)
+        test = held_out(rows.numbers, f"{config.seed} test", 0.1)
         rows, last = rows.take(~test), [rows.take(test)]
     if not config.held_out:
         return [rows, rows, *last]
-    calibration = held_out(rows.ids, config.seed, config.held_out)
+    calibration = held_out(rows.numbers, config.seed, config.held_out)
     return [rows.take(~calibration), rows.take(calibration), *last]
 
 
@@ -240,7 +247,7 @@ def _dealt_rows(pool: LabelledRows, config: TrainConfig) -> _Dealt:
     owned = Dataset(config.data, "logits", numbers, pool.y, client, owners or None)
     shards = deal(owned, str(config.partition), None if natural else config.clients, config.seed)
 
-    def rows(k: int, kept: int) -> tuple[Examples, int | None]:
+    def rows(k: int, kept: int) -> tuple[LabelledRows, int | None]:
         found = shards.block(k, k + 1).logits[:, 0].astype(np.int64)
         if not pool.ordered:
             found = stream(config.seed, Purpose.SPLIT, 0, f"client {k}").permutation(found)
@@ -249,7 +256,7 @@ def _dealt_rows(pool: LabelledRows, config: TrainConfig) -> _Dealt:
             mine, others = found[pool.training[found]], found[~pool.training[found]]
             first = round(len(mine) * kept / max(1, len(found)))
             found = np.concatenate([mine[:first], others[: kept - first]])
-        return Examples.of(pool, found[:kept]), first
+        return pool.take(found[:kept]), first
 
     return list(owners if natural else range(shards.clients)), shards.rows, rows
 
@@ -269,14 +276,16 @@ def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
     elif names == [None]:
         raise InputError(f"{config.data} names no clients of its own; use --partition iid")
 
-    def windows(k: int, kept: int) -> tuple[Examples, None]:
+    def windows(k: int, kept: int) -> tuple[LabelledRows, None]:
         """CONTEXT characters and the one that follows; x is a view."""
         ids = int(lengths[:k].sum()) + np.arange(kept)
         if not kept:
-            return Examples(np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64), ids), None
+            x, y = np.empty((0, CONTEXT), np.uint8), np.empty(0, np.int64)
+            return LabelledRows(x, y, ordered=True, ids=ids), None
         piece = codes[k][: kept + CONTEXT]
         x = np.lib.stride_tricks.sliding_window_view(piece, CONTEXT, writeable=True)[:kept]
-        return Examples(x, piece[CONTEXT:].astype(np.int64), ids), None
+        y = piece[CONTEXT:].astype(np.int64)
+        return LabelledRows(x, y, ordered=True, ids=ids), None
 
     lengths = np.array([max(0, len(c) - CONTEXT) for c in codes])
     return names, lengths, windows
@@ -284,13 +293,13 @@ def _dealt_text(text: Text, config: TrainConfig) -> _Dealt:
 
 def _test_rows(
     test: LabelledRows, names: tuple[int | str, ...], config: TrainConfig
-) -> list[Examples]:
+) -> list[LabelledRows]:
     """The source's test rows: those of each client where it says whose they are, else dealt."""
     every = np.arange(len(test.y))
     if test.client is not None and config.partition == "natural":
         owner = test.client.astype(str)
-        return [Examples.of(test, every[owner == str(name)]) for name in names]
-    return [Examples.of(test, rows) for rows in np.array_split(every, len(names))]
+        return [test.take(every[owner == str(name)]) for name in names]
+    return [test.take(rows) for rows in np.array_split(every, len(names))]
 
 
 def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
@@ -301,6 +310,18 @@ def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
         by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
         method = ("dp-fedavg" if by_user else FedSGD.name) if own else FEDAVG
     return replace(config, model=model, method=method)
+
+
+def run_config(config: TrainConfig, data: ClientData) -> Config:
+    """What the run is called in the words of `fedcal simulate`."""
+    known = config.to_dict()
+    settings: dict[str, Any] = {"network": config.model, "shape": text_of(data.shape)}
+    settings |= {s: known[name] for name, s in config.stands_for.items() if name in known}
+    clients = data.clients if config.by_method else int((data.sizes("train") > 0).sum())
+    shared = {name: known[name] for name in SHARED if name in known}
+    if not STRATEGIES[str(config.method)].one_place:  # it samples clients, the others rows
+        shared["sampling_rate"] = config.sampling_rate
+    return Config(data=config.data, clients=clients, set=settings | dict(config.set), **shared)
 
 
 def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:

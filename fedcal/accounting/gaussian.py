@@ -35,22 +35,6 @@ from fedcal.accounting import plan_cache
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 
-__all__ = [
-    "check_delta",
-    "check_epsilon",
-    "check_multiplier",
-    "check_rate",
-    "check_rounds",
-    "exponential_epsilon",
-    "gaussian_delta",
-    "gaussian_epsilon",
-    "gaussian_multiplier",
-    "poisson_gaussian_epsilon",
-    "private_side",
-    "smallest",
-    "smallest_positive",
-]
-
 # PLD arithmetic. The grid is a small part of one round's share of epsilon: its rounding inflates
 # the variance of the loss by R h^2 / 4, which at this fraction moves epsilon by less than 1e-4.
 _GRID_FRACTION = 0.005
@@ -325,11 +309,31 @@ def _poisson_gaussian_epsilon(delta: float, multiplier: float, rounds: int, rate
     if rounds == 1:
         return single  # exact
     bound = min(_gaussian_epsilon(delta, math.sqrt(rounds) / multiplier), rounds * single)
-    # The grid has to suit the answer, so refine it until it does.
+    return refined(
+        bound,
+        lambda near: _grid(near, multiplier, rounds, rate),
+        lambda grid: _pld_epsilon(delta, multiplier, rounds, rate, grid),
+    )
+
+
+def refined(
+    bound: float, grid_of: Callable[[float], float], epsilon_of: Callable[[float], float]
+) -> float:
+    """Smallest of `bound` and what PLDs grant, on grids that suit the answer.
+
+    Parameters
+    ----------
+    bound
+        any upper bound on epsilon
+    grid_of
+        epsilon -> width of the grid that suits it
+    epsilon_of
+        width of a grid -> upper bound on epsilon
+    """
     while bound > 0:
-        grid = _grid(bound, multiplier, rounds, rate)
-        tighter = min(bound, _pld_epsilon(delta, multiplier, rounds, rate, grid))
-        settled = tighter >= bound / 2 or grid == _grid(tighter, multiplier, rounds, rate)
+        grid = grid_of(bound)
+        tighter = min(bound, epsilon_of(grid))
+        settled = tighter >= bound / 2 or grid == grid_of(tighter)
         bound = tighter
         if settled:
             break

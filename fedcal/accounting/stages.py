@@ -31,16 +31,6 @@ from fedcal.core.errors import InputError
 if TYPE_CHECKING:
     from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 
-__all__ = [
-    "AnyStage",
-    "Guarantee",
-    "Stage",
-    "composed_delta",
-    "composed_epsilon",
-    "multiplier_beside",
-    "parallel_epsilon",
-]
-
 _FFT_SLACK = 5e-14  # of delta, for each convolution of two stages; see `gaussian._FFT_SLACK`
 _LEFT = 1e-3  # part of epsilon that has to be left for a stage
 
@@ -293,15 +283,11 @@ def _plain(parts: _Parts, delta: float) -> float:
 
 @lru_cache(maxsize=256)
 def _composed_epsilon(parts: _Parts, delta: float) -> float:
-    bound = _plain(parts, delta)
-    while bound > 0:  # the grid has to suit the answer, so refine it until it does
-        grid = _grid(bound, parts)
-        tighter = min(bound, _pld_epsilon(parts, delta, grid))
-        settled = tighter >= bound / 2 or grid == _grid(tighter, parts)
-        bound = tighter
-        if settled:
-            break
-    return bound
+    return gaussian.refined(
+        _plain(parts, delta),
+        lambda near: _grid(near, parts),
+        lambda grid: _pld_epsilon(parts, delta, grid),
+    )
 
 
 # --- invert -------------------------------------------------------------------------------------

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import lru_cache
+
+import numpy as np
+from scipy.special import gammaln, logsumexp
 
 from fedcal.accounting.gaussian import (
     check_delta,
@@ -125,6 +129,35 @@ def rdp_epsilon(delta: float, multiplier: float, rounds: int = 1, rate: float = 
     one = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(multiplier))
     accountant.compose(dp_accounting.SelfComposedDpEvent(one, rounds))
     return float(accountant.get_epsilon(delta))
+
+
+_QUICK = np.array([*range(2, 64), 128, 256, 512])
+
+
+def rdp_epsilons(delta: float, multiplier: float, rate: float = 1.0) -> Callable[[int], float]:
+    """Rounds done -> epsilon of so many releases, as `rdp_epsilon`, over whole orders alone.
+
+    The divergence of one release is computed once, so that it may be asked after every round.
+
+    Source
+    ------
+    Mironov, Talwar & Zhang 2019, section 3.3: of order a the divergence of one release is
+    log(sum_k binom(a, k) (1 - q)^(a - k) q^k exp((k^2 - k) / (2 sigma^2))) / (a - 1).
+    """
+    from dp_accounting.rdp import compute_epsilon
+
+    delta, multiplier = check_delta(delta), check_multiplier(multiplier)
+    each = _QUICK / (2 * multiplier**2)
+    if check_rate(rate) < 1:
+        each = np.array([_divergence(order, multiplier, rate) for order in _QUICK.tolist()])
+    return lambda rounds: float(compute_epsilon(_QUICK, rounds * each, delta)[0])
+
+
+def _divergence(order: int, multiplier: float, rate: float) -> float:
+    k = np.arange(order + 1)
+    ways = gammaln(order + 1) - gammaln(k + 1) - gammaln(order - k + 1)
+    taken = (order - k) * math.log1p(-rate) + k * math.log(rate)
+    return float(logsumexp(ways + taken + (k * k - k) / (2 * multiplier**2))) / (order - 1)
 
 
 @lru_cache(maxsize=1024)

@@ -70,6 +70,9 @@ class Plan:
         answers every round then, by its own coin with its rows or with none. None = no protocol
     colluding
         answers whose share of the noise counts for nothing: their senders may tell it
+    cohort
+        as many clients in each round, drawn without replacement; without privacy only. Where
+        everybody is asked (`asks_everyone`) each client's coin decides all the same
     """
 
     clients: int
@@ -92,6 +95,7 @@ class Plan:
     fine: bool = field(default=False, repr=False)
     committee: tuple[int, int] | None = field(default=None, repr=False)
     colluding: int = field(default=0, repr=False)
+    cohort: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.bound is None:
@@ -374,6 +378,10 @@ class Plan:
         if self.noise_source == "system":
             heads = samplers.bernoulli(self.sampling_rate, self.clients, samplers.system_words)
             return np.flatnonzero(heads)
+        if self.cohort:
+            number = max(1, round(self.sampling_rate * self.clients))
+            drawn = stream(self.seed, Purpose.SAMPLING, round_number, "training")
+            return np.sort(drawn.permutation(self.clients)[:number])
         draws = stream(self.seed, Purpose.SAMPLING, round_number).random(self.clients)
         return np.flatnonzero(draws < self.sampling_rate)
 
@@ -389,6 +397,7 @@ def make_plan(
     asked_once: bool = False,
     row_rate: float = 1.0,
     fine: bool = False,
+    cohort: bool = False,
 ) -> Plan:
     """The plan of a run: the noise that meets the target, on its private side.
 
@@ -414,7 +423,7 @@ def make_plan(
         each client answers in one of the rounds only, which then is all that it spends
     row_rate
         each row takes part in a round with this probability, by a coin of its client's
-    fine
+    fine, cohort
         as in `Plan`
 
     Returns
@@ -461,6 +470,7 @@ def make_plan(
             law=NoNoise(),
             epsilon=math.inf,
             delta=0.0,
+            cohort=cohort,
         )
     per = unit.per if row_sums else "client"
     bound = replace(bound, per=per)

@@ -23,7 +23,7 @@ from fedcal.queries.temperature import (
     TemperatureUpdate,
     TopLabelNewton,
 )
-from fedcal.queries.training import Gradients, LocalUpdate
+from fedcal.queries.training import Gradients, LocalUpdate, WeightedUpdate
 
 QUERIES: dict[str, type[Query]] = registry(*_questions(), key="kind")
 """Every question, by its kind; the clients' statistics have the same names."""
@@ -61,4 +61,5 @@ __all__ = [
     "TemperatureScores",
     "TemperatureUpdate",
     "TopLabelNewton",
+    "WeightedUpdate",
 ]

@@ -66,6 +66,8 @@ class Query(ABC):
         each client answers in one round of a run only: rounds are for disjoint parts of the clients
     fine
         an answer adds up many rows: its grid is as fine as they leave room for (`Plan.fine`)
+    by_site
+        an answer draws on the number of the client's site, as the order of its rows
     cuts
         fields that say where rows are told apart: who chooses these in the run chooses how few
         rows a count is of
@@ -91,6 +93,7 @@ class Query(ABC):
     everyone: ClassVar[bool] = False
     asked_once: ClassVar[bool] = False
     fine: ClassVar[bool] = False
+    by_site: ClassVar[bool] = False
     cuts: ClassVar[tuple[str, ...]] = ()
     optional: ClassVar[tuple[str, ...] | None] = ("subject_rows",)
     facts: ClassVar[tuple[str, ...]] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 import numpy as np
@@ -28,19 +28,26 @@ from fedcal.training.network import RULES, Clipping, LocalSGD, Network, Rule, sh
 from fedcal.training.networks import NETWORKS
 from fedcal.units.bounding import Bound
 
+COUNT_NORM = 5.0
+"""Norm of the last number of a `LocalUpdate`, whose value is 1/2 at most: its noise is so much
+larger than an update's, which costs the update half a percent."""
+
 FINE = 2.0**-36
 """Steps in which a row's gradient is told, in units of the clip rounded to a power of two."""
 
-MOST_EPOCHS, MOST_BATCH = 10**4, 2**31
+MOST_EPOCHS, MOST_BATCH, MOST_ROUNDS = 10**4, 2**31, 10**5
 
 _W = np.linspace(-0.5, 0.5, 12)
 
 
 class _OfNetwork(Query):
-    """A question about a network on inputs of one shape."""
+    """A question about a network on inputs of one shape, at its weights w."""
 
     network: str
     shape: str
+    w: Floats
+    classes: int
+    facts = ("classes",)
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
@@ -57,6 +64,27 @@ class _OfNetwork(Query):
     def reads(self) -> tuple[int, ...]:
         """As `shape` says."""
         return shape_of(self.shape)
+
+    @property
+    def key(self) -> str:
+        """By the bytes of w, which is long and asked about thousands of times."""
+        params = self.params()
+        rest = [value for name, value in params.items() if name != "w"]
+        digest = hashlib.sha256(repr((self.kind, *rest)).encode())
+        digest.update(self.w.tobytes())
+        return digest.hexdigest()
+
+    def _check_weights(self) -> None:
+        """Keep weights that are those of the network, and the classes; or InputError."""
+        one_of("network", self.network, NETWORKS)
+        w, classes = vector("w", self.w), number_of_classes(self.classes)
+        size = NETWORKS[self.network].size(shape_of(self.shape), classes)
+        if len(w) != size:
+            raise InputError(
+                f"the network {self.network} of {classes} classes on {self.shape} has {size} "
+                f"weights, the query has {len(w)}"
+            )
+        self._set(w=w, classes=classes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +113,6 @@ class Gradients(_OfNetwork):
     """
 
     kind = "gradients"
-    facts = ("classes",)
     fine = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"network": "linear", "shape": "3", "w": _W, "clip": 0.5, "classes": 3},
@@ -110,9 +137,8 @@ class Gradients(_OfNetwork):
 
     def __post_init__(self) -> None:
         one_of("clipping", self.clipping, RULES)
-        w, classes = _weights(self.network, self.shape, self.w, self.classes)
-        clip, reach = positive("clip", self.clip), positive("reach", self.reach)
-        self._set(w=w, classes=classes, clip=clip, reach=reach)
+        self._check_weights()
+        self._set(clip=positive("clip", self.clip), reach=positive("reach", self.reach))
         not_too_long(self)
 
     @property
@@ -136,11 +162,6 @@ class Gradients(_OfNetwork):
             usual |= {"clipping": self.clipping, "reach": self.reach}
         return usual | {"clip": self.clip}
 
-    @property
-    def key(self) -> str:
-        """By the bytes of w."""
-        return _key(self)
-
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """`clip` for a row or a subject, the clip that is given for a client.
 
@@ -152,13 +173,42 @@ class Gradients(_OfNetwork):
         return Bound(self.lengths(), (norm,), order=order)
 
 
-COUNT_NORM = 5.0
-"""Norm of the last number of a `LocalUpdate`, whose value is 1/2 at most: its noise is so much
-larger than an update's, which costs the update half a percent."""
+_SGD = {"network": "linear", "shape": "3", "w": _W, "classes": 3}
 
 
 @dataclass(frozen=True, eq=False)
-class LocalUpdate(_OfNetwork):
+class _OfLocalSGD(_OfNetwork):
+    """A question about what SGD on a client's own rows makes of w."""
+
+    row_sums = False
+
+    network: str
+    shape: str
+    w: Floats
+    epochs: int
+    batch: int
+    lr: float
+
+    @property
+    def sgd(self) -> LocalSGD:
+        """How a client trains."""
+        return LocalSGD(self.epochs, self.batch, self.lr)
+
+    def params(self) -> Mapping[str, Param]:
+        """All but the public facts."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name not in self.facts}
+
+    def _check_sgd(self) -> None:
+        self._check_weights()
+        self._set(
+            epochs=whole("epochs", self.epochs, 1, MOST_EPOCHS),
+            batch=whole("batch", self.batch, 1, MOST_BATCH),
+            lr=positive("lr", self.lr),
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LocalUpdate(_OfLocalSGD):
     """How far from w does SGD on your own rows lead? (DP-FedAvg, McMahan et al. 2018.)
 
     (w_k - w) / clip, of norm 1 at most, and with `count` one number more: +1/2 if it was within the
@@ -179,79 +229,28 @@ class LocalUpdate(_OfNetwork):
     """
 
     kind = "local_update"
-    row_sums = False
-    facts = ("classes",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
-        {
-            "network": "linear",
-            "shape": "3",
-            "w": _W,
-            "epochs": 2,
-            "batch": 8,
-            "lr": 0.5,
-            "clip": 0.25,
-            "count": True,
-            "seed": 3,
-            "classes": 3,
-        },
-        {
-            "network": "linear",
-            "shape": "3",
-            "w": _W,
-            "epochs": 1,
-            "batch": 64,
-            "lr": 0.1,
-            "clip": 2.0,
-            "count": False,
-            "seed": 3,
-            "classes": 3,
-        },
+        {**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "clip": 0.25, "count": True, "seed": 3},
+        {**_SGD, "epochs": 1, "batch": 64, "lr": 0.1, "clip": 2.0, "count": False, "seed": 3},
     )
 
-    network: str
-    shape: str
-    w: Floats
-    epochs: int
-    batch: int
-    lr: float
     clip: float
     count: bool
     seed: int
     classes: int
 
     def __post_init__(self) -> None:
-        w, classes = _weights(self.network, self.shape, self.w, self.classes)
+        self._check_sgd()
         self._set(
-            w=w,
-            classes=classes,
-            epochs=whole("epochs", self.epochs, 1, MOST_EPOCHS),
-            batch=whole("batch", self.batch, 1, MOST_BATCH),
-            lr=positive("lr", self.lr),
             clip=positive("clip", self.clip),
             count=flag("count", self.count),
             seed=check_seed(self.seed),
         )
         not_too_long(self)
 
-    @property
-    def sgd(self) -> LocalSGD:
-        """How a client trains."""
-        return LocalSGD(self.epochs, self.batch, self.lr)
-
     def lengths(self) -> tuple[int, ...]:
         """As w, and the number for the count."""
         return (len(self.w), 1) if self.count else (len(self.w),)
-
-    def params(self) -> Mapping[str, Param]:
-        """All."""
-        sgd: dict[str, Param] = {"epochs": self.epochs, "batch": self.batch, "lr": self.lr}
-        of: dict[str, Param] = {"network": self.network, "shape": self.shape, "w": self.w}
-        return of | sgd | {"clip": self.clip, "count": self.count, "seed": self.seed}
-
-    @property
-    def key(self) -> str:
-        """By the bytes of w."""
-        return _key(self)
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """1 for the update; with the count it and the update together take little more.
@@ -266,23 +265,48 @@ class LocalUpdate(_OfNetwork):
         return Bound(self.lengths(), (update, COUNT_NORM), order=order)
 
 
-def _weights(network: str, shape: str, w: Any, classes: Any) -> tuple[Floats, int]:
-    """Checked weights of a network, and how many classes it has; or InputError."""
-    one_of("network", network, NETWORKS)
-    checked, number = vector("w", w), number_of_classes(classes)
-    size = NETWORKS[network].size(shape_of(shape), number)
-    if len(checked) != size:
-        raise InputError(
-            f"the network {network} of {number} classes on {shape} has {size} weights, the query "
-            f"has {len(checked)}"
-        )
-    return checked, number
+FARTHEST = 2.0**10
+"""Change of a weight by one client's SGD beyond which its training has diverged."""
 
 
-def _key(query: Query) -> str:
-    """Key of a question about w, by its bytes: it is long, and asked about thousands of times."""
-    params = query.params()
-    rest = [value for name, value in params.items() if name != "w"]
-    digest = hashlib.sha256(repr((query.kind, *rest)).encode())
-    digest.update(np.asarray(params["w"]).tobytes())
-    return digest.hexdigest()
+@dataclass(frozen=True, eq=False)
+class WeightedUpdate(_OfLocalSGD):
+    """Where does SGD on your own rows lead, weighted by rows? (FedAvg, McMahan et al. 2017.)
+
+    n (w_k - w) for n rows, and three numbers more: n times the mean loss on the way in nats, n, and
+    how many of these n rows are of a client whose training diverged, which adds no update and no
+    loss. All zeros without rows.
+
+    Parameters
+    ----------
+    network, shape, w, classes
+        as `Gradients`
+    epochs, batch, lr
+        of the client's SGD
+    seed, round
+        with the client's number the order of its rows follows from them
+    """
+
+    kind = "weighted_update"
+    by_site = True
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {**_SGD, "epochs": 2, "batch": 8, "lr": 0.5, "seed": 3, "round": 1},
+    )
+
+    seed: int
+    round: int
+    classes: int
+
+    def __post_init__(self) -> None:
+        self._check_sgd()
+        self._set(seed=check_seed(self.seed), round=whole("round", self.round, 1, MOST_ROUNDS))
+        not_too_long(self)
+
+    def lengths(self) -> tuple[int, ...]:
+        """As w, and the sums of losses, of rows, and of rows whose training diverged."""
+        return (len(self.w), 3)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """The clips of the update and of the three sums."""
+        self.takes(part, clips, 2)
+        return Bound(self.lengths(), tuple(clips), order=order)

@@ -33,6 +33,8 @@ _LEAST_BITS = INPUT_BITS + 6  # of a bounded gradient: fewer would lose too much
 class Deep(Network):
     """A network in PyTorch; its gradients of single rows by Opacus (extra `train`)."""
 
+    in_torch: ClassVar[bool] = True
+
     def size(self, shape: tuple[int, ...], classes: int) -> int:
         """Parameters in all."""
         return _size(self.name, shape, classes)
@@ -46,7 +48,7 @@ class Deep(Network):
 
     def logits(self, w: Floats, inputs: NDArray[Any], classes: int) -> Floats:
         """In float32; on one thread, so that every machine adds up alike."""
-        model = _built(self.name, inputs.shape[1:], classes, 0)
+        model = _reused(self.name, inputs.shape[1:], classes)
         from fedcal.training.local_sgd import logits_of, one_thread
         from fedcal.training.torch_models import as_input, set_weights
 
@@ -104,9 +106,9 @@ class Deep(Network):
         classes: int,
         sgd: LocalSGD,
         rng: np.random.Generator,
-    ) -> Floats:
+    ) -> tuple[Floats, float]:
         """By PyTorch, in float32."""
-        model = _built(self.name, prepared.shape[1:], classes, 0)
+        model = _reused(self.name, prepared.shape[1:], classes)
         import torch
 
         from fedcal.training.local_sgd import descend, one_thread
@@ -116,8 +118,8 @@ class Deep(Network):
         start = weights_of(model)
         x, y = as_input(np.ascontiguousarray(prepared)), torch.from_numpy(np.array(labels))
         with one_thread():
-            descend(model, x, y, epochs=sgd.epochs, batch_size=sgd.batch, lr=sgd.lr, rng=rng)
-        return weights_of(model) - start
+            loss = descend(model, x, y, epochs=sgd.epochs, batch_size=sgd.batch, lr=sgd.lr, rng=rng)
+        return weights_of(model) - start, loss
 
 
 class CNN(Deep):
@@ -159,6 +161,12 @@ class MLP(Deep):
 @lru_cache(maxsize=32)
 def _size(network: str, shape: tuple[int, ...], classes: int) -> int:
     return sum(p.numel() for p in _built(network, shape, classes, 0).parameters())
+
+
+@lru_cache(maxsize=4)
+def _reused(network: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+    """One module for all calls of a process: each sets the weights before it uses it."""
+    return _built(network, shape, classes, 0)
 
 
 def _built(network: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:

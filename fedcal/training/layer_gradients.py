@@ -34,10 +34,6 @@ class Part(ABC):
     def add(self, total: Integers, rows: slice) -> None:
         """Add up some rows of what `whole` made, exactly, to a client's `total` (size,)."""
 
-    @abstractmethod
-    def dense(self, size: int) -> Floats:
-        """The gradients as they are, (n, size), zeros for all other parameters."""
-
 
 @dataclass(frozen=True)
 class Factors(Part):
@@ -87,15 +83,6 @@ class Factors(Part):
             biases = (back / self.step[rows, None]).sum(axis=0)
             total[self.bias] += biases.astype(np.int64)
 
-    def dense(self, size: int) -> Floats:
-        """By outer products."""
-        out = np.zeros((len(self.back), size))
-        products = self.back[:, :, None] * (self.inputs * self.step[:, None])[:, None, :]
-        out[:, self.weight] = products.reshape(len(out), -1)
-        if self.bias is not None:
-            out[:, self.bias] = self.back
-        return out
-
 
 @dataclass(frozen=True)
 class Whole(Part):
@@ -116,12 +103,6 @@ class Whole(Part):
     def add(self, total: Integers, rows: slice) -> None:
         """A sum of whole numbers below 2^53."""
         total[self.place] += self.gradients[rows].sum(axis=0).astype(np.int64)
-
-    def dense(self, size: int) -> Floats:
-        """In their place."""
-        out = np.zeros((len(self.gradients), size))
-        out[:, self.place] = self.gradients
-        return out
 
 
 def _truncated(values: Floats, factors: Floats, step: Floats) -> Floats:

@@ -93,6 +93,8 @@ class Network(ABC):
         learning rate of gradient descent that suits a clip norm of 1
     is_dense
         whether it is nothing but dense layers (`dense`)
+    in_torch
+        whether it is one of PyTorch (extra `train`)
     longest
         norm of an input beyond which it is shortened
     """
@@ -101,6 +103,7 @@ class Network(ABC):
     reads: ClassVar[Reads]
     lr: ClassVar[float] = 0.5
     is_dense: ClassVar[bool] = False
+    in_torch: ClassVar[bool] = False
     longest: ClassVar[float] = math.inf
 
     def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense] | None:
@@ -155,6 +158,7 @@ class Network(ABC):
             (clients, size)
         """
 
+    @abstractmethod
     def local_update(
         self,
         w: Floats,
@@ -163,17 +167,17 @@ class Network(ABC):
         classes: int,
         sgd: LocalSGD,
         rng: np.random.Generator,
-    ) -> Floats:
-        """w_k - w, where w_k is what plain SGD on some rows makes of w, (size,)."""
-        start, grid = w, 2.0**-36
-        for _ in range(sgd.epochs):
-            order = rng.permutation(len(labels))
-            for rows in np.split(order, range(sgd.batch, len(order), sgd.batch)):
-                cuts = np.array([0, len(rows)])
-                free = Clipping(0.0, "none")
-                sums = self.steps(w, prepared[rows], labels[rows], cuts, classes, free, grid)
-                w = w - sgd.lr / len(rows) * grid * sums[0]
-        return w - start
+    ) -> tuple[Floats, float]:
+        """Train by plain SGD on some rows, at least one.
+
+        Returns
+        -------
+        tuple[Floats, float]
+            Floats
+                w_k - w, (size,), where w_k is what SGD makes of w.
+            float
+                Mean cross-entropy in nats of all rows seen on the way, before each step.
+        """
 
 
 def shape_of(text: str) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -96,6 +97,15 @@ def set_weights(model: nn.Module, w: Floats) -> None:
     if w.shape != (size,):
         raise InputError(f"the model has {size:,} parameters, got an array of shape {w.shape}")
     vector_to_parameters(torch.from_numpy(w.astype(np.float32)), model.parameters())
+
+
+def write_state_dict(
+    model: str, shape: tuple[int, ...], classes: int, w: Floats, path: Path
+) -> None:
+    """Write the state dict of a model with the parameters w, for `torch.load`."""
+    module = build(model, shape, classes, 0)
+    set_weights(module, w)
+    torch.save(module.state_dict(), path)
 
 
 class _Scaled(nn.Module):

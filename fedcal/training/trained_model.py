@@ -75,6 +75,12 @@ class TrainedModel(Artifact):
             )
         return NETWORKS[self.network].logits(self.w, inputs, self.classes)
 
+    def write_state_dict(self, path: Path) -> None:
+        """Write the weights of a network of PyTorch as its state dict, in float32."""
+        from fedcal.training.torch_models import write_state_dict
+
+        write_state_dict(self.network, self.shape, self.classes, self.w, path)
+
     def results(self) -> dict[str, Any]:
         """Which model it is."""
         return {

@@ -139,8 +139,12 @@ class Watch:
         }
         if not kept:  # releases of an earlier process, which nobody kept, count all the same
             missed = range(len(self.records) + 1, release.round)
-            self.records += [{"round": number, **record} for number in missed]
-        self.records.append({"round": release.round, **record, **artifact.record()})
+            self.records += [
+                {"round": number, **record, **self._method.round_record(number)}
+                for number in missed
+            ]
+        told = {**artifact.record(), **self._method.round_record(release.round)}
+        self.records.append({"round": release.round, **record, **told})
         if kept:
             self.history.append(artifact)
         if self._progress is not None:

@@ -38,7 +38,8 @@ MODULES = sorted(
 CLASSES = {law.__name__ for law in (*MECHANISMS.values(), *TRUSTS.values(), *UNITS.values())}
 NAMES = {*PRIVATE, *TRUSTS, *UNITS}
 COLUMN = (
-    *("experiments/training/extraction/inputs.py", "experiments/training/by_method.py"),
+    *("experiments/training/extraction/inputs.py", "experiments/training/splits.py"),
+    "experiments/training/rows.py",
     *("experiments/training/features.py", "experiments/research/shipped/hospitals.py"),
     *("experiments/research/shipped/mmlu.py", "fedcal/datasets/_arrays.py"),
     *("fedcal/datasets/_dataset.py", "fedcal/datasets/_huggingface.py"),
@@ -46,7 +47,7 @@ COLUMN = (
 OTHERS = {
     ("strategies/methods/search.py", "exponential"): "a search of that name",
     ("strategies/methods/quantiles/exponential.py", "exponential"): "a quantile rule of that name",
-    ("experiments/research/luo/methods.py", "exponential"): "a search of that name",
+    ("experiments/research/studies/luo/methods.py", "exponential"): "a search of that name",
     ("experiments/runs/engines/ray.py", "local"): "an address of Ray",
     ("experiments/runs/sweep/pools.py", "local"): "an address of Ray",
     ("clients/site/guard.py", "subject"): "a part of a client, which that unit protects",

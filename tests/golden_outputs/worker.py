@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatch
 from importlib import import_module
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -42,12 +43,12 @@ ENTRIES = {
     "shipped": "studies.expected:shipped research.studies.expected:shipped",
     "reproduce": "studies.run:reproduce research.studies.run:reproduce",
     "experiments": "studies.registry:EXPERIMENTS research.studies.registry:EXPERIMENTS",
-    "audit": "studies.noise_audit:rows research.studies.noise_audit:rows",
-    "amplification": "studies.amplification:rows research.studies.amplification:rows",
-    "binning-pays": "studies.binning_pays:rows research.studies.binning_pays:rows",
-    "maddock-table6": "studies.bytes_sent:rows research.studies.bytes_sent:rows",
+    "audit": "research.studies.noise_audit:rows research.studies.own.audits:noise.rows",
+    "amplification": "studies.amplification:rows research.studies.maddock.amplification:rows",
+    "binning-pays": "research.studies.binning_pays:rows research.studies.own.binning_pays:rows",
+    "maddock-table6": "research.studies.bytes_sent:rows research.studies.maddock.bytes_sent:rows",
     **{
-        f"luo-{name}": f"studies.luo_{name}:rows research.studies.luo_{name}:rows"
+        f"luo-{name}": f"research.studies.luo_{name}:rows research.studies.luo.results:{name}.rows"
         for name in ("table1", "table7", "figures")
     },
 }
@@ -72,10 +73,8 @@ def entry(name: str) -> Any:
     """What is at the first place that there is."""
     for place in ENTRIES[name].split():
         module, _, attribute = place.partition(":")
-        with contextlib.suppress(ModuleNotFoundError):
-            found = import_module(ROOT + module)
-            if hasattr(found, attribute):
-                return getattr(found, attribute)
+        with contextlib.suppress(ModuleNotFoundError, AttributeError):
+            return attrgetter(attribute)(import_module(ROOT + module))
     raise LookupError(f"none of {ENTRIES[name]} is there: see ENTRIES in worker.py")
 
 

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
-import time
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.research.benchmarks.federated import peak_mib
-from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Inside, peer
+from fedcal.experiments.research.benchmarks.timing import (
+    Case,
+    Contestant,
+    alone,
+    named,
+    peer,
+    print_seconds,
+)
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedEvaluate
 from fedcal.units import Example
+
+OURS = "fedcal, all metrics, epsilon 1"
 
 
 def scores(clients: int, rows: int) -> tuple[Floats, Integers, Shards]:
@@ -51,17 +56,13 @@ def evaluation(quick: bool) -> Case:
     clients, rows = (200, 50) if quick else (10_000, 100)
     score, labels, shards = scores(clients, rows)
     arrays = {"score": score, "labels": labels}
-
-    def values(found: float) -> dict[str, float]:
-        return {"AUC": found}
-
     return Case(
         f"evaluation of {clients * rows:,} rows over {clients:,} clients",
         2.0,
         [
-            Contestant("fedcal, all metrics, epsilon 1", lambda: lambda: evaluated(shards), _auc),
-            peer("scikit-learn roc_auc_score, pooled", values, "sklearn_roc_auc", arrays),
-            peer("torchmetrics binary_auroc, pooled", values, "torchmetrics_roc_auc", arrays),
+            Contestant(OURS, lambda: lambda: evaluated(shards), _auc),
+            peer("scikit-learn roc_auc_score, pooled", named("AUC"), "sklearn_roc_auc", arrays),
+            peer("torchmetrics binary_auroc, pooled", named("AUC"), "torchmetrics_roc_auc", arrays),
         ],
     )
 
@@ -69,30 +70,11 @@ def evaluation(quick: bool) -> Case:
 def memory(quick: bool) -> Case:
     """Peak memory of a process of its own, which makes rows and evaluates them."""
     clients, rows = (200, 20) if quick else (10_000, 100)
-    command = [sys.executable, "-m", __name__, str(clients), str(rows)]
-
-    def run() -> Inside:
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        return Inside(*json.loads(done.stdout))
-
-    return Case(
-        f"memory of an evaluation of {clients * rows:,} rows over {clients:,} clients",
-        None,
-        [Contestant("fedcal, all metrics, epsilon 1", lambda: run, dict)],
-    )
-
-
-def measure(clients: int, rows: int) -> tuple[float, dict[str, float]]:
-    """Seconds of an evaluation; peak MiB of the process before and after it."""
-    _, _, shards = scores(clients, rows)
-    before = peak_mib()
-    start = time.perf_counter()
-    evaluated(shards)
-    seconds = time.perf_counter() - start
-    return seconds, {"MiB before": before, "peak MiB": peak_mib()}
+    title = f"memory of an evaluation of {clients * rows:,} rows over {clients:,} clients"
+    return Case(title, None, [alone(OURS, __name__, clients, rows)])
 
 
 CASES: dict[str, Callable[[bool], Case]] = {"evaluation": evaluation, "evaluation-memory": memory}
 
 if __name__ == "__main__":
-    print(json.dumps(measure(*map(int, sys.argv[1:]))))
+    print_seconds(lambda clients, rows: partial(evaluated, scores(clients, rows)[2]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -28,7 +27,9 @@ from fedcal.experiments.research.benchmarks.timing import (
     Contestant,
     Inside,
     PeerMissing,
+    alone,
     checksum,
+    print_seconds,
 )
 from fedcal.experiments.runs.engines.flower import run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
@@ -103,56 +104,26 @@ def _table(calibrator: HistogramBinning | BBQ) -> dict[str, float]:
     return {"table crc32": checksum(calibrator.table)}
 
 
-# -- a population in a process of its own, so that its peak memory is its own -------------------
+# -- a population -------------------------------------------------------------------------------
 
 
 def many_clients(quick: bool) -> Case:
     """Rounds over a population."""
     clients, rows, rounds = (200, 10, 2) if quick else (10_000, 10, _ROUNDS)
-    command = [sys.executable, "-m", __name__, str(clients), str(rows), str(rounds)]
-
-    def run() -> Inside:
-        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
-        return Inside(*json.loads(done.stdout))
-
     return Case(
         f"{clients:,} clients x {rounds} histogram rounds with clipping, {clients * rows:,} rows",
         5.0,
-        [Contestant(INLINE, lambda: run, dict)],
+        [alone(INLINE, __name__, clients, rows, rounds)],
     )
 
 
-def measure(clients: int, rows: int, rounds: int) -> tuple[float, dict[str, float]]:
-    """FedBin with clipping (epsilon = 1) over synthetic rows, `rows` per client on average.
-
-    Returns
-    -------
-    tuple[float, dict[str, float]]
-        seconds of all rounds; peak MiB of the process before (interpreter, imports and rows) and
-        after them
-    """
+def all_rounds(clients: int, rows: int, rounds: int) -> Callable[[], object]:
+    """FedBin with clipping (epsilon = 1) over synthetic rows, `rows` per client on average."""
     logits, labels = synthetic(clients * rows, 10)
     owner = np.random.default_rng(0).integers(0, clients, len(labels))
     shards = Shards.from_owner(logits, labels, owner, clients)
     federation = Federation(clients, shards.classes, rounds=rounds, epsilon=1.0)
-    strategy = FedBin(federation, secure_aggregation="none")
-    before = peak_mib()
-    start = time.perf_counter()
-    run_inline(strategy, shards)
-    seconds = time.perf_counter() - start
-    return seconds, {"MiB before": before, "peak MiB": peak_mib()}
-
-
-def peak_mib() -> float:
-    """Most memory that this process ever held, in MiB.
-
-    Linux tells `getrusage` also what the parent held when it started us, so its own figure for
-    this process comes first.
-    """
-    status = Path("/proc/self/status")
-    if status.exists():
-        return int(status.read_text("ascii").partition("VmHWM:")[2].split()[0]) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return partial(run_inline, FedBin(federation, secure_aggregation="none"), shards)
 
 
 # -- later rounds, and the command --------------------------------------------------------------
@@ -264,4 +235,4 @@ CASES: dict[str, Callable[[bool], Case]] = {
 }
 
 if __name__ == "__main__":
-    print(json.dumps(measure(*map(int, sys.argv[1:]))))
+    print_seconds(all_rounds)

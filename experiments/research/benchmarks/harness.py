@@ -29,15 +29,7 @@ Cases = Mapping[str, Callable[[bool], Case]]
 """Name of `--only` -> what makes the case, quick or not; its data live no longer than the row."""
 
 _PACKAGES = [
-    "fedcal",
-    "numpy",
-    "scipy",
-    "flwr",
-    "ray",
-    "scikit-learn",
-    "torch",
-    "opacus",
-    "torchmetrics",
+    *("fedcal", "numpy", "scipy", "flwr", "ray", "scikit-learn", "torch", "opacus", "torchmetrics")
 ]
 
 

@@ -22,10 +22,22 @@ from fedcal.core.types import Floats, Integers
 from fedcal.datasets import Dataset
 from fedcal.experiments.research.benchmarks.pooled import DATA, real_rows
 from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Inside
-from fedcal.experiments.research.luo.cell import run_point
-from fedcal.experiments.research.luo.methods import BASELINES, NLL_CLIP, PAPER, Competitor
-from fedcal.experiments.research.luo.settings import SUITES, SweepPoint, fitting
-from fedcal.experiments.research.luo.tables import BINS, EVALUATIONS, HIGH, ITERATIONS, LOW, Tables
+from fedcal.experiments.research.studies.luo.methods import (
+    BASELINES,
+    NLL_CLIP,
+    PAPER,
+    Competitor,
+)
+from fedcal.experiments.research.studies.luo.settings import SUITES, SweepPoint, fitting
+from fedcal.experiments.research.studies.luo.suite import run_point
+from fedcal.experiments.research.studies.luo.trials import (
+    BINS,
+    EVALUATIONS,
+    HIGH,
+    ITERATIONS,
+    LOW,
+    Tables,
+)
 from fedcal.metrics import bin_index, ece
 from fedcal.strategies.methods.steps.noisy_search import GoldenSection
 from fedcal.trust import Local

@@ -14,7 +14,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT, softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.benchmarks.peers import mean_nll
-from fedcal.experiments.research.benchmarks.timing import Case, Contestant, checksum, peer
+from fedcal.experiments.research.benchmarks.timing import Case, Contestant, checksum, named, peer
 from fedcal.metrics import classwise_ece, ece, nll
 
 DATA = "resnet110-cifar10"
@@ -69,14 +69,12 @@ def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Cas
     def values(t: float) -> dict[str, float]:
         return {"T": t, "NLL": mean_nll(logits, labels, 1 / t)}
 
-    here = {
-        "scikit-learn CalibratedClassifierCV(FrozenEstimator, method='temperature')": (
-            "sklearn_temperature",
-            {},
-        ),
-        "scikit-learn _TemperatureScaling (the fit alone)": ("sklearn_temperature_core", {}),
-        "scipy minimize_scalar on the NLL": ("scipy_temperature", {"limit": LOG_A_LIMIT}),
-    }
+    def ours() -> float:
+        return TemperatureScaling().fit(logits, labels).temperature
+
+    frozen = "scikit-learn CalibratedClassifierCV(FrozenEstimator, method='temperature')"
+    core = "scikit-learn _TemperatureScaling (the fit alone)"
+    scipy = "scipy minimize_scalar on the NLL"
     ways = {
         "bisection (its default)": {"opt": "bisection", "dtype": "float64"},
         "bisection, single precision": {"opt": "bisection", "dtype": "float32"},
@@ -87,12 +85,10 @@ def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Cas
         f"temperature fit, {_size(logits)}",
         target,
         [
-            Contestant(
-                "fedcal",
-                lambda: lambda: TemperatureScaling().fit(logits, labels).temperature,
-                values,
-            ),
-            *(peer(n, values, function, arrays, **how) for n, (function, how) in here.items()),
+            Contestant("fedcal", lambda: ours, values),
+            peer(frozen, values, "sklearn_temperature", arrays),
+            peer(core, values, "sklearn_temperature_core", arrays),
+            peer(scipy, values, "scipy_temperature", arrays, limit=LOG_A_LIMIT),
             peer("netcal TemperatureScaling", values, "netcal_temperature", probs),
             *(
                 peer(f"probmetrics {n}", values, "probmetrics_temperature", arrays, **how)
@@ -124,15 +120,12 @@ def error(
     probs = softmax(logits)
     arrays = {"probs": probs, "labels": labels}
 
-    def values(found: float) -> dict[str, float]:
-        return {key: found}
-
     return Case(
         f"{what}, {_size(probs)}",
         target,
         [
-            Contestant("fedcal", lambda: lambda: ours(probs, labels, _BINS), values),
-            *(peer(n, values, function, arrays, bins=_BINS) for n, function in peers.items()),
+            Contestant("fedcal", lambda: lambda: ours(probs, labels, _BINS), named(key)),
+            *(peer(n, named(key), function, arrays, bins=_BINS) for n, function in peers.items()),
         ],
     )
 

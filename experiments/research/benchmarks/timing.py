@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import statistics
+import subprocess
 import sys
 import time
 import zlib
@@ -106,6 +108,11 @@ class Inside:
     result: Any
 
 
+def named(key: str) -> Callable[[Any], dict[str, float]]:
+    """What a result is worth that is a number itself."""
+    return lambda result: {key: result}
+
+
 def checksum(values: NDArray[Any]) -> int:
     """The same number means the same bits."""
     return zlib.crc32(values.tobytes())
@@ -169,6 +176,44 @@ def _clock(prepare: Prepare, pieces: int) -> tuple[float, Any, float]:
     if isinstance(result, Inside):
         return result.seconds, result.result, passed
     return passed / pieces, result, passed
+
+
+# -- a process of its own, so that its peak memory is its own -----------------------------------
+
+
+def alone(name: str, module: str, *numbers: int) -> Contestant:
+    """What `python -m MODULE NUMBERS` prints, which is what `print_seconds` prints."""
+    command = [sys.executable, "-m", module, *map(str, numbers)]
+
+    def run() -> Inside:
+        done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
+        return Inside(*json.loads(done.stdout))
+
+    return Contestant(name, lambda: run, dict)
+
+
+def print_seconds(prepare: Callable[..., Callable[[], object]]) -> None:
+    """Time what the numbers of the command line prepare; print seconds and memory as JSON.
+
+    Peak MiB are those of the process before (interpreter, imports and rows) and after it.
+    """
+    run, before = prepare(*map(int, sys.argv[1:])), peak_mib()
+    start = time.perf_counter()
+    run()
+    seconds = time.perf_counter() - start
+    print(json.dumps((seconds, {"MiB before": before, "peak MiB": peak_mib()})))
+
+
+def peak_mib() -> float:
+    """Most memory that this process ever held, in MiB.
+
+    Linux tells `getrusage` also what the parent held when it started us, so its own figure for
+    this process comes first.
+    """
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text("ascii").partition("VmHWM:")[2].split()[0]) / 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 # -- peers --------------------------------------------------------------------------------------

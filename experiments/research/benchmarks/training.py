@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prepare
+from fedcal.experiments.research.benchmarks.timing import Case, Contestant, Prepare, named
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedSGD
@@ -91,6 +91,7 @@ def opacus_sum(rows: Rows, *, ghost: bool) -> Callable[[], float]:
         squares = [float(getattr(p, name).double().pow(2).sum()) for p in parameters]
         return math.sqrt(sum(squares))
 
+    summed = torch.nn.CrossEntropyLoss(reduction="sum")
     given: dict[str, Any] = {
         "noise_multiplier": 0.0,
         "max_grad_norm": CLIP,
@@ -103,8 +104,7 @@ def opacus_sum(rows: Rows, *, ghost: bool) -> Callable[[], float]:
 
         def run() -> float:
             optimiser.zero_grad()
-            loss: Any = torch.nn.functional.cross_entropy(wrapped(x), y, reduction="sum")
-            loss.backward()
+            summed(wrapped(x), y).backward()
             optimiser.clip_and_accumulate()
             return norm_of(wrapped.parameters(), "summed_grad")
 
@@ -113,9 +113,7 @@ def opacus_sum(rows: Rows, *, ghost: bool) -> Callable[[], float]:
         model, loss_reduction="sum", max_grad_norm=CLIP, use_ghost_clipping=True
     )
     quick = DPOptimizerFastGradientClipping(torch.optim.SGD(fast.parameters(), lr=LR), **given)
-    double = DPLossFastGradientClipping(
-        fast, quick, torch.nn.CrossEntropyLoss(reduction="sum"), "sum"
-    )
+    double = DPLossFastGradientClipping(fast, quick, summed, "sum")
 
     def twice() -> float:
         quick.zero_grad()
@@ -130,10 +128,11 @@ def plain_sum(rows: Rows) -> Callable[[], float]:
     model, (x, y) = _model(), _tensors(rows)
     import torch
 
+    summed = torch.nn.CrossEntropyLoss(reduction="sum")
+
     def run() -> float:
         model.zero_grad()
-        loss: Any = torch.nn.functional.cross_entropy(model(x), y, reduction="sum")
-        loss.backward()
+        summed(model(x), y).backward()
         return 0.0
 
     return run
@@ -143,9 +142,7 @@ def step(quick: bool) -> Case:
     """The sum of a batch's clipped gradients."""
     rows = images(32 if quick else BATCH)
 
-    def values(norm: float) -> dict[str, float]:
-        return {"norm of the sum": norm}
-
+    values = named("norm of the sum")
     return Case(
         f"clipped gradients of {len(rows[1])} rows, MNIST CNN",
         None,
@@ -158,22 +155,15 @@ def step(quick: bool) -> Case:
     )
 
 
-def _quiet(prepare: Callable[..., Callable[[], Any]], *given: Any, **named: Any) -> Prepare:
+def _quiet(prepare: Callable[..., Callable[[], Any]], *given: Any, **options: Any) -> Prepare:
     """Without the peer's warnings about hooks and random generators."""
 
-    def prepared() -> Callable[[], Any]:
+    def quiet(work: Callable[..., Any], *given: Any, **options: Any) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            run = prepare(*given, **named)
+            return work(*given, **options)
 
-        def quiet() -> Any:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                return run()
-
-        return quiet
-
-    return prepared
+    return lambda: partial(quiet, quiet(prepare, *given, **options))
 
 
 # -- an epoch -----------------------------------------------------------------------------------
@@ -247,10 +237,7 @@ def epoch(quick: bool) -> Case:
     rows = images(QUICK_ROWS if quick else ROWS)
     n = len(rows[1])
 
-    def values(steps: int) -> dict[str, float]:
-        return {"steps": steps}
-
-    multiplier = our_method(rows).plan.multiplier
+    values, multiplier = named("steps"), our_method(rows).plan.multiplier
     return Case(
         f"an epoch of {n:,} rows, batch {BATCH}, MNIST CNN, epsilon {EPSILON:g}",
         None,
@@ -284,11 +271,7 @@ def probe(quick: bool) -> Case:
     n, epochs = (1024, 1) if quick else (50_000, 10)
     rows = features(n)
     head: dict[str, Any] = {"network": "linear", "epochs": float(epochs)}
-    multiplier = our_method(rows, **head).plan.multiplier
-
-    def values(steps: int) -> dict[str, float]:
-        return {"steps": steps}
-
+    values, multiplier = named("steps"), our_method(rows, **head).plan.multiplier
     return Case(
         f"linear probe, {epochs} epochs of {n:,} x {WIDTH}, batch {BATCH}, epsilon {EPSILON:g}",
         5.0,

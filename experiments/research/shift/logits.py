@@ -18,7 +18,7 @@ from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.datasets import from_arrays
-from fedcal.experiments.research.shift.command import run_module
+from fedcal.experiments.research.command import run_module
 from fedcal.experiments.research.shift.images import ShiftedImages, read_shifted
 from fedcal.metrics import summary
 from fedcal.storage.atomic import refuse_out, whole_file
@@ -115,7 +115,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read, run the model, write `logits` and `labels`, and print accuracy and ECE."""
-    run_module("logits", __doc__, _OPTIONS, _run, arguments)
+    run_module("shift.logits", __doc__, _OPTIONS, _run, arguments)
 
 
 def _run(options: Any) -> None:

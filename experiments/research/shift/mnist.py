@@ -22,7 +22,7 @@ from fedcal.core.streams import Purpose, check_seed, stream
 from fedcal.corruptions import corrupt
 from fedcal.datasets import shifted
 from fedcal.datasets._shifted import Variant, key_of, packed, unpacked
-from fedcal.experiments.research.shift.command import run_module
+from fedcal.experiments.research.command import run_module
 from fedcal.experiments.training.images import read_bytes
 from fedcal.experiments.training.rows import LabelledRows
 from fedcal.metrics import summary
@@ -105,7 +105,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, corrupt, keep the logits, and print accuracy and ECE before and after rounding."""
-    run_module("mnist", __doc__, _OPTIONS, _run, arguments)
+    run_module("shift.mnist", __doc__, _OPTIONS, _run, arguments)
 
 
 def _run(options: Any) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.optional import need
 from fedcal.corruptions import CORRUPTIONS, TABLES, corrupt
-from fedcal.experiments.research.shift.command import run_module
+from fedcal.experiments.research.command import run_module
 from fedcal.experiments.training.images import read_bytes
 from fedcal.storage.atomic import refuse_out, whole_file
 
@@ -51,7 +51,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Read images, corrupt a few, draw."""
-    run_module("picture", __doc__, _OPTIONS, _run, arguments)
+    run_module("shift.picture", __doc__, _OPTIONS, _run, arguments)
 
 
 def _run(options: Any) -> None:

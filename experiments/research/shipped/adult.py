@@ -34,6 +34,8 @@ CODES = ("workclass", "marital-status", "occupation", "relationship", "native-co
 
 SKEWED = ("capital-gain", "capital-loss")  # 0 for nine in ten, else thousands
 
+FILES = {"train": "adult.data of UCI, or .gz", "test": "adult.test of UCI, or .gz"}
+
 Table = dict[str, NDArray[np.str_]]
 
 
@@ -62,6 +64,11 @@ def read(file: Path) -> Table:
 def labels_of(table: Table) -> Integers:
     """(n,) 1 = more than 50,000 dollars; `adult.test` ends its labels with a full stop."""
     return np.asarray(np.char.startswith(table["income"], ">"), np.int64)
+
+
+def groups_of(table: Table) -> NDArray[np.str_]:
+    """(n,) sex and race of each row."""
+    return np.char.add(np.char.add(table["sex"], ", "), table["race"])
 
 
 @dataclass(frozen=True)
@@ -110,8 +117,7 @@ def shipped(train: Path, test: Path) -> Arrays:
     learnt, judged = read(train), read(test)
     design = Design.of(learnt)
     weights = logistic(design.columns(learnt), labels_of(learnt))
-    groups = np.char.add(np.char.add(judged["sex"], ", "), judged["race"])
-    names, group = np.unique(groups, return_inverse=True)
+    names, group = np.unique(groups_of(judged), return_inverse=True)
     return {
         "log_odds": (design.columns(judged) @ weights).astype(np.float16),
         "labels": labels_of(judged).astype(np.uint8),
@@ -122,8 +128,7 @@ def shipped(train: Path, test: Path) -> Arrays:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Train, keep the log-odds, and print what the model is worth in each group."""
-    inputs = {"train": "adult.data of UCI, or .gz", "test": "adult.test of UCI, or .gz"}
-    make("adult", str(__doc__), inputs, shipped, arguments)
+    make("adult", str(__doc__), FILES, shipped, arguments)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedcal.core.types import Floats
-from fedcal.experiments.research.shipped.adult import Table, labels_of, read
+from fedcal.experiments.research.shipped.adult import FILES, Table, groups_of, labels_of, read
 from fedcal.experiments.research.shipped.making import Arrays, make, with_probe
 
 RANGES = {
@@ -76,9 +76,7 @@ def features(table: Table) -> Floats:
 def shipped(train: Path, test: Path) -> Arrays:
     """The arrays of the features file, from the two files of UCI's archive."""
     tables = {"": read(train), "test_": read(test)}
-    groups = {
-        part: np.char.add(np.char.add(t["sex"], ", "), t["race"]) for part, t in tables.items()
-    }
+    groups = {part: groups_of(table) for part, table in tables.items()}
     names = np.unique(np.concatenate(list(groups.values())))
     arrays: Arrays = {
         "scale": np.array(STEP),
@@ -95,9 +93,8 @@ def shipped(train: Path, test: Path) -> Arrays:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Write the features, and print what a probe without privacy is worth in each group."""
-    inputs = {"train": "adult.data of UCI, or .gz", "test": "adult.test of UCI, or .gz"}
     about = str(__doc__)
-    make("adult_features", about, inputs, shipped, arguments, lambda a: with_probe(a, 2))
+    make("adult_features", about, FILES, shipped, arguments, lambda a: with_probe(a, 2))
 
 
 if __name__ == "__main__":

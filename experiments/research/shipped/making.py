@@ -1,9 +1,7 @@
-"""What the commands of this room share: a regression, the file, and what is shown of it."""
+"""What the commands of this package share: a regression, the file, and what is shown of it."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.errors import FedcalError
 from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
+from fedcal.experiments.research.command import run_module
 from fedcal.metrics import summary
 from fedcal.storage.atomic import whole_file
 
@@ -113,7 +111,7 @@ def make(
     Parameters
     ----------
     name
-        of the module in this room
+        of the module in this package
     inputs
         options that name files or folders -> their help
     arrays_of
@@ -123,25 +121,20 @@ def make(
     shown
         scores, labels and clients or groups that are shown, from the arrays of the file
     """
-    parser = argparse.ArgumentParser(
-        prog=f"python -m fedcal.experiments.research.shipped.{name}",
-        description=description.split("\n")[0],
-    )
-    for option, help in {**inputs, "out": "the .npz file to write"}.items():
-        parser.add_argument(f"--{option}", type=Path, required=True, help=help)
-    given = parser.parse_args(arguments)
-    try:
+    files = {**inputs, "out": "the .npz file to write"}
+    options = {k: {"type": Path, "required": True, "help": text} for k, text in files.items()}
+
+    def run(given: Any) -> None:
         arrays = arrays_of(*(getattr(given, option) for option in inputs))
         with whole_file(given.out) as file:
             np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
-    except FedcalError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    scores = shown(arrays)
-    for part in ("", "test_"):
-        if f"{part}labels" in scores:
-            show(scores, part)
-    print(f"written to {given.out}: {given.out.stat().st_size:,} bytes")
+        scores = shown(arrays)
+        for part in ("", "test_"):
+            if f"{part}labels" in scores:
+                show(scores, part)
+        print(f"written to {given.out}: {given.out.stat().st_size:,} bytes")
+
+    run_module(f"shipped.{name}", description, options, run, arguments)
 
 
 def show(arrays: Arrays, part: str) -> None:

@@ -2,11 +2,12 @@
 
 `run.reproduce(NAME)` runs one; `registry.EXPERIMENTS` lists the names. Each is a section of a study
 file, one for each paper and one for our own (`maddock.toml`, `luo.toml`, `own.toml`; `registry`
-says what stands there). There are two kinds:
+says what stands there); the code that is a paper's own lies in a folder of its name. There are two
+kinds:
 
 * **A grid**: `parts` say which methods are run with which settings; each part is a comparison, as
   `fedcal compare` makes it. `plots`, if there are any, are the panels of a figure. `claims` are
-  keys of `maddock.CLAIMS`.
+  keys of `maddock.claims.CLAIMS`.
 * **A function that returns rows**: `rows = "MODULE"` is a module of this package with
 
       def rows(...) -> list[dict[str, Any]]
@@ -18,13 +19,14 @@ says what stands there). There are two kinds:
   `tables` say which of the rows (`where`) stand in which table with which columns. A module may
   also have
 
-      def claims(rows) -> Sequence[spec.RowsClaim]
+      def claims(rows) -> Iterable[spec.RowsClaim]
 
   and
 
       def sheet(rows) -> experiments.figures.drawing.Sheet | None
 
-  (the figure).
+  (the figure). A module of several experiments has a `spec.Study` of these functions for each,
+  which `rows = "MODULE:NAME"` names. `rows` has what they share.
 
 To add one: write its section, with the claims that should hold and where, and run
 `python -m fedcal.experiments.research.studies.expected NAME`, which writes what `--check` expects;

@@ -8,7 +8,8 @@ A block of a page is what stands between two lines of its own,
 and is what `texts.BLOCKS[NAME]()` gives. `python -m fedcal.experiments.research.studies.documents`
 fills all of them anew, and a test compares: so no page contradicts the data. A sentence that quotes
 a result belongs into a block, with the number computed there, or has no number. To add one: write
-its macro in `texts.md.j2`, name it in `BLOCKS`, and put the two lines where it is to stand.
+its macro in `texts.md.j2` (one with parameters is named in `BLOCKS`), and put the two lines where
+it is to stand.
 """
 
 from __future__ import annotations

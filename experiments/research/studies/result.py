@@ -13,7 +13,7 @@ from fedcal.experiments.report.tables import TextTable, csv_text, markdown
 from fedcal.experiments.research.studies import figures, layout
 from fedcal.experiments.research.studies.cells import printed_rows
 from fedcal.experiments.research.studies.claims import Verdict, judge, judged
-from fedcal.experiments.research.studies.maddock import CLAIMS
+from fedcal.experiments.research.studies.maddock.claims import CLAIMS
 from fedcal.experiments.research.studies.spec import Experiment, Rows
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.result import versions

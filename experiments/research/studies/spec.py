@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias
 
+from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.runs.comparison.grid import Variant
-from fedcal.strategies.server.outcome import Progress
 
 SETTINGS = ("rounds", "sampling_rate", "epsilon", "delta", "clients", "partition")
 """Options of `compare` that a part may set; each is a value or a list."""
@@ -33,16 +33,24 @@ Record: TypeAlias = dict[str, Any]
 
 Rows: TypeAlias = list[Record]
 
-T = TypeVar("T")
 
+@dataclass(frozen=True)
+class Study:
+    """One table or figure of a paper whose module has several.
 
-def counted(todo: Iterable[T], progress: Progress | None) -> Iterator[T]:
-    """What there is to do; whoever comes for the next has done the one before, and says so."""
-    todo = list(todo)
-    for done, task in enumerate(todo, 1):
-        yield task
-        if progress is not None:
-            progress(done, len(todo))
+    Attributes
+    ----------
+    rows
+        measures; see the package for its parameters
+    claims
+        what is said of the rows
+    sheet
+        the figure of the rows
+    """
+
+    rows: Callable[..., Rows]
+    claims: Callable[[Rows], Iterable[RowsClaim]] | None = None
+    sheet: Callable[[Rows], Sheet | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -203,7 +211,8 @@ class Experiment:
     reference
         of a grid, title of the column that others are divided by, or ""
     module
-        of this package, with a function `rows`; see the package for its contract
+        of this package, with a function `rows`, or MODULE:NAME for a `Study` in it; see the
+        package for their contract
     tables
         of a function, how to lay rows out; files have all keys of all rows
     """
@@ -224,5 +233,7 @@ class Experiment:
 
     @property
     def home(self) -> Any:
-        """The module of a function."""
-        return importlib.import_module(f"fedcal.experiments.research.studies.{self.module}")
+        """The `Study`, or the module, that has the functions."""
+        name, _, study = self.module.partition(":")
+        module = importlib.import_module(f"fedcal.experiments.research.studies.{name}")
+        return getattr(module, study) if study else module

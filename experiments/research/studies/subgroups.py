@@ -25,6 +25,7 @@ from fedcal.evaluation.pages.page import p_shown
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.figures.drawing import draw, save_figure
 from fedcal.experiments.report.figures.part_panels import part_sheet
+from fedcal.experiments.report.tables import TextTable, markdown
 from fedcal.experiments.runs.evaluation import evaluate
 from fedcal.strategies.methods.score_ways import BUCKETS
 from fedcal.units import Example
@@ -95,13 +96,6 @@ def cell(e: Estimate | None, sign: str = "") -> str:
     return f"{value} ({low} to {high})"
 
 
-def table(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    """Markdown; the first column is text."""
-    columns = list(head)
-    rule = ["---", *("---:" for _ in columns[1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (columns, rule, *lines))
-
-
 def listed(groups: Iterable[str]) -> str:
     """A, b and c."""
     *most, last = map(name, groups)
@@ -122,7 +116,7 @@ def by_subject() -> str:
     ]
     what = ("accuracy", "confidence less accuracy")
     head = [f"{of_it}, %, {how}" for of_it in what for how in ("exact", "epsilon = 1")]
-    return table(("subject", "questions", *head), lines)
+    return markdown(TextTable(("subject", "questions", *head), lines))
 
 
 def gap_of(h: Histogram) -> Estimate:
@@ -193,9 +187,8 @@ def by_league() -> str:
         )
         for group in exact("game-forecasts").groups
     ]
-    return table(
-        ("league", "games", *(f"predicted minus observed rate, %, {b}" for b in budgets)), lines
-    )
+    rates = (f"predicted minus observed rate, %, {b}" for b in budgets)
+    return markdown(TextTable(("league", "games", *rates), lines))
 
 
 def leagues_read() -> str:
@@ -232,12 +225,10 @@ def by_sex_and_race() -> str:
         for group in told.groups
     ]
     head = (
-        "earn above 50,000, %",
-        "predicted minus observed rate, %",
-        "false positive rate, %",
-        "recall, %",
+        *("group", "rows (noisy)", "earn above 50,000, %", "predicted minus observed rate, %"),
+        *("false positive rate, %", "recall, %"),
     )
-    return table(("group", "rows (noisy)", *head), lines)
+    return markdown(TextTable(head, lines))
 
 
 def turned(e: Estimate | None) -> Estimate | None:
@@ -284,14 +275,21 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
 
 
 def forest(
-    data: str, metric: str, label: str, change: Callable[[Estimate | None], Estimate | None]
+    data: str,
+    metric: str,
+    label: str,
+    change: Callable[[Estimate | None], Estimate | None] = lambda e: e,
 ) -> Intervals:
-    """A metric of each group, exact and at epsilon = 1."""
+    """A metric of each group, changed or as it is, exact and at epsilon = 1."""
     series = {}
     for how, found in {"exact": exact(data), "epsilon = 1": release(data).found}.items():
         told = {group: change(of(found, group, metric)) for group in found.groups}
         series[how] = tuple(
-            (name(g), 100 * (e.low + e.high) / 2 if e.drowned else 100 * e.value, *ends(e))
+            (
+                name(g),
+                100 * (e.low + e.high) / 2 if e.drowned else 100 * e.value,
+                *(100 * e.low, 100 * e.high),
+            )
             for g, e in told.items()
             if e is not None
         )
@@ -301,20 +299,8 @@ def forest(
     return Intervals(label, label, series, references)
 
 
-def ends(e: Estimate) -> tuple[float, float]:
-    """Of its interval, in %."""
-    return 100 * e.low, 100 * e.high
-
-
-def same(e: Estimate | None) -> Estimate | None:
-    """As it is."""
-    return e
-
-
 FIGURES: Mapping[str, Callable[[], Intervals]] = {
-    "subgroups-subjects": partial(
-        forest, "mmlu-llama", "gap", "confidence less accuracy, points", same
-    ),
+    "subgroups-subjects": partial(forest, "mmlu-llama", "gap", "confidence less accuracy, points"),
     "subgroups-adult": partial(
         forest, "adult-income", "specificity", "false positive rate, %", turned
     ),

@@ -18,14 +18,16 @@ from fedcal import datasets
 from fedcal.core.numerics import softmax
 from fedcal.experiments.report.tables import markdown
 from fedcal.experiments.research.benchmarks import published_sums
-from fedcal.experiments.research.luo.methods import COLUMNS, NOISES, PAPER
-from fedcal.experiments.research.studies import liars, luo, subgroups
-from fedcal.experiments.research.studies.binning_pays import crossover
+from fedcal.experiments.research.studies import rows, subgroups
 from fedcal.experiments.research.studies.cells import MEAN
 from fedcal.experiments.research.studies.check import unsure
 from fedcal.experiments.research.studies.comparisons import command
 from fedcal.experiments.research.studies.expected import FOLDER, read, shipped
-from fedcal.experiments.research.studies.maddock import mean_ratio
+from fedcal.experiments.research.studies.luo import results as luo
+from fedcal.experiments.research.studies.luo.methods import COLUMNS, NOISES, PAPER
+from fedcal.experiments.research.studies.maddock.claims import mean_ratio
+from fedcal.experiments.research.studies.own import liars
+from fedcal.experiments.research.studies.own.binning_pays import crossover
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import Record, Rows
@@ -57,8 +59,7 @@ comparison: Callable[[str], list[Line]] = cache(lambda name: list(read(name)["re
 
 def where(lines: str | Sequence[Line], **facts: Any) -> list[Line]:
     """Those with all of these facts, of lines or of a comparison's."""
-    lines = comparison(lines) if isinstance(lines, str) else lines
-    return [line for line in lines if all(line[k] == v for k, v in facts.items())]
+    return rows.where(comparison(lines) if isinstance(lines, str) else lines, **facts)
 
 
 def one(lines: str | Sequence[Line], **facts: Any) -> Line:
@@ -86,8 +87,8 @@ def percent(line: Line, metric: str = "ece", spread: bool = True) -> str:
 def ratio(title: str, row: str = "") -> float:
     """Mean classwise ECE over that of the pooled temperature, in the lines of that row."""
     reference = "pooled temperature"
-    rows = results("private-temperature").rows
-    mine = [r for r in rows if r["row"].startswith(row) or r["title"] == reference]
+    lines = results("private-temperature").rows
+    mine = [r for r in lines if r["row"].startswith(row) or r["title"] == reference]
     return mean_ratio(mine, title, reference) or math.nan
 
 
@@ -129,10 +130,10 @@ def better_everywhere(unit: str, trust: str) -> list[str]:
 # -- costs, domain shift, Luo et al. -------------------------------------------------------------
 
 
-def noise_of_means(rows: Rows) -> list[list[float]]:
+def noise_of_means(lines: Rows) -> list[list[float]]:
     """For each epsilon and number of rounds the noise of the mean, smallest sampling rate first."""
     found: dict[tuple[float, int], list[float]] = {}
-    for r in sorted(rows, key=lambda r: float(r["sampling_rate"])):
+    for r in sorted(lines, key=lambda r: float(r["sampling_rate"])):
         found.setdefault((r["epsilon"], r["rounds"]), []).append(r["mean_std"])
     return list(found.values())
 
@@ -292,20 +293,9 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),
     **{
-        name: partial(filled, name.replace("-", "_"))
-        for name in (
-            *(
-                "demo-headline",
-                "demo-short",
-                "first-ece",
-                "searched",
-                "reproduced",
-                "claims-in-short",
-            ),
-            *("temperature-ratios", "by-search", "by-trust", "when-binning-pays"),
-            *("pooled-binning", "multipliers", "sampled-runs", "bytes", "seconds", "mnist-shift"),
-            *("zhang-paper", "luo-noise", "luo-aggregation", "luo-short", "trust-costs"),
-        )
+        name.replace("_", "-"): partial(filled, name)
+        for name, macro in sorted(vars(_template()).items())
+        if getattr(macro, "arguments", None) == ()
     },
     **{
         f"by-clients-{name}": partial(filled, "by_clients", name)
@@ -320,4 +310,4 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
         for macro, severity in product(("order", "read", "searches"), TABLE_OF)
     },
 }
-"""By the name that a page gives."""
+"""By the name that a page gives; macros without parameters are blocks of their own name."""

@@ -166,7 +166,7 @@ def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:
     if over is None or over["mean"] is None:
         return ""
     mean, std = shown(metric, over["mean"]), shown(metric, over["std"])
-    some = len(over["values"])
+    some = len(over.get("values", range(runs)))  # what ships of a comparison has means alone
     told = "" if some == runs else f" [{some} of {runs}]"  # noise drowned the others
     return (mean if float(std) == 0 else f"{mean} ± {std}") + told
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from fedcal.experiments.research.studies import binning_pays
-from fedcal.experiments.research.studies.binning_pays import BINNING, NEGATIVES
 from fedcal.experiments.research.studies.expected import shipped
+from fedcal.experiments.research.studies.own import binning_pays
+from fedcal.experiments.research.studies.own.binning_pays import BINNING, NEGATIVES
 
 POOLED, PER_CLASS, PAPER = BINNING
 

@@ -15,9 +15,8 @@ from fedcal.datasets import Dataset
 from fedcal.experiments import simulate
 from fedcal.experiments.research.benchmarks import luo as benchmark
 from fedcal.experiments.research.benchmarks.timing import compare
-from fedcal.experiments.research.luo import cell
-from fedcal.experiments.research.luo.cell import run_point
-from fedcal.experiments.research.luo.methods import (
+from fedcal.experiments.research.studies.luo import suite as suites
+from fedcal.experiments.research.studies.luo.methods import (
     COLUMNS,
     EXPONENTIAL,
     PAPER,
@@ -25,10 +24,15 @@ from fedcal.experiments.research.luo.methods import (
     Draws,
     competitor,
 )
-from fedcal.experiments.research.luo.settings import SUITES, SweepPoint, fitting, suite_for
-from fedcal.experiments.research.luo.suite import DONE, Suite, check_cell, run_suite
-from fedcal.experiments.research.luo.tables import GRID, Tables
-from fedcal.experiments.research.luo.trials import Trials, divisions
+from fedcal.experiments.research.studies.luo.settings import SUITES, SweepPoint, fitting, suite_for
+from fedcal.experiments.research.studies.luo.suite import (
+    DONE,
+    Suite,
+    check_cell,
+    run_point,
+    run_suite,
+)
+from fedcal.experiments.research.studies.luo.trials import GRID, Tables, Trials, divisions
 
 POINT = SweepPoint("sources", 12, 10, 1.0)
 
@@ -89,7 +93,7 @@ def test_the_exponential_mechanism_draws_by_its_scores(tables):
 def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
     quick = [c for c in COLUMNS if "posterior" not in c.method]
     together = run_point(tables, POINT, quick, 20, seed=4)
-    monkeypatch.setattr(cell, "_BLOCK", 7)
+    monkeypatch.setattr(suites, "_BLOCK", 7)
     for c in quick:
         alone = run_point(tables, POINT, [c], 20, seed=4)[c.key]
         assert alone.tolist() == together[c.key].tolist()

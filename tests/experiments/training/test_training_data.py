@@ -16,7 +16,6 @@ from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.pipeline.rows import rows_of_scores
 from fedcal.experiments.runs.load import load_any, rows_to_evaluate
 from fedcal.experiments.runs.load import test_part as part_for_tests
-from fedcal.experiments.training.by_method import shards_of
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
 from fedcal.experiments.training.rows import CHARACTERS, CONTEXT, encode, read_text
@@ -116,7 +115,7 @@ def test_nothing_is_trained_on_a_test_part(tmp_path, kind, method):
         with pytest.raises(InputError, match="'fedavg' does not train the model mlp"):
             dealt(data, **{**options, "method": "fedavg"})
     made = dealt(data, **options)
-    trained = shards_of(made)
+    trained = made.shards()
     assert not (trained.inputs == MARK).any()
     assert all((rows.x == MARK).all() for rows in made.parts["test"])
     halved = method == "fedavg" and kind == "leaf"  # the others are for calibration

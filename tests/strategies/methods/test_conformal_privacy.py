@@ -13,7 +13,7 @@ from fedcal.clients.answers import answer
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
-from fedcal.experiments.research.studies.set_worlds import Setup, law_of, thresholds_of
+from fedcal.experiments.research.studies.prediction_sets.laws import Setup, law_of, thresholds_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.conformal import SetCounts, SetGaps

@@ -7,7 +7,9 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer, contribute
+from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
+from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
@@ -15,7 +17,8 @@ from fedcal.queries import LocalUpdate
 from fedcal.queries.request import Request
 from fedcal.queries.training import COUNT_NORM
 from fedcal.secure_aggregation import Ring
-from fedcal.strategies import DPFedAvg
+from fedcal.strategies import DPFedAvg, FedAvg
+from fedcal.training.network import LocalSGD
 from fedcal.training.networks import NETWORKS
 from fedcal.units.bounding import Bound, bounded
 
@@ -109,6 +112,31 @@ def test_a_step_is_by_the_mean_over_the_clients_that_are_expected():
         assert method.clip == pytest.approx(clip)
 
 
+def test_fedavg_steps_by_the_mean_of_its_cohort_weighted_by_rows():
+    """By hand: half of 4 clients in each round, each with an order of rows of its own."""
+    own, network = shards(4), NETWORKS["linear"]
+    federation = Federation(clients=4, classes=CLASSES, rounds=2, sampling_rate=0.5)
+    method = FedAvg(federation, shape=str(FEATURES), batch=8, server_lr=0.5)
+    w, x = method.w, network.prepared(np.asarray(own.inputs))
+    for number in (1, 2):
+        asked = method.open_round(number)
+        assert asked is not None
+        updates, losses, sizes = [], [], own.rows[asked.clients]
+        for k in asked.clients.tolist():
+            rows, rng = own.owner == k, stream(0, Purpose.SAMPLING, number, f"batches of {k}")
+            sgd = LocalSGD(1, 8, 0.1)
+            update = network.local_update(w, x[rows], own.labels[rows], CLASSES, sgd, rng)
+            updates.append(update[0])
+            losses.append(update[1])
+        w = w + 0.5 * np.average(updates, axis=0, weights=sizes)
+        words = contribute(own.take(asked.clients), asked.request, asked.clients)
+        method.charge_round(asked, 2)
+        method.close_round(asked, words.sum(axis=0, dtype=np.uint64))
+        np.testing.assert_allclose(method.w, w, atol=1e-7)
+        loss = pytest.approx(np.average(losses, weights=sizes), abs=1e-6)
+        assert method.round_record(number) == {"clients": 2, "train_loss": loss}
+
+
 def test_what_makes_no_sense_is_refused():
     table = [
         ({"unclipped": 1.0}, r"unclipped must be in \(0, 1\), got 1.0"),
@@ -117,3 +145,5 @@ def test_what_makes_no_sense_is_refused():
         ({"clip": 0.0}, "clip must be a finite number > 0"),
     ]
     assert_refused(table, lambda given: DPFedAvg(Federation(clients=5, classes=CLASSES), **given))
+    with pytest.raises(InputError, match="fedavg has no privacy"):
+        FedAvg(Federation(clients=5, classes=CLASSES, epsilon=1.0))

@@ -96,6 +96,33 @@ class Training:
 PLAIN = Training(rule="none", lr=PLAIN_LR)
 """Without privacy."""
 
+# -- the two Gaussians (appendix B.1) ------------------------------------------------------------
+
+MIXTURE_BATCH, MIXTURE_EPOCHS = 4_000.0, 60.0
+"""The batch is the paper's as its code has it, which its text does not print; so are the epochs."""
+
+STEPS = {0.1: 1.0, 1.0: 1.0, 10.0: 2.0}
+"""Clip norm -> lr times clip norm: at 10, where hardly a row is clipped, 1 does not reach the
+optimum in these steps."""
+
+EPSILON = 8.0
+
+
+def mixture_at(clip: float) -> Training:
+    """DP-SGD on the two Gaussians at a clip norm."""
+    return Training(EPSILON, "row", clip, STEPS[clip] / clip, MIXTURE_EPOCHS, MIXTURE_BATCH)
+
+
+MIXTURE_HOW = mixture_at(min(STEPS))
+
+
+def mixture_plain(lr: float = 1.0) -> Training:
+    """The same steps without clipping and noise."""
+    return Training(rule="none", lr=lr, epochs=MIXTURE_EPOCHS, batch=MIXTURE_BATCH)
+
+
+# -- training ------------------------------------------------------------------------------------
+
 
 def one_client(logits: Floats, y: Integers, x: NDArray[Any] | None = None) -> Shards:
     """All rows at one place."""
@@ -112,27 +139,24 @@ def kept_from(task: Task, seed: int, share: float = HELD) -> NDArray[np.bool_]:
     return held_out(np.arange(task.rows), seed, share)
 
 
-def method(task: Task, how: Training, seed: int, **base: Any) -> FedSGD:
+def method(task: Task, how: Training, seed: int) -> FedSGD:
     """The method before its first round."""
-    nominal = task.rows * (1 - how.share)
-    given: dict[str, Any] = {
-        "shape": str(task.x.shape[1]),
-        "rows_per_client": nominal,
-        "batch": how.batch,
-        "epochs": how.epochs,
-        "clip": None if how.rule == "none" else how.clip,
-        "clipping": how.rule,
-        "reach": how.reach,
-        "weight_decay": how.weight_decay,
-        "secure_aggregation": "none",
-        **base,
-    }
-    public = federation(task, how.epsilon, seed)
-    lr = how.lr
+    nominal, lr = task.rows * (1 - how.share), how.lr
     if lr is None:
-        noise = multiplier(task, how, seed) * how.clip
-        lr = langevin_lr(how.batch, nominal, noise)
-    return FedSGD(public, lr=lr, **given)
+        lr = langevin_lr(how.batch, nominal, multiplier(task, how, seed) * how.clip)
+    return FedSGD(
+        federation(task, how.epsilon, seed),
+        shape=str(task.x.shape[1]),
+        rows_per_client=nominal,
+        batch=how.batch,
+        epochs=how.epochs,
+        lr=lr,
+        clip=None if how.rule == "none" else how.clip,
+        clipping=how.rule,
+        reach=how.reach,
+        weight_decay=how.weight_decay,
+        secure_aggregation="none",
+    )
 
 
 def multiplier(task: Task, how: Training, seed: int = 0) -> float:
@@ -195,14 +219,13 @@ def exact_temperature(task: Task, how: Training, seed: int) -> Calibrator:
     return TemperatureScaling(classes=task.classes).fit(z, y, input="logits")
 
 
-def private(name: str, **settings: Any) -> Recalibration:
+def private(name: str) -> Recalibration:
     """A private method on the held-out rows, with a budget of its own (Proposition A.1)."""
 
     def fitted(task: Task, how: Training, seed: int) -> Calibrator:
         z, y = held_logits(task, how, seed)
-        public = federation(task, how.epsilon, seed)
         make: Any = STRATEGIES[name]
-        chosen = make(public, rows_per_client=HELD * task.rows, **settings)
+        chosen = make(federation(task, how.epsilon, seed), rows_per_client=HELD * task.rows)
         return cast("Calibrator", run_inline(chosen, one_client(z, y)))
 
     return fitted

@@ -1,20 +1,91 @@
-"""What is measured of probabilities: accuracy and calibration, means and pairs over seeds."""
+"""What is measured of models by the names that the paper has for them, over seeds."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from statistics import fmean, stdev
+from typing import Any
 
+from numpy.typing import NDArray
+
+from fedcal.calibrators import Calibrator
+from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.experiments.research.studies.claims import larger
-from fedcal.experiments.research.studies.spec import Record, Told
+from fedcal.experiments.research.studies.rows import counted, standard_error
+from fedcal.experiments.research.studies.spec import Record, Rows, Told
+from fedcal.experiments.research.studies.zhang import models
+from fedcal.experiments.research.studies.zhang.models import BEYOND, PLAIN, REACH, Training
+from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, Task, task, tasks
+from fedcal.strategies.server.outcome import Progress
 from fedcal.training.model_card import scored
+from fedcal.training.trained_model import TrainedModel
 
 MATTERS = 0.001
 """The least difference of accuracies or ECEs that is called one."""
 
 KEYS = ("accuracy", "ece", "ece_debiased", "nll", "gap")
+
+DP, SGLD = "DP", "DP-SGLD"
+GLOBAL, ALL_ROWS = "Global clipping", "Global clipping, no row left out"
+PS, TS, EXACT_TS = "DP-PS", "DP-TS", "DP + non-private TS"
+NON_PRIVATE, SPLIT, OURS = "Non-private", "DP on 90 %", "Ours, no split"
+
+Made = tuple[TrainedModel, Calibrator | None]
+
+
+def _alone(task: Task, how: Training, seed: int) -> Made:
+    return models.trained(task, how, seed), None
+
+
+def _global(reach: float) -> Callable[[Task, float, int], Made]:
+    return lambda task, epsilon, seed: _alone(
+        task, Training(epsilon=epsilon, rule="global", reach=reach), seed
+    )
+
+
+def _split(fit: models.Recalibration | None) -> Callable[[Task, float, int], Made]:
+    def made(task: Task, epsilon: float, seed: int) -> Made:
+        how = models.rest(Training(epsilon=epsilon))
+        found = None if fit is None else fit(task, how, seed)
+        return models.trained(task, how, seed), found
+
+    return made
+
+
+def _ours(task: Task, epsilon: float, seed: int) -> Made:
+    how = models.unsplit(task, Training(epsilon=epsilon))
+    return models.trained(task, how, seed), models.ours(task, how, seed)
+
+
+METHODS: Mapping[str, Callable[[Task, float, int], Made]] = {
+    DP: lambda task, epsilon, seed: _alone(task, Training(epsilon=epsilon), seed),
+    SGLD: lambda task, epsilon, seed: _alone(task, Training(epsilon=epsilon, lr=None), seed),
+    GLOBAL: _global(REACH),
+    ALL_ROWS: _global(BEYOND),
+    PS: _split(models.private("dp-platt")),
+    TS: _split(models.private("dp-ts")),
+    EXACT_TS: _split(models.exact_temperature),
+    NON_PRIVATE: lambda task, epsilon, seed: _alone(task, PLAIN, seed),
+    SPLIT: _split(None),
+    OURS: _ours,
+}
+"""The lines of Tables 1 to 3 and 7; the model that DP-PS and DP-TS recalibrate; ours."""
+
+
+@cache
+def made(task: Task, title: str, epsilon: float, seed: int) -> Made:
+    """A model and what recalibrates it."""
+    return METHODS[title](task, epsilon, seed)
+
+
+def probabilities(model: Made, x: NDArray[Any]) -> Floats:
+    """Of some rows, (n, classes)."""
+    head, calibrator = model
+    z = head.predict(x)
+    return softmax(z) if calibrator is None else calibrator.calibrated(z)
 
 
 def scores(probs: Floats, y: Integers) -> dict[str, float]:
@@ -22,6 +93,11 @@ def scores(probs: Floats, y: Integers) -> dict[str, float]:
     found = scored(probs, y)
     found["gap"] = float(probs.max(axis=1).mean()) - found["accuracy"]
     return {key: found[key] for key in KEYS}
+
+
+def judged(model: Made, x: NDArray[Any], y: Integers) -> dict[str, float]:
+    """The `scores` of a model on some rows."""
+    return scores(probabilities(model, x), y)
 
 
 def spread(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -32,6 +108,74 @@ def spread(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
         found[key] = fmean(values)
         found[f"{key} std"] = stdev(values) if len(values) > 1 else 0.0
     return found
+
+
+def over_seeds(task: Task, how: Training, seeds: int) -> dict[str, float]:
+    """Scores on the test rows, and of the training rows `train ...`; see `spread`."""
+    runs = []
+    for seed in range(seeds):
+        model = _alone(task, how, seed)
+        run = judged(model, task.test_x, task.test_y)
+        on_rows = judged(model, task.x, task.y)
+        runs.append(run | {f"train {key}": value for key, value in on_rows.items()})
+    return spread(runs)
+
+
+Trainings = Callable[[Task], Iterable[tuple[Record, Training]]]
+"""Data -> the facts of a row, and the training that it is of."""
+
+Seen = Callable[[Task, Record, Sequence[Floats]], tuple[Record, Rows]]
+"""Data, facts and the test rows' probabilities by seed -> more facts, and more rows."""
+
+
+def study(
+    trainings: Trainings, seeds: int, mixture: bool = False, seen: Seen | None = None
+) -> Callable[..., Rows]:
+    """The function `rows` of an experiment: a row for each training, with `over_seeds`.
+
+    Parameters
+    ----------
+    trainings
+        what is trained on data
+    seeds
+        unless others are chosen
+    mixture
+        whether the two Gaussians are among the data
+    seen
+        what is told of the probabilities besides
+    """
+
+    def rows(
+        data: Sequence[str] | None = None, seeds: int = seeds, progress: Progress | None = None
+    ) -> Rows:
+        """All trainings on all data: the facts of each, see `over_seeds`."""
+        chosen = [*([task(MIXTURE)] if mixture else []), *tasks(data)]
+        return trained_rows(chosen, trainings, seeds, progress, seen)
+
+    return rows
+
+
+def trained_rows(
+    chosen: Sequence[Task],
+    trainings: Trainings,
+    seeds: int,
+    progress: Progress | None,
+    seen: Seen | None,
+) -> Rows:
+    """See `study`, which says on what data."""
+    found: Rows = []
+    todo = [(of, facts, how) for of in chosen for facts, how in trainings(of)]
+    for of, facts, how in counted(todo, progress):
+        more: tuple[Record, Rows] = {}, []
+        if seen is not None:
+            told = [probabilities(_alone(of, how, seed), of.test_x) for seed in range(seeds)]
+            more = seen(of, facts, told)
+        found.append({"data": of.name, **facts, **more[0]} | over_seeds(of, how, seeds))
+        found += ({"data": of.name, **row} for row in more[1])
+    return found
+
+
+# -- claims --------------------------------------------------------------------------------------
 
 
 def above(a: Record, b: Record, key: str) -> Told:
@@ -51,9 +195,6 @@ def paired(a: Sequence[float], b: Sequence[float]) -> dict[str, float | None]:
     mean, n = fmean(each), len(each)
     if n < 2:
         return {"difference": mean, "error": None, "upper": None}
-    error = stdev(each) / math.sqrt(n)
-    return {
-        "difference": mean,
-        "error": error,
-        "upper": mean + float(stdtrit(n - 1, 0.95)) * error,
-    }
+    error = standard_error(each)
+    upper = mean + float(stdtrit(n - 1, 0.95)) * error
+    return {"difference": mean, "error": error, "upper": upper}

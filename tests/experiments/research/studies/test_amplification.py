@@ -15,8 +15,8 @@ from fedcal.accounting.zcdp import (
     zcdp_rho,
     zcdp_rho_simple,
 )
-from fedcal.experiments.research.studies import amplification
 from fedcal.experiments.research.studies.expected import shipped
+from fedcal.experiments.research.studies.maddock import amplification
 
 
 def lemma_b3_log_delta(rho: float, epsilon: float) -> float:

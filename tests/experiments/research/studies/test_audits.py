@@ -8,22 +8,16 @@ import pytest
 
 from fedcal.experiments.research.benchmarks.audit import Attacked, attacks
 from fedcal.experiments.research.canaries import canary_runs
-from fedcal.experiments.research.studies import noise_audit, training_audit
 from fedcal.experiments.research.studies.expected import shipped
-from fedcal.experiments.research.studies.training_audit import (
-    CASES,
-    HALF,
-    RIGHT,
-    Audited,
-    fedsgd_run,
-)
+from fedcal.experiments.research.studies.own import audits
+from fedcal.experiments.research.studies.own.audits import CASES, HALF, RIGHT, Audited, fedsgd_run
 
 
 def test_a_row_says_what_the_attack_found(monkeypatch):
     few = [Attacked("laplace", "central", "user"), Attacked("gaussian", "local", "example")]
-    monkeypatch.setattr(noise_audit, "attacks", lambda: few)
+    monkeypatch.setattr(audits, "attacks", lambda: few)
     done: list[tuple[int, int]] = []
-    found = noise_audit.rows(lambda *moved: done.append(moved), trials=4000)
+    found = audits.noise.rows(lambda *moved: done.append(moved), trials=4000)
     assert [(r["mechanism"], r["trust"], r["unit"]) for r in found] == [
         ("laplace", "central", "user"),
         ("gaussian", "local", "example"),
@@ -50,11 +44,11 @@ def row(mechanism: str, share: float, **more: Any) -> dict[str, Any]:
 
 def test_one_refuted_row_is_named():
     good = [row("laplace", 0.9), row("gaussian", 0.4)]
-    assert [holds for _, holds, _ in noise_audit.claims(good)] == [True, True]
+    assert [holds for _, holds, _ in audits.noise.claims(good)] == [True, True]
     bad = [*good, row("discrete-laplace", 1.2, refuted=True, note="4 rounds")]
-    (_, holds, said), _ = noise_audit.claims(bad)
+    (_, holds, said), _ = audits.noise.claims(bad)
     assert (holds, said) == (False, "refuted: discrete-laplace, central, user, 4 rounds")
-    assert not noise_audit.claims([row("laplace", 0.7)])[1][1]
+    assert not list(audits.noise.claims([row("laplace", 0.7)]))[1][1]
 
 
 REAL = Audited(8.0, 20, 0.1, 400, RIGHT, real=True)
@@ -75,9 +69,9 @@ def test_a_run_of_fedsgd_follows_the_law_of_its_sums():
 
 def test_rows_say_what_was_found(monkeypatch):
     few = [Audited(8.0, 20, 0.1, 400, fault) for fault in (RIGHT, HALF)]
-    monkeypatch.setattr(training_audit, "CASES", few)
+    monkeypatch.setattr(audits, "CASES", few)
     done: list[tuple[int, int]] = []
-    right, half = training_audit.rows(lambda *moved: done.append(moved), audits=5)
+    right, half = audits.training.rows(lambda *moved: done.append(moved), audits=5)
     assert (right["refuted"], half["refuted"], right["audits"]) == (0, 5, 5)
     assert right["at_least"] < 8.0 < half["at_least"]
     assert half["noise_at_most"] < 1.0 < right["noise_at_most"]
@@ -89,8 +83,8 @@ def test_what_ships_is_what_is_audited_and_one_wrong_verdict_fails_its_claim():
     assert [(r["audited"], r["epsilon"], r["fault"]) for r in rows] == [
         ("runs of FedSGD" if c.real else "law of the sums", c.epsilon, c.fault) for c in CASES
     ]
-    assert all(holds for _, holds, *_ in training_audit.claims(rows))
+    assert all(holds for _, holds, *_ in audits.training.claims(rows))
     rows[0]["refuted"] = 11
-    (_, holds, said), *others = training_audit.claims(rows)
+    (_, holds, said), *others = audits.training.claims(rows)
     assert (holds, said) == (False, "1.0 % to 5.5 %")
     assert all(one[1] for one in others)

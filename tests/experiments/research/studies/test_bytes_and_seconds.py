@@ -10,9 +10,9 @@ from fedcal.clients.answers import answer
 from fedcal.core.errors import FedcalError
 from fedcal.core.shards import Shards
 from fedcal.experiments import simulate
-from fedcal.experiments.research.studies import bytes_sent, client_seconds
-from fedcal.experiments.research.studies.bytes_sent import METHODS, job_for
 from fedcal.experiments.research.studies.expected import shipped
+from fedcal.experiments.research.studies.maddock import bytes_sent, client_seconds
+from fedcal.experiments.research.studies.maddock.bytes_sent import METHODS, job_for
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import exact_only
 

@@ -8,7 +8,7 @@ from study_row import CELL
 from fedcal.experiments.research.studies import claims
 from fedcal.experiments.research.studies.cells import completed, printed_rows
 from fedcal.experiments.research.studies.claims import Verdict
-from fedcal.experiments.research.studies.maddock import CLAIMS, mean_ratio
+from fedcal.experiments.research.studies.maddock.claims import CLAIMS, mean_ratio
 from fedcal.experiments.research.studies.registry import experiment
 from fedcal.experiments.research.studies.spec import Record, Rows
 

@@ -7,13 +7,16 @@ import pytest
 
 from fedcal.evaluation.intervals import intervals
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.experiments.research.studies import (
-    evaluation_coverage,
-    evaluation_errors,
-    evaluation_intervals,
+from fedcal.experiments.research.studies.evaluation import errors
+from fedcal.experiments.research.studies.evaluation.intervals import (
+    Cell,
+    HardCell,
+    hard,
+    populations,
+    shards_of,
 )
-from fedcal.experiments.research.studies.evaluation_intervals import Cell, shards_of
-from fedcal.experiments.research.studies.score_worlds import released, rng_of, rows_of_rounds, world
+from fedcal.experiments.research.studies.evaluation.worlds import released, rows_of_rounds, world
+from fedcal.experiments.research.studies.rows import rng_of
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.noise_plan import Federation
 from fedcal.strategies import FedEvaluate
@@ -60,48 +63,48 @@ def test_a_few_federations():
         Cell("calibrated", "central", ("ece",)),
         Cell("imdb-binary", "central", ("accuracy",), unit="user", dealt="dirichlet:1"),
     ]
-    found = evaluation_intervals.rows(federations=25, cells=cells)
+    found = populations.rows(federations=25, cells=cells)
     assert [r["metric"] for r in found] == ["accuracy", "roc_auc", "ece", "accuracy"]
     for row in found:
         assert row["coverage"] >= (0.5 if row["group"] == "user" else 0.75)
         assert 0 < row["width"] < 0.5
     assert [r["group"] for r in found] == ["smooth", "smooth", "error", "user"]
-    said = evaluation_intervals.claims(found)
+    said = list(populations.claims(found))
     assert len(said) == 6
     found[0]["coverage"] = 0.5
-    (bad,) = (s for s in evaluation_intervals.claims(found) if "at least 92.5" in s[0])
+    (bad,) = (s for s in populations.claims(found) if "at least 92.5" in s[0])
     assert not bad[1]
     assert "accuracy (beta, central) 50.0 %" in bad[2]
 
 
 def test_intervals_that_fail_without_a_warning_are_told(monkeypatch):
     cells = [
-        evaluation_coverage.Cell("example", "shifted", "secagg", 30, metrics=("roc_auc", "mce")),
-        evaluation_coverage.Cell(
+        HardCell("example", "shifted", "secagg", 30, metrics=("roc_auc", "mce")),
+        HardCell(
             *("alone", "shifted", "central", 100, "user", "dirichlet:0.1", "evaluate-accuracy", ())
         ),
     ]
-    good, clipped = evaluation_coverage.rows(federations=12, cells=cells)
+    good, clipped = hard.rows(federations=12, cells=cells)
     assert (good["metrics"], good["below"], good["unwarned"]) == (2, "", "")
     assert clipped["lowest"] < 0.8  # clients of nearly one label, clipped
     assert (clipped["below"].split()[0], clipped["unwarned"]) == ("accuracy", "")
     monkeypatch.setattr(intervals, "CLIPPED", "")
-    (silent,) = evaluation_coverage.rows(federations=12, cells=cells[1:])
+    (silent,) = hard.rows(federations=12, cells=cells[1:])
     assert silent == clipped | {"unwarned": "accuracy"}
-    said = evaluation_coverage.claims([good, silent])
+    said = list(hard.claims([good, silent]))
     assert [holds for _, holds, _ in said] == [True, False]
     assert "accuracy (shifted, central, 100 clients)" in said[1][2]
 
 
 def test_a_few_errors():
-    found = evaluation_errors.rows(trials=2, most_clients=1000)
-    errors = [r for r in found if r["what"] == "error"]
-    assert {r["clients"] for r in errors} == {1000}
-    assert {r["trust"] for r in errors} == {*evaluation_errors.TRUSTS}
-    for row in errors:
+    found = errors.rows(trials=2, most_clients=1000)
+    measured = [r for r in found if r["what"] == "error"]
+    assert {r["clients"] for r in measured} == {1000}
+    assert {r["trust"] for r in measured} == {"secagg", "distributed", "local"}
+    for row in measured:
         exact = (row["trust"], row["quantity"]) == ("secagg", "P/R/A given")
         assert (row["error"] == 0) == exact
-    assert evaluation_errors.claims(found)[0][1]
+    assert next(iter(errors.claims(found)))[1]
 
 
 def test_a_slope_holds_by_its_limit_and_not_by_its_noise():
@@ -114,4 +117,4 @@ def test_a_slope_holds_by_its_limit_and_not_by_its_noise():
         (-0.5, 0.1, False),
     ):
         rows = [exact, one | {"slope": slope_, "slope_std": error, "theory": -1}]
-        assert evaluation_errors.claims(rows)[1][1] is holds
+        assert list(errors.claims(rows))[1][1] is holds

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from fedcal.clients.answers import contribute
-from fedcal.experiments.research.studies import liars
-from fedcal.experiments.research.studies.liars import CLIENTS, METHODS, SETTINGS, Cell, Liars, world
+from fedcal.experiments.research.studies.own import liars
+from fedcal.experiments.research.studies.own.liars import (
+    CLIENTS,
+    METHODS,
+    SETTINGS,
+    Cell,
+    Liars,
+    world,
+)
 
 EVERYBODY = np.arange(CLIENTS)
 

@@ -1,5 +1,6 @@
 """Tables and figures of Luo et al.: what is summed up, what is drawn, what is refused."""
 
+import dataclasses
 import functools
 import inspect
 from statistics import median
@@ -10,7 +11,7 @@ import pytest
 
 from fedcal.core.errors import InputError, Interrupted
 from fedcal.experiments.report.figures.drawing import draw
-from fedcal.experiments.research.studies import luo_figures, luo_table1
+from fedcal.experiments.research.studies.luo import results
 from fedcal.experiments.research.studies.registry import experiment
 from fedcal.experiments.research.studies.run import reproduce
 
@@ -20,13 +21,14 @@ def shifts(data_file):
     return [data_file("fog.npz", n=3100), data_file("snow.npz", n=3110)]
 
 
-def quick(monkeypatch: pytest.MonkeyPatch, module: Any) -> None:
-    rows = functools.partial(module.rows, trials=2, every=5)
-    monkeypatch.setattr(module, "rows", rows)
+def quick(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    study = getattr(results, name)
+    rows = functools.partial(study.rows, trials=2, every=5)
+    monkeypatch.setattr(results, name, dataclasses.replace(study, rows=rows))
 
 
 def test_an_interrupted_table_goes_on(shifts, tmp_path, monkeypatch):
-    quick(monkeypatch, luo_table1)
+    quick(monkeypatch, "table1")
     options: dict[str, Any] = {"data": shifts, "jobs": 1}
     whole = reproduce("luo-table1", **options)
     assert {r["data"] for r in whole.rows if r["what"] == "cell"} == {"fog.npz", "snow.npz"}
@@ -52,13 +54,13 @@ def test_an_interrupted_table_goes_on(shifts, tmp_path, monkeypatch):
 
 
 def test_the_figure_has_a_row_for_each_perturbation_and_one_for_all(shifts, monkeypatch):
-    quick(monkeypatch, luo_figures)
+    quick(monkeypatch, "figures")
     result = reproduce("luo-figures", data=shifts, jobs=1)
     sheet = result.sheet
-    assert [p.note for p in sheet.panels[::3]] == ["fog.npz", "snow.npz", luo_figures.ALL]
-    everything = [r for r in result.rows if r["data"] == luo_figures.ALL]
+    assert [p.note for p in sheet.panels[::3]] == ["fog.npz", "snow.npz", results.ALL]
+    everything = [r for r in result.rows if r["data"] == results.ALL]
     first = everything[0]
-    mine = [r for r in result.rows if r["data"] != luo_figures.ALL and r["sweep"] == first["sweep"]]
+    mine = [r for r in result.rows if r["data"] != results.ALL and r["sweep"] == first["sweep"]]
     values = [r["acc-t/local"] for r in mine if r["sources"] == first["sources"]]
     assert first["acc-t/local"] == pytest.approx(np.mean(values))
     assert first["acc-t/local std"] == pytest.approx(np.std(values))

@@ -7,7 +7,7 @@ from fedcal.datasets import catalogue
 from fedcal.experiments.research.studies import registry
 from fedcal.experiments.research.studies.cells import BASE
 from fedcal.experiments.research.studies.expected import ROOT
-from fedcal.experiments.research.studies.maddock import CLAIMS
+from fedcal.experiments.research.studies.maddock.claims import CLAIMS
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, FOLDER, STUDIES, experiment
 from fedcal.experiments.runs.comparison.grid import Variant
 from fedcal.experiments.runs.config import METHODS

@@ -6,35 +6,23 @@ import pytest
 from fedcal import datasets
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.errors import InputError
-from fedcal.experiments.research.studies import (
-    angelopoulos_figure2,
-    angelopoulos_figure3,
-    angelopoulos_figure4,
-    angelopoulos_figure5,
-    angelopoulos_figure6,
-    fedcp_qq,
-    pcoqs,
-    prediction_sets_coverage,
-    prediction_sets_peers,
-    prediction_sets_rows,
-    prediction_sets_users,
-)
-from fedcal.experiments.research.studies.set_trials import (
+from fedcal.experiments.research.studies.angelopoulos import fedcp_qq, figures, pcoqs, peers
+from fedcal.experiments.research.studies.angelopoulos.splits import (
     MEDICAL,
     exact_thresholds,
-    rng_of,
     scored,
     split,
 )
-from fedcal.experiments.research.studies.set_worlds import Setup, engine_thresholds, thresholds_of
+from fedcal.experiments.research.studies.prediction_sets import coverage, laws, users
+from fedcal.experiments.research.studies.rows import rng_of
 
-FIGURES = (angelopoulos_figure3, angelopoulos_figure4, angelopoulos_figure5, angelopoulos_figure6)
+FIGURES = (figures.figure3, figures.figure4, figures.figure5, figures.figure6)
 
 
 def test_judged_as_the_sets_themselves():
     kept = {"resnet110-cifar10": 10_000, "heart-disease": 769, MEDICAL: 1_254}
     assert {name: len(scored(name).own) for name in kept} == kept
-    splits = split(scored("resnet110-cifar10"), 100, 300, 2, rng_of("test"))
+    splits = split(scored("resnet110-cifar10"), 100, 300, 2, rng_of("test", 0))
     found = splits.judged(np.array([0.3, 1.0]))
     shipped = datasets.load("resnet110-cifar10")
     sets = PredictionSets(Conformity("lac"), np.array([0.3]), 10, 0.1)
@@ -75,66 +63,66 @@ def test_pcoqs_ends_at_the_rank_without_noise_and_covers_too_little_of_few_rows(
     assert found.mean() == pytest.approx(0.83, abs=0.015)
 
 
-@pytest.mark.parametrize("module", FIGURES)
-def test_a_figure_from_few_splits(module, monkeypatch):
-    monkeypatch.setattr(angelopoulos_figure3, "tasks", lambda data: [])  # heads: test_zhang.py
-    monkeypatch.setattr(angelopoulos_figure5, "SEEDS", 2)
-    rows = module.rows(splits=2)
-    assert module.sheet(rows) is not None
-    assert all(said for _, _, said, *_ in module.claims(rows))
+@pytest.mark.parametrize("figure", FIGURES)
+def test_a_figure_from_few_splits(figure, monkeypatch):
+    monkeypatch.setattr(figures, "tasks", lambda data: [])  # heads: test_zhang.py
+    monkeypatch.setattr(figures, "SEEDS", 2)
+    rows = figure.rows(splits=2)
+    assert figure.sheet(rows) is not None
+    assert all(said for _, _, said, *_ in figure.claims(rows))
     settings = [r for r in rows if r["what"] == "setting"]
     assert all(0.8 < r["coverage"] <= 1.0 for r in settings)
 
 
 def test_levels_and_what_is_lost_at_one():
-    rows = angelopoulos_figure2.rows(trials=50)
-    assert angelopoulos_figure2.sheet(rows) is not None
-    verdicts = [holds for _, holds, *_ in angelopoulos_figure2.claims(rows)]
+    rows = figures.figure2.rows(trials=50)
+    assert figures.figure2.sheet(rows) is not None
+    verdicts = [holds for _, holds, *_ in figures.figure2.claims(rows)]
     assert verdicts == [True, True, False, False]
 
 
 def test_peers_on_few_splits(monkeypatch):
     # what the best ranks are is tested above, and takes its time with many rows
     monkeypatch.setattr(fedcp_qq, "best_ranks", lambda m, n, alpha: (n - n // 10, m, 1 - alpha))
-    rows = prediction_sets_peers.rows(splits=2, made=20)
+    rows = peers.rows(splits=2, made=20)
     assert {r["rule"] for r in rows} == {
         *("non-private", "non-private, our grid", "FedCP-QQ", "Angelopoulos et al."),
         *("Angelopoulos et al., m = 10,000", "ours, a draw", "ours, a release"),
         *("P-COQS", "P-COQS, not rounded"),
     }
-    assert len(prediction_sets_peers.claims(rows)) == 10
-    assert prediction_sets_peers.sheet(rows) is not None
-    sized = [r for r in rows if r["data"] in prediction_sets_peers.DATA]
+    assert len(list(peers.claims(rows))) == 10
+    assert peers.sheet(rows) is not None
+    sized = [r for r in rows if r["data"] in peers.DATA]
     assert all(r["set_size"] > 0 for r in sized)
 
 
 def test_engine_and_laws_find_the_same_thresholds():
-    setup = Setup("prefix", bins=16, epsilon=8.0, clients=20, mechanism="laplace")
+    setup = laws.Setup("prefix", bins=16, epsilon=8.0, clients=20, mechanism="laplace")
     both = [
         found(setup, "smooth", 60, np.random.default_rng(2))
-        for found in (thresholds_of, engine_thresholds)
+        for found in (laws.thresholds_of, laws.engine_thresholds)
     ]
     assert set(np.unique(both[1])) <= set(np.unique(both[0])) | set(law_grid(setup))
     assert both[0].mean() == pytest.approx(both[1].mean(), abs=0.04)
 
 
-def law_grid(setup: Setup) -> list[float]:
+def law_grid(setup: laws.Setup) -> list[float]:
     query = setup.strategy().query(1)
     return [float(t) for t in query.thresholds]
 
 
 def test_small_runs_give_rows_and_claims():
-    cells = prediction_sets_coverage.CELLS_RUN[::25]
-    found = prediction_sets_coverage.rows(runs=3, engine_runs=2, cells=cells)
+    cells = coverage.CELLS_RUN[::25]
+    found = coverage.promises.rows(runs=3, engine_runs=2, cells=cells)
     assert len(found) == len(cells)
-    assert prediction_sets_coverage.claims(found)
-    few = [c for c in prediction_sets_rows.CELLS_RUN if c.n == 1000][:2]
-    found = prediction_sets_rows.rows(runs=3, cells=few)
+    assert list(coverage.promises.claims(found))
+    few = [c for c in coverage.PROTECTED if c.n == 1000][:2]
+    found = coverage.excess.rows(runs=3, cells=few)
     assert [r["n"] for r in found] == [1000, 1000]
-    assert prediction_sets_rows.claims(found)
-    of = [c for c in prediction_sets_users.CELLS_RUN if c.network == "resnet110-cifar10"]
-    found = prediction_sets_users.rows(runs=2, cells=[of[0], of[-1]])
-    (mine,) = (r for r in found if r["rule"] == prediction_sets_users.CROSSING)
+    assert len(list(coverage.excess.claims(found))) == 2
+    of = [c for c in users.CELLS_RUN if c.network == "resnet110-cifar10"]
+    found = users.rows(runs=2, cells=[of[0], of[-1]])
+    (mine,) = (r for r in found if r["rule"] == users.CROSSING)
     assert 0 <= mine["cut"] < 0.01
     assert mine["ratio"] < 1.2
-    assert prediction_sets_users.claims(found)
+    assert list(users.claims(found))

@@ -8,12 +8,12 @@ import pytest
 
 from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
 from fedcal.core.errors import InputError
-from fedcal.experiments.research.studies import angelopoulos_figure3
+from fedcal.experiments.research.studies.angelopoulos import figures
 from fedcal.experiments.research.studies.expected import shipped
-from fedcal.experiments.research.studies.zhang import mixture, models, table1, table3
-from fedcal.experiments.research.studies.zhang.grid import EXACT_TS, METHODS, OURS, SPLIT, made
+from fedcal.experiments.research.studies.zhang import models, scores
 from fedcal.experiments.research.studies.zhang.models import DELTA, Training
-from fedcal.experiments.research.studies.zhang.scores import above
+from fedcal.experiments.research.studies.zhang.scores import METHODS, OURS, above, made
+from fedcal.experiments.research.studies.zhang.tables import table1, table3
 from fedcal.experiments.research.studies.zhang.tasks import MIXTURE, task
 
 
@@ -39,7 +39,7 @@ def found(file):
 def test_a_table_of_a_file(file, found, tmp_path):
     assert [r["method"] for r in found if r["what"] == "method"] == list(METHODS)
     assert {r["data"] for r in found if r["what"] != "paper"} == {"made"}
-    said = table1.claims(found)
+    said = list(table1.claims(found))
     assert all(text and words for text, _, words, *_ in said)
     assert any("in the paper's order" in text for text, *_ in said)
     assert np.linalg.norm(task(file).x, axis=1).max() <= 1 + 1e-6
@@ -60,7 +60,7 @@ def test_split_and_recalibration_share_the_model_and_no_row(file):
     z, y = models.held_logits(of, models.rest(Training(8.0)), 0)
     assert (y == of.y[held]).all()
     assert len(z) == held.sum()
-    split, exact = (made(of, title, 8.0, 0)[0] for title in (SPLIT, EXACT_TS))
+    split, exact = (made(of, title, 8.0, 0)[0] for title in (scores.SPLIT, scores.EXACT_TS))
     assert (split.w == exact.w).all()
 
 
@@ -76,7 +76,7 @@ def test_training_and_recalibration_without_a_split_stay_within_epsilon(file):
 
 def test_added_noise_has_the_std_that_it_is_said_to_have():
     of = task(MIXTURE)
-    one = replace(mixture.without_privacy(), epochs=1e-9, lr=1.0)  # one step
+    one = replace(models.mixture_plain(), epochs=1e-9, lr=1.0)  # one step
     noisy = [models.trained(of, replace(one, added=400.0), seed).w for seed in range(40)]
     plain = [models.trained(of, one, seed).w for seed in range(40)]
     steps = np.subtract(noisy, plain) * one.batch
@@ -109,7 +109,7 @@ def test_a_mean_is_above_another_beyond_the_noise_of_seeds():
 
 
 def test_privately_trained_heads_stand_beside_others_in_figure_3(file):
-    rows = angelopoulos_figure3.rows(data=[file], splits=50)
+    rows = figures.figure3.rows(data=[file], splits=50)
     of = {(r["model"], r["sets"]): r for r in rows if r["what"] == "setting"}
     assert {model for model, _ in of} == {"non-private", "DP-SGD"}
     for line in of.values():

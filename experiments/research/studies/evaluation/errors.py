@@ -1,0 +1,337 @@
+"""How far from the rows' own metrics a private release is: Table 1 of Cormode & Markov, measured.
+
+The table bounds mean absolute errors for M clients of one row each, by three trust models: secure
+aggregation without noise (`secagg`), one noise in the sum (`distributed`, unit example), and each
+client's own (`local`, optimal unary encoding, unit user). Here the same errors are measured with
+`FedEvaluate` over M, buckets B, epsilon, and the height h of a tree, and their log-log slopes are
+set beside the table's exponents. These are upper bounds: an error may fall faster.
+
+What each line of the table is taken to be:
+
+* P/R/A given: accuracy, precision and recall at one threshold, which is an edge of a bucket;
+* P/R/A varying: the same at thresholds that are chosen later, read at the nearest edge, mean over
+  them. The table's exponents are for flat counts and the B that balances bucket and noise,
+  M**(2/3) and M**(1/3); our own encoding has its noise of a prefix sum hardly grow with B;
+* ROC AUC: against that of the rows' own scores;
+* calibration: the paper's expected calibration error of scores that are calibrated by histogram
+  binning: mean over the population of |share of outcome 1 in the bucket as released - the rate at
+  the score itself|. Its exponents are for B = M**(1/3), and M**(1/4) under `local`.
+
+Beside them stands the error of the model's own ECE as `evaluate` gives it, which the table does
+not have.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from fedcal.core.types import Floats, Integers
+from fedcal.evaluation import METRICS, Histogram, evaluate
+from fedcal.evaluation.estimators.calibration import Ece
+from fedcal.experiments.research.studies.evaluation.worlds import (
+    EDGES,
+    SCORES,
+    World,
+    federation,
+    near,
+    released,
+    rows_of_rounds,
+    slope,
+    value_of,
+    world,
+)
+from fedcal.experiments.research.studies.registry import study
+from fedcal.experiments.research.studies.rows import counted, rng_of, where
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.queries.encodings import Flat
+from fedcal.strategies import FedEvaluate
+from fedcal.strategies.server.outcome import Progress
+from fedcal.trust import Local, SecAgg
+from fedcal.units import Example, User
+
+SIZES = (1_000, 10_000, 100_000, 200_000, 500_000, 1_000_000)
+"""Clients; slopes are of the last four."""
+LARGE = 100_000
+PREDICTIONS = ("accuracy", "precision", "recall")
+SLACK = 0.1
+"""By how much a slope may exceed the exponent of the bound and still be said to agree. Its upper
+95 % limit has to be below; a slope whose error is too large for that is not told."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is released of one federation."""
+
+    trust: str
+    clients: int
+    bins: int
+    world: str = "beta"
+    epsilon: float = 1.0
+    encoding: str = "auto"
+    height: int = 0
+    edges: str = "equal-width"
+
+    def strategy(self) -> FedEvaluate:
+        """The one that releases it."""
+        local, exact = self.trust == Local.name, self.trust == SecAgg.name
+        unit = User.name if local else Example.name
+        flat = local and self.encoding == Flat.name  # unary encoding takes a tree: of one level
+        return FedEvaluate(
+            federation(self.trust, self.clients, unit, epsilon=self.epsilon),
+            bins=self.bins,
+            edges=self.edges,
+            height=1 if flat else self.height,
+            encoding="auto" if flat or exact else self.encoding,
+        )
+
+
+# -- errors of one release -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """A release, and the rows that it is of."""
+
+    population: World
+    counts: Integers
+    histogram: Histogram
+
+
+def _given(seen: Seen) -> float:
+    """Mean over accuracy, precision and recall at 0.5."""
+    return fmean(
+        _off(METRICS[name]().value(seen.histogram), value_of(seen.counts, name))
+        for name in PREDICTIONS
+    )
+
+
+def _varying(seen: Seen) -> float:
+    """The same, mean over thresholds from the 5 % to the 95 % quantile of scores."""
+    thresholds = _thresholds(seen.population.name)
+    cells = np.searchsorted(EDGES, thresholds)
+    at = near(thresholds, seen.histogram.edges)
+    buckets = np.searchsorted(seen.histogram.edges, at - 1e-12)
+    exact = _curves(seen.counts, cells)
+    return float(np.abs(np.clip(_curves(seen.histogram.counts, buckets), 0, 1) - exact).mean())
+
+
+def _curves(counts: Floats | Integers, at: Integers) -> Floats:
+    """Accuracy, precision, recall with thresholds at the lower edges of `at`, (3, thresholds)."""
+    below = np.concatenate([np.zeros((2, 1)), np.cumsum(counts, axis=1)], axis=1)
+    (n, p), (tn, fn) = below[:, -1], below[:, at]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        shares = np.stack([(tn + p - fn) / (n + p), (p - fn) / (n + p - tn - fn), (p - fn) / p])
+    return np.asarray(np.nan_to_num(shares, nan=0.0))
+
+
+@cache
+def _thresholds(name: str) -> Floats:
+    """41 of them, quantiles of the population's scores, at edges of cells."""
+    below = np.cumsum(world(name).shares.sum(axis=0))
+    return EDGES[np.searchsorted(below, np.linspace(0.05, 0.95, 41))]
+
+
+def _auc(seen: Seen) -> float:
+    return _off(METRICS["roc_auc"]().value(seen.histogram), value_of(seen.counts, "roc_auc"))
+
+
+def _calibration(seen: Seen) -> float:
+    """Mean over the population of |calibrated score - rate at the score|."""
+    n, p = seen.histogram.counts
+    middle = seen.histogram.middles
+    with np.errstate(divide="ignore", invalid="ignore"):
+        binned = np.where(n + p > 0, np.clip(p / (n + p), 0.0, 1.0), middle)
+    shares = seen.population.shares.sum(axis=0)
+    place = np.searchsorted(seen.histogram.edges, SCORES, side="right") - 1
+    gap = np.abs(binned[place] - seen.population.rates)
+    return float(shares[shares > 0] @ gap[shares > 0])
+
+
+def _ece(seen: Seen) -> float:
+    """Of the model's own ECE, as `evaluate` gives it for these rows."""
+    said = evaluate(seen.histogram, "positive", rows="these", only=(Ece.name,))
+    return _off(said[Ece.name].value, value_of(seen.counts, Ece.name))
+
+
+def _plug_in(seen: Seen) -> float:
+    """Of the same, from noisy counts as they are."""
+    return _off(Ece().value(seen.histogram), value_of(seen.counts, Ece.name))
+
+
+def _off(found: float, truth: float) -> float:
+    """Absolute error; what has no value is guessed to be 1/2."""
+    return abs((float(np.clip(found, 0.0, 1.0)) if math.isfinite(found) else 0.5) - truth)
+
+
+QUANTITIES: dict[str, Callable[[Seen], float]] = {
+    "P/R/A given": _given,
+    "P/R/A varying": _varying,
+    "ROC AUC": _auc,
+    "calibration": _calibration,
+    "ECE": _ece,
+    "ECE, plug-in": _plug_in,
+}
+
+
+# -- what is run -----------------------------------------------------------------------------
+
+
+_ALONG: dict[str, tuple[str, Sequence[float], dict[str, Any]]] = {
+    "clients": ("clients", SIZES, {}),
+    "buckets": ("bins", (10, 20, 40, 80, 160, 320), {"clients": 1_000_000}),
+    "epsilon": ("epsilon", (0.25, 0.5, 1.0, 2.0), {"clients": LARGE, "bins": 240}),
+    "height": ("height", (1, 2, 3, 4, 8), {"clients": LARGE, "bins": 256}),
+}
+"""Axis -> what of a `Setting` varies, its values, and what stays."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """Settings along one axis, and the exponent that Table 1 gives there."""
+
+    axis: str
+    label: str
+    quantity: str
+    theory: float | None
+    settings: tuple[Setting, ...]
+
+    @classmethod
+    def of(
+        cls,
+        axis: str,
+        label: str,
+        quantity: str,
+        theory: str | float | None = None,
+        power: str = "",
+        factor: float = 1.0,
+        **facts: Any,
+    ) -> Series:
+        """As `evaluation.toml` has it.
+
+        Parameters
+        ----------
+        theory, power
+            fractions as text; there are `factor` clients**`power` buckets
+        facts
+            of all settings
+        """
+        varied, values, fixed = _ALONG[axis]
+        each = [fixed | facts | {varied: value} for value in values]
+        if power:
+            exponent = float(Fraction(power))
+            each = [one | {"bins": _power(one["clients"], exponent, factor)} for one in each]
+        known = None if theory is None else float(Fraction(theory))
+        return cls(axis, label, quantity, known, tuple(Setting(**one) for one in each))
+
+
+def _power(clients: int, exponent: float, factor: float) -> int:
+    """An even number of buckets, so that 1/2 is an edge."""
+    return max(2, 2 * round(factor * math.pow(clients, exponent) / 2))
+
+
+def series() -> list[Series]:
+    """All that is run."""
+    return [Series.of(**facts) for facts in study("evaluation")["shared"]["series"]]
+
+
+def rows(
+    progress: Progress | None = None, *, trials: int = 16, most_clients: int = SIZES[-1]
+) -> Rows:
+    """Mean absolute errors, and slopes.
+
+    Parameters
+    ----------
+    progress
+        called after each series
+    trials
+        releases of each setting, of rows drawn anew
+    most_clients
+        settings with more are left out
+
+    Returns
+    -------
+    list of dict
+        what = "error": `axis`, `label`, `quantity`, the setting's `trust`, `clients`, `buckets`,
+        `epsilon`, `height`, and the mean `error` with its standard error `error_std`;
+        what = "slope": `axis`, `label`, `quantity`, `trust`, `slope`, `theory` (None: the table
+        has none), and `slope_std`
+    """
+    found: Rows = []
+    for one in counted(series(), progress):
+        points = [
+            (setting, _errors(setting, one.quantity, trials))
+            for setting in one.settings
+            if setting.clients <= most_clients
+        ]
+        known = {"axis": one.axis, "label": one.label, "quantity": one.quantity}
+        for setting, errors in points:
+            epsilon = "inf" if setting.trust == SecAgg.name else setting.epsilon
+            found.append(
+                {
+                    **{"what": "error", **known, "trust": setting.trust},
+                    **{"clients": setting.clients, "buckets": setting.bins, "epsilon": epsilon},
+                    **{"height": setting.height, "error": float(np.mean(errors))},
+                    "error_std": float(np.std(errors)) / math.sqrt(trials),
+                }
+            )
+        found.append({"what": "slope", **known, **_slope(one, points, trials)})
+    return found
+
+
+def _slope(one: Series, points: Sequence[tuple[Setting, Floats]], trials: int) -> Record:
+    used = [p for p in points if one.axis != "clients" or p[0].clients >= LARGE] or points
+    x = np.log([getattr(setting, _ALONG[one.axis][0]) for setting, _ in used])
+    y, std = (np.array([of(errors) for _, errors in used]) for of in (np.mean, np.std))
+    record: Record = {"trust": one.settings[0].trust, "theory": one.theory}
+    if not y.all() or len(used) < 2:
+        return {**record, "slope": None, "slope_std": None}
+    each = std / y / math.sqrt(trials)
+    lever = (x - x.mean()) / np.square(x - x.mean()).sum()
+    spread = float(np.sqrt(np.square(lever * each).sum()))
+    return {**record, "slope": slope(np.exp(x).tolist(), y.tolist()), "slope_std": spread}
+
+
+@cache
+def _made(setting: Setting) -> FedEvaluate:
+    return setting.strategy()
+
+
+def _errors(setting: Setting, quantity: str, trials: int) -> Floats:
+    strategy, population = _made(setting), world(setting.world)
+    sizes, error = rows_of_rounds(strategy), QUANTITIES[quantity]
+    found = []
+    for trial in range(trials):
+        rng = rng_of("evaluation errors", trial, setting.trust, setting.clients, setting.bins)
+        drawn = [population.draw(size, rng) for size in sizes]
+        histogram = released(strategy, drawn, rng).histograms["model", "", ""]
+        found.append(error(Seen(population, np.asarray(sum(drawn)), histogram)))
+    return np.array(found)
+
+
+# -- claims ----------------------------------------------------------------------------------
+
+
+def claims(found: Rows) -> Iterator[RowsClaim]:
+    """Each exponent of the table against the measured slope; without noise P/R/A are exact."""
+    exact = where(found, what="error", trust=SecAgg.name, quantity="P/R/A given")
+    largest = max(r["error"] for r in exact)
+    yield "secagg: P/R/A given is exact", largest == 0.0, f"largest error {largest:.1g}"
+    for r in where(found, what="slope"):
+        if r["theory"] is None or r["slope"] is None:
+            continue
+        text = f"{r['trust']}, {r['label']}: the error of {r['quantity']} by {r['axis']}"
+        text += f" has a slope of at most {r['theory']:.2f}"
+        most, error = r["theory"] + SLACK, 2 * r["slope_std"]
+        holds = None if abs(r["slope"] - most) <= error else r["slope"] < most
+        shown = f"{r['slope']:.2f} +- {r['slope_std']:.2f}"
+        if holds is None:
+            shown += f": the 95 % limits are to either side of {most:.2f}"
+        yield text, holds, shown

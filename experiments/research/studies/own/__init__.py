@@ -1,0 +1,1 @@
+"""Our own studies: liars, audits of claimed epsilons, and from when on binning pays."""

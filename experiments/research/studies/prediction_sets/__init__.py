@@ -1,0 +1,6 @@
+"""Our studies of private prediction sets: do they cover as they say, and what does privacy cost?
+
+`laws` draws conformity scores of known laws and releases thresholds of them, `coverage` compares
+how often these cover with what is promised and with sets that are not private, `users` protects
+whole clients on the shipped networks.
+"""

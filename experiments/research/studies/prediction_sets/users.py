@@ -1,0 +1,274 @@
+"""Sets that protect whole clients, on the shipped networks. Our own study.
+
+Clients by Dirichlet(0.1) labels, 50 rows each on average where there are so many. Each run deals
+rows anew; coverage and set size are those on all test rows, beside the non-private rule of the same
+rows. Other ways of protecting a client: `clipped counts`, the same draw with a clip that only a
+client of more than the nominal rows reaches, and `one row`, the rule of Angelopoulos et al. with
+one row of each client.
+
+`cut` is what is proven to bound the coverage that clipping may cost: rows that it cuts off clients
+with too many misses, over all rows, at the crossing or the drawn threshold, whichever is lower.
+
+New clients: fit and test rows are dealt to twice as many clients, half of which are asked. Coverage
+of the others is the mean over clients, with sets for rows and with sets for clients.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import product
+
+import numpy as np
+
+from fedcal import datasets
+from fedcal.clients.statistics.conformal import set_gaps
+from fedcal.conformal import Conformity, PredictionSets
+from fedcal.conformal.grids import spread
+from fedcal.conformal.levels.crossing import OF_CLIENTS, Draw
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats, Integers
+from fedcal.experiments.research.studies.angelopoulos.splits import exact_thresholds
+from fedcal.experiments.research.studies.rows import (
+    counted,
+    dealt,
+    grouped,
+    rng_of,
+    span,
+    where,
+)
+from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.mechanisms import Exponential
+from fedcal.mechanisms.exponential import draw_index
+from fedcal.privacy.noise_plan import Federation
+from fedcal.queries.conformal import SetGaps
+from fedcal.strategies import FedConformal
+from fedcal.strategies.server.outcome import Progress
+from fedcal.trust import Central
+
+RUNS = 60
+NETWORKS = ("resnet110-cifar10", "densenet-cifar100", "imdb-binary")
+ROWS_PER_CLIENT, ALPHA = 50, 0.1
+SETTINGS = ((100, 1.0), (1000, 1.0), (1000, 0.3))
+MOST_COVERAGE = 0.02
+MOST_SIZE = {(100, 1.0): 1.12, (1000, 1.0): 1.03, (1000, 0.3): 1.1}
+_LAC = Conformity("lac")
+CROSSING, CLIPPED, ONE_ROW = "crossing", "clipped counts", "one row"
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """Fit and test rows, and the scores of the test rows' own and of all labels, sorted."""
+
+    logits: Floats
+    labels: Integers
+    test_logits: Floats
+    test_labels: Integers
+    test: Floats
+    every: Floats
+
+    def judged(self, threshold: float) -> tuple[float, float]:
+        """Share of test rows whose label is in its set, and mean number of labels in one."""
+        each = (np.searchsorted(of, threshold, side="right") for of in (self.test, self.every))
+        covered, size = (float(count / len(self.test)) for count in each)
+        return covered, size
+
+
+@cache
+def network(name: str) -> Network:
+    """A shipped data set."""
+    data = datasets.load(name).split(0)
+    if data.test_logits is None or data.test_labels is None:
+        raise TypeError(f"{name} has no test rows")
+    test, labels = data.test_logits, data.test_labels
+    own, every = _LAC.of_labels(test, labels), _LAC.of_all(test).ravel()
+    return Network(data.logits, data.labels, test, labels, np.sort(own), np.sort(every))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Runs of one kind; `what` is "rows" or "clients", whom the test is of."""
+
+    network: str
+    clients: int
+    epsilon: float
+    what: str = "rows"
+
+
+CELLS_RUN = (
+    *(Cell(name, *setting) for setting, name in product(SETTINGS, NETWORKS)),
+    *(Cell(name, k, 1.0, "clients") for k, name in product((100, 1000), NETWORKS)),
+)
+
+
+def rows(
+    progress: Progress | None = None, *, runs: int = RUNS, cells: Sequence[Cell] = CELLS_RUN
+) -> Rows:
+    """Coverage and size of sets, by network, clients, epsilon and rule.
+
+    Returns
+    -------
+    list of dict
+        `what`, `network`, `clients`, `rows` (of all clients), `epsilon`, `rule`, mean `coverage`
+        over test rows (or over new clients), its standard `error`, `size`, `exact` and
+        `exact_size` of the non-private rule, `excess` and `ratio` over these, `cut`, `all_labels`
+    """
+    found: Rows = []
+    for cell in counted(cells, progress):
+        found += _of_rows(cell, runs) if cell.what == "rows" else _of_clients(cell, runs)
+    return found
+
+
+def _of_rows(cell: Cell, runs: int) -> Rows:
+    net = network(cell.network)
+    size = min(cell.clients * ROWS_PER_CLIENT, len(net.labels))
+    told: dict[str, list[tuple[float, ...]]] = {rule: [] for rule in RULES}
+    exact = []
+    for run in range(runs):
+        rng = rng_of("prediction sets users", run, *vars(cell).values())
+        picked = rng.permutation(len(net.labels))[:size]
+        shards = dealt(net.logits, net.labels, picked, cell.clients, rng)
+        scores = _LAC.of_labels(shards.logits, shards.labels)
+        exact.append(net.judged(float(exact_thresholds(scores[None], ALPHA)[0])))
+        for rule, each in told.items():
+            found, cut = RULES[rule](shards, cell.epsilon, run)
+            each.append((*net.judged(found), cut, float(found >= 1.0)))
+    covered, sized = np.mean(exact, axis=0).tolist()
+    rows: Rows = []
+    for rule, each in told.items():
+        coverage, mean_size, cut, all_labels = np.mean(each, axis=0).tolist()
+        over = [mine[0] - plain[0] for mine, plain in zip(each, exact, strict=True)]
+        rows.append(
+            {
+                **_place(cell, size, rule),
+                **{"coverage": coverage, "error": float(np.std(over)) / math.sqrt(runs)},
+                **{"size": mean_size, "exact": covered, "exact_size": sized},
+                **{"excess": coverage - covered, "ratio": mean_size / sized},
+                **{"cut": cut, "all_labels": all_labels},
+            }
+        )
+    return rows
+
+
+def _of_clients(cell: Cell, runs: int) -> Rows:
+    net = network(cell.network)
+    logits = np.concatenate([net.logits, net.test_logits])
+    labels = np.concatenate([net.labels, net.test_labels])
+    size = min(2 * cell.clients * ROWS_PER_CLIENT, len(labels))
+    told: dict[str, list[float]] = {"rows": [], "clients": []}
+    for run in range(runs):
+        rng = rng_of("prediction sets new clients", run, *vars(cell).values())
+        picked = rng.permutation(len(labels))[:size]
+        both = dealt(logits, labels, picked, 2 * cell.clients, rng)
+        order = rng.permutation(2 * cell.clients)
+        asked, new = both.take(order[: cell.clients]), both.take(order[cell.clients :])
+        scores = _LAC.of_labels(new.logits, new.labels)
+        for weigh, each in told.items():
+            found = _sets(asked, cell.epsilon, run, weigh=weigh)[0]
+            hits = new.sum_rows((scores <= found).astype(np.float64))
+            there = new.rows > 0
+            each.append(float(np.mean(hits[there] / new.rows[there])))
+    return [
+        _place(cell, size // 2, f"weigh={weigh}")
+        | {"coverage": float(np.mean(each)), "error": float(np.std(each)) / math.sqrt(runs)}
+        for weigh, each in told.items()
+    ]
+
+
+def _place(cell: Cell, rows: int, rule: str) -> Record:
+    known = {"what": cell.what, "network": cell.network, "clients": cell.clients}
+    return {**known, "rows": rows, "epsilon": cell.epsilon, "rule": rule}
+
+
+# -- ways of protecting a client, each from shards, epsilon and seed to a threshold and `cut` ------
+
+
+def _sets(
+    shards: Shards, epsilon: float, seed: int, quantile: str = CROSSING, weigh: str = "rows"
+) -> tuple[float, float]:
+    nominal = None if quantile == Exponential.name else len(shards.labels) / shards.clients
+    strategy = FedConformal(
+        Federation(shards.clients, shards.classes, epsilon=epsilon, seed=seed, trust=Central.name),
+        alpha=ALPHA,
+        quantile=quantile,
+        weigh=weigh,
+        rows_per_client=nominal,
+        secure_aggregation="none",  # the same bits, sooner
+    )
+    sets = run_inline(strategy, shards)
+    if not isinstance(sets, PredictionSets):
+        raise TypeError(f"a run of prediction sets gave {sets!r}")
+    found, query = float(sets.thresholds[0]), strategy.query(1)
+    if not isinstance(query, SetGaps) or weigh != "rows" or strategy.plan.bound is None:
+        return found, 0.0
+    return found, _cut(set_gaps(shards, query), query, max(strategy.plan.bound.norms), found)
+
+
+def _cut(gaps: Floats, query: SetGaps, clip: float, found: float) -> float:
+    """Of (clients, m) centred counts, what a clip takes off those far below 0."""
+    crossing = int(np.argmax(np.append(gaps.clip(-clip, clip).sum(axis=0)[:-1] >= query.level, 1)))
+    at = min(crossing, int(np.searchsorted(query.thresholds, found)))
+    rows = gaps[:, -1].sum() / ALPHA
+    return float(np.maximum(-gaps[:, at] - clip, 0.0).sum() / rows)
+
+
+def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
+    """The draw of the crossing with a clip of (1 - alpha) nominal rows."""
+    n = len(shards.labels)
+    clip = max(1.0, (1.0 - ALPHA) * n / shards.clients)
+    scale = 2.0 * clip / epsilon
+    draw = Draw.of(ALPHA * n, scale, OF_CLIENTS)
+    slack = draw.slack(scale, whole_rows=True)
+    grid = spread(draw.candidates)
+    query = SetGaps(
+        shards.classes,
+        grid,
+        need=np.array([1.0 - ALPHA]),
+        level=slack + 1.0 - ALPHA,
+        tilt=draw.tilt * scale,
+    )
+    gaps = set_gaps(shards, query)
+    costs = query.costs(gaps.clip(-clip, clip).sum(axis=0))
+    found = float(grid[draw_index(costs, epsilon, clip, rng_of("clipped", seed))])
+    return (found if slack <= ALPHA * (n + 1) else 1.0), _cut(gaps, query, clip, found)
+
+
+RULES: dict[str, Callable[[Shards, float, int], tuple[float, float]]] = {
+    CROSSING: _sets,
+    CLIPPED: _clipped,
+    ONE_ROW: partial(_sets, quantile=Exponential.name),
+}
+
+
+def claims(found: Rows) -> Iterator[RowsClaim]:
+    """The aims, by clients and epsilon; and new clients."""
+    crossing = where(found, what="rows", rule=CROSSING)
+    for key, mine in grouped(crossing, "clients", "epsilon").items():
+        about = f"{key[0]:,} clients, epsilon = {key[1]:g}: "
+        text = f"{about}coverage is at most .02 above the non-private rule's"
+        yield text, *_below(mine, "excess", MOST_COVERAGE, ".4f")
+        text = f"{about}sets are at most {MOST_SIZE[key]:g} times as large"
+        yield text, *_below(mine, "ratio", MOST_SIZE[key], ".3f")
+        yield (
+            f"{about}sets cover no less than the non-private rule's",
+            all(r["coverage"] >= r["exact"] - 3.5 * r["error"] for r in mine),
+            f"cut {100 * max(r['cut'] for r in mine):.2f} % of rows at most",
+        )
+    for weigh in ("clients", "rows"):
+        new = where(found, rule=f"weigh={weigh}")
+        short = [r for r in new if r["coverage"] < 1 - ALPHA - 3.5 * r["error"]]
+        shown = f"{span((r['coverage'] for r in new), '.1f', 100)} %" if new else "no runs"
+        if short:
+            names = (f"{r['network']} with {r['clients']:,}" for r in short)
+            shown += f"; less: {', '.join(names)}"
+        text = f"New clients are covered in 90 % of rows, weigh = {weigh}"
+        yield text, not short if new else None, shown
+
+
+def _below(found: Rows, key: str, most: float, form: str) -> tuple[bool, str]:
+    high = [r["network"] for r in found if r[key] > most]
+    shown = span((r[key] for r in found), form)
+    return not high, shown + (f"; more: {', '.join(high)}" if high else "")

@@ -1,0 +1,162 @@
+"""What a training yields: the model, its logits, what was promised, and the files of it all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.core import pages
+from fedcal.core.numerics import softmax
+from fedcal.core.optional import need
+from fedcal.core.types import Floats
+from fedcal.experiments.runs.files import PAGE, to_json, write_folder
+from fedcal.experiments.runs.folders import TRAINING as KIND
+from fedcal.experiments.runs.record import communication_of
+from fedcal.experiments.runs.result import versions
+from fedcal.experiments.training.config import TrainConfig
+from fedcal.experiments.training.splits import PARTS, ClientData
+from fedcal.storage.artifact import Holdout
+from fedcal.storage.atomic import path_of
+from fedcal.strategies.server.outcome import RELEASED, Outcome
+from fedcal.training.model_card import card_parts
+from fedcal.training.networks import NETWORKS
+from fedcal.training.trained_model import TrainedModel
+
+
+@dataclass(frozen=True)
+class Training:
+    """A trained model, its logits, and what was promised.
+
+    Attributes
+    ----------
+    config
+        resolved
+    model
+        after the last round
+    privacy
+        record and statement, as those of every run
+    metrics
+        of the model on the test rows (`fedcal.training.model_card.scored`): for the researcher's
+        eyes
+    train_metrics
+        the same on the training rows
+    logits
+        (n, classes) float32 of the rows of each part, client by client
+    federation
+        the rows
+    outcome
+        of the run
+    settings
+        of the method, as they were resolved
+    event
+        rounds, noise and rate in a line
+    clipping
+        how many of the test rows' gradients would be clipped, by round, if the method clips rows
+    """
+
+    config: TrainConfig
+    model: TrainedModel
+    privacy: dict[str, Any]
+    metrics: dict[str, float]
+    train_metrics: dict[str, float]
+    logits: dict[str, NDArray[np.float32]] = field(repr=False)
+    federation: ClientData = field(repr=False)
+    outcome: Outcome = field(repr=False)
+    settings: dict[str, Any]
+    event: str
+    clipping: list[pages.Part] = field(repr=False)
+
+    @property
+    def rows(self) -> dict[str, int]:
+        """Rows of each part."""
+        return {name: int(self.federation.sizes(name).sum()) for name in PARTS}
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """What each round tells: of FedAvg `clients`, `train_loss`, `test_loss`, `test_accuracy`.
+
+        The last two only of rounds that were judged; nothing of a method that tells nothing.
+        """
+        records = self.outcome.records
+        told = [{k: v for k, v in one.items() if k not in RELEASED} for one in records]
+        rounds = (one["round"] for one in records)
+        return [{"round": n, **one} for n, one in zip(rounds, told, strict=True) if one]
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of `training.json`: strict JSON."""
+        config = self.config.to_dict() | {"clients": self.federation.clients}  # which may be open
+        return {
+            "schema": 1,
+            "config": config | {"set": self.config.own_settings(self.settings)},
+            "test": self.metrics,
+            "train": self.train_metrics,
+            "clients": self.federation.clients,
+            "classes": self.federation.classes,
+            "rows": self.rows,
+            "parameters": int(self.model.w.size),
+            "rounds": self.history,
+            "event": self.event,
+            "privacy": self.privacy,
+            "communication": communication_of(self.outcome, self.federation.clients),
+            "seconds": self.outcome.seconds,
+            "versions": versions() | self._torch(),
+        }
+
+    def _torch(self) -> dict[str, str]:
+        if not NETWORKS[self.model.network].in_torch:
+            return {}
+        return {"torch": need("torch", "train", "training a model").__version__}
+
+    def save(self, out: str | Path) -> None:
+        """Write model, logits, options, numbers and the report into a folder."""
+        write_folder(path_of(out), partial(self._write, home=path_of(out)), stale=KIND.files)
+
+    def _write(self, folder: Path, home: Path) -> None:
+        data = self.federation
+        columns = {
+            "logits": self.logits["calibration"],
+            "labels": data.labels("calibration"),
+            "client": np.repeat(np.array(data.names), data.sizes("calibration")),
+            "test_logits": self.logits["test"],
+            "test_labels": data.labels("test"),
+        }
+        for prefix, part in (("", "calibration"), ("test_", "test")):
+            group = data.column(part, "group")
+            if group is not None:
+                columns[f"{prefix}group"] = np.array(data.group_names)[group]
+        np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
+        self.model.write(folder, self.model.form)
+        if NETWORKS[self.model.network].in_torch:
+            self.model.write_state_dict(folder / "model.pt")
+        (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
+        (folder / "training.json").write_text(to_json(self.to_json()), "utf-8")
+        page = {"schema": 1, "form": self.model.form, "parts": pages.to_json(self.page())}
+        (folder / PAGE).write_text(to_json(page), "utf-8")
+        from fedcal.experiments.report import write_training_report
+
+        write_training_report(folder, home)
+
+    def page(self) -> list[pages.Part]:
+        """The model's card."""
+        test = test_rows(self.federation, self.logits)
+        told = {"method": self.config.method, **self.settings, "rounds and noise": self.event}
+        facts = tuple((name.replace("_", " "), f"{value}") for name, value in told.items())
+        return [
+            *self.model.page(),
+            pages.Table("Training", ("", ""), facts),
+            *card_parts({"model": test.probs}, test),
+            *self.clipping,
+        ]
+
+
+def test_rows(data: ClientData, logits: Mapping[str, Floats | NDArray[np.float32]]) -> Holdout:
+    """The test rows with a model's logits."""
+    z = np.asarray(logits["test"], np.float64)
+    group = data.column("test", "group")
+    return Holdout(z, softmax(z), data.labels("test"), group=group, group_names=data.group_names)
