@@ -30,7 +30,7 @@ HEAVY = {
     *("datasets", "flwr_datasets", "pandas", "jinja2", "matplotlib"),
 }
 ESTIMATOR = ("__init__", "federated", "calibrated_model")
-TORCH = ("export/torch_modules", "export/torch_sets", "training/local_sgd", "training/torch_models")
+TORCH = ("export/torch_modules", "training/local_sgd", "training/torch_models")
 OPTIONAL = {
     **{f"experiments/runs/estimator/{name}.py": {"sklearn"} for name in ESTIMATOR},
     **{f"fedcal/{name}.py": {"torch"} for name in TORCH},
@@ -167,7 +167,7 @@ def test_no_module_imports_itself_in_a_circle():
     assert circle(graph) == []
 
 
-RESEARCH, REPRODUCE = "fedcal.experiments.research", "fedcal.experiments.cli.studies"
+RESEARCH, REPRODUCE = "fedcal.experiments.research", "fedcal.experiments.cli.reproduce"
 
 
 def test_no_product_imports_research():
@@ -184,7 +184,7 @@ SAME_IDEA = {
     *("base", "config", "page", "record", "result", "rows", "run"),
     *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
     *("training", "spread", "single_metrics", "unary", "exponential", "gaussian", "crossing"),
-    *("artifact", "simulation", "curves", "plan", "features"),
+    *("artifact", "simulation", "curves", "plan", "features", "report", "flower_app"),
 }
 """Names that several modules of the product may have: they are of one idea."""
 

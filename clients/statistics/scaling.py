@@ -6,7 +6,6 @@ import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
 from fedcal.calibrators.fits.span_fit import residuals
-from fedcal.calibrators.order_preserving import sigmoid, softplus
 from fedcal.calibrators.order_preserving_mlp import (
     OrderPreservingMLP,
     batch_shape,
@@ -16,7 +15,7 @@ from fedcal.calibrators.order_preserving_mlp import (
 from fedcal.calibrators.parametric import LocalLosses, ParametricScaling, local_fits, rows_of
 from fedcal.clients.statistics.temperature import label_logits, shifted_logits
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import tempered_mean
+from fedcal.core.numerics import sigmoid, softplus, tempered_mean
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.queries import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate

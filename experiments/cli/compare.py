@@ -1,4 +1,5 @@
-"""`fedcal compare`: many methods, budgets, partitions and seeds in one table."""
+"""Compare methods over budgets, partitions and seeds: one table. What cannot be (noise that a
+method or a trust model has no use for) is left out and named."""
 
 from __future__ import annotations
 
@@ -29,6 +30,12 @@ from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.options import RUNNING
 from fedcal.experiments.runs.sweep.journal import ask_about_unfinished
 
+EXAMPLES = (
+    "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
+    "fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000",
+    "fedcal compare --out sweep --resume",
+)
+
 
 @takes(
     Config,
@@ -37,7 +44,7 @@ from fedcal.experiments.runs.sweep.journal import ask_about_unfinished
     unset={"method": "all but auto", "epsilon": "inf,1"},
 )
 @takes(Grid, "seeds")
-def compare_command(
+def command(
     *,
     jobs: Annotated[int | None, other(RUNNING, "Processes (the usable cores).")] = None,
     engine: Annotated[

@@ -1,4 +1,5 @@
-"""`fedcal deploy`: runs over real sites."""
+"""Runs over real sites: run starts one and follows it, resume goes on with one, status shows the
+sites and a run, stop ends a run, register lets sites in by public keys."""
 
 from __future__ import annotations
 
@@ -35,6 +36,16 @@ from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.options import SITES
 
+EXAMPLES = (
+    "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
+    "fedcal deploy status --control 127.0.0.1:8000 --root-certificates ca.crt",
+    "fedcal deploy run --control 127.0.0.1:8000 --root-certificates ca.crt --clients 3 "
+    "--method fedoneshot --epsilon 1 --unit example --out run",
+    "fedcal deploy stop --out run",
+    "fedcal deploy resume --out run",
+)
+
+
 ACTIONS = ("run", "resume", "status", "stop", "register")
 
 _UNSET = {
@@ -48,7 +59,7 @@ _FIRST = ("control", "root_certificates", "federation", "method", "clients", "ep
 
 
 @takes(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
-def deploy_command(
+def command(
     *,
     action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],
     keys: Annotated[list[Path] | None, typer.Argument(metavar="[KEY.pub]...")] = None,

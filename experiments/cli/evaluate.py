@@ -1,4 +1,5 @@
-"""`fedcal evaluate`: how good a model is, by a run, or read again from an earlier one's release."""
+"""Say how good a model is, and how well calibrated, from one private release; or read an earlier
+run's release again: another threshold, a calibrator, drift."""
 
 from __future__ import annotations
 
@@ -32,12 +33,20 @@ from fedcal.experiments.runs.folders import READING as FOLDER
 from fedcal.experiments.runs.folders import claim, claim_file
 from fedcal.experiments.runs.rereading import Reading, reread
 
+EXAMPLES = (
+    "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
+    "fedcal evaluate --data rows.npz --by group --epsilon 1 --unit example",
+    "fedcal evaluate --calibrator run/calibrator.npz --epsilon 1",
+    "fedcal evaluate --release run/release.npz --recall 0.95",
+)
+
+
 EVALUATION = "What is evaluated"
 AGAIN = "Reading a release again: no run, no charge"
 
 
 @takes(Config, but=("method",))
-def evaluate_command(
+def command(
     *,
     calibrator: Annotated[
         Path | None, other(EVALUATION, "A calibrator.npz: the model before and after it.")

@@ -1,34 +1,59 @@
-"""`fedcal features`."""
+"""Make features of images or texts by a public model, for fedcal train."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import numpy as np
+import typer
 
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.corruptions import CORRUPTIONS
+from fedcal.experiments.cli.parameters import (
+    FILES,
+    Json,
+    Overwrite,
+    Quiet,
+    other,
+)
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.folders import claim_file
+from fedcal.experiments.runs.options import DATA
 from fedcal.experiments.training.extraction.extract import extract
 from fedcal.experiments.training.extraction.extractors import EXTRACTORS
 from fedcal.experiments.training.extraction.inputs import kind_of, read_source
 from fedcal.storage.atomic import refuse_out, whole_file
 
+EXAMPLES = (
+    "fedcal features images.npz --model random-filters --out features.npz",
+    "fedcal features cifar10 --model efficientnet-lite0 --size 512 --corruption all "
+    "--out features.npz",
+    "fedcal features reviews.csv --model wordllama --out features.npz",
+)
 
-def run_features(
-    source: Path,
-    model: str,
-    out: Path,
-    size: int | None,
-    corruption: str | None,
-    severity: int | None,
-    *,
-    quiet: bool,
-    as_json: bool,
+
+def command(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="Images or a table of texts, with labels.")
+    ],
+    model: Annotated[str, other(DATA, "efficientnet-lite0 | random-filters | wordllama.")],
+    out: Annotated[Path, other(FILES, "The .npz file to write.")],
+    overwrite: Overwrite = False,
+    size: Annotated[
+        int | None, other(DATA, "Of a random projection, as int8 (none: float16).")
+    ] = None,
+    corruption: Annotated[
+        str | None, other(DATA, "The test rows also after these, with commas, or all (none).")
+    ] = None,
+    severity: Annotated[int | None, other(DATA, "Of the corruptions, 1 to 5 (3).")] = None,
+    quiet: Quiet = False,
+    json: Json = False,
 ) -> None:
     """Make the features, write them, and say what they are."""
+    claim_file(out, overwrite=overwrite)
     kind = EXTRACTORS[one_of("model", model, EXTRACTORS)]
     if kind.reads != kind_of(source):
         fit = ", ".join(name for name, other in EXTRACTORS.items() if other.reads != kind.reads)
@@ -49,7 +74,7 @@ def run_features(
         np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
     rows, width = arrays["features"].shape
     tests = len(arrays.get("test_features", ()))
-    if as_json:
+    if json:
         facts = {"out": str(out), "rows": rows, "test_rows": tests, "features": width}
         print(to_json(facts), end="")
     elif not quiet:

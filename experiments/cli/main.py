@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
+import ast
 import sys
 import warnings
 from importlib import import_module
+from pathlib import Path
 
 import click
 import typer
@@ -19,125 +20,33 @@ from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.terminal import console
 
 COMMANDS = {
-    "simulate": "Calibrate a model over simulated clients: one method, one run.",
-    "evaluate": "Say how good a model is, and how well calibrated, from one private release; or "
-    "read an earlier run's release again: another threshold, a calibrator, drift.",
-    "compare": "Compare methods over budgets, partitions and seeds: one table. What cannot be "
-    "(noise that a method or a trust model has no use for) is left out and named.",
-    "plan": "Say from public facts what budget, rounds and clients buy, before anything runs.",
-    "train": "Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or "
-    "without; its logits are for calibration.",
-    "pipeline": "Train, recalibrate, make prediction sets and evaluate under one budget, from a "
-    "file: one ledger, one report.",
-    "features": "Make features of images or texts by a public model, for fedcal train.",
-    "reproduce": "Run the papers' tables and figures again, beside what the papers print.",
-    "report": "Write the report of a result folder again: one HTML file that reads offline.",
-    "export": "Write a calibrator, or prediction sets, for another runtime.",
-    "apply": "Apply a calibrator, or prediction sets, to all rows of a file, a test part after "
-    "the others.",
-    "site": "Be a site of a federation: answer a SuperLink's questions about rows that stay here.",
-    "site key": "Make this site's signing key, or show the public half of one that is there.",
-    "site ledger": "What a site has spent, by whom it was asked, for what, and what is left.",
-    "site restored": "Once a backup of a site's folder, or of its machine, was put back, or "
-    "another folder takes the place of a lost one: close all jobs that were under way, and book "
-    "what was spent.",
-    "site federation": "Check a federation.toml, show its digest for comparison by telephone, or "
-    "sign it as the federation's coordinator.",
-    "deploy": "Runs over real sites: run starts one and follows it, resume goes on with one, "
-    "status shows the sites and a run, stop ends a run, register lets sites in by public keys.",
-    "flower-app": "Write the folder that `flwr run` needs: a pyproject.toml with every key.",
-    "datasets": "List the data sets that ship with fedcal.",
-}
-"""Name -> what it does; a name of two words is a command below the first one."""
-
-_MODULES = {
     "simulate": "simulate",
     "evaluate": "evaluate",
     "compare": "compare",
-    "site": "site.start",
-    "site key": "site.federation_file",
-    "site federation": "site.federation_file",
-    "site ledger": "site.site_ledger",
-    "site restored": "site.site_ledger",
-    "deploy": "deploy",
-    **dict.fromkeys(("plan", "train", "features", "reproduce"), "studies"),
-    "apply": "apply",
+    "plan": "plan",
+    "train": "train",
     "pipeline": "pipeline",
-    **dict.fromkeys(("report", "export", "flower-app", "datasets"), "exports"),
+    "features": "features",
+    "reproduce": "reproduce",
+    "report": "files.report",
+    "export": "files.export",
+    "apply": "files.apply",
+    "site": "site.start",
+    "site key": "site.key",
+    "site ledger": "site.site_ledger",
+    "site restored": "site.restored",
+    "site federation": "site.federation_file",
+    "deploy": "deploy",
+    "flower-app": "files.flower_app",
+    "datasets": "files.datasets",
 }
-"""Name -> the module of `fedcal.experiments.cli` that has the function."""
+"""Name -> its module in `fedcal.experiments.cli`; a name of two words is a command below the first.
 
-EXAMPLES = {
-    "simulate": (
-        "fedcal simulate --epsilon 1 --out run",
-        "fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none",
-    ),
-    "evaluate": (
-        "fedcal evaluate --data imdb-binary --epsilon 1 --unit example --out run",
-        "fedcal evaluate --data rows.npz --by group --epsilon 1 --unit example",
-        "fedcal evaluate --calibrator run/calibrator.npz --epsilon 1",
-        "fedcal evaluate --release run/release.npz --recall 0.95",
-    ),
-    "compare": (
-        "fedcal compare --method fednewton,fedtemp,fedbbq --epsilon inf,8,1 --seeds 3 --out sweep",
-        "fedcal compare --method 'fedbbq[weighting=none],fedbbq' --clients 100,1000",
-        "fedcal compare --out sweep --resume",
-    ),
-    "plan": (
-        "fedcal plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1",
-        "fedcal plan --clients 20 --rows-per-client 500 --data imdb-binary --epsilon 4 --out plan",
-        "fedcal plan --method conformal --set alpha=0.1 --clients 100 --rows-per-client 50 "
-        "--classes 10 --epsilon 1",
-    ),
-    "train": (
-        "fedcal train --data adult-features --epsilon 8 --delta 1e-5 --out model",
-        "fedcal train --data images.npz --clients 20 --rounds 50 --out model",
-        "fedcal train --data leaf --model lstm --min-rows 100 --out model",
-    ),
-    "pipeline": ("fedcal pipeline pipeline.toml --out run",),
-    "features": (
-        "fedcal features images.npz --model random-filters --out features.npz",
-        "fedcal features cifar10 --model efficientnet-lite0 --size 512 --corruption all "
-        "--out features.npz",
-        "fedcal features reviews.csv --model wordllama --out features.npz",
-    ),
-    "reproduce": (
-        "fedcal reproduce --list",
-        "fedcal reproduce maddock-table2 --seeds 1 --out again",
-    ),
-    "report": ("fedcal report run",),
-    "export": ("fedcal export --calibrator run/calibrator.npz --out calibrator.onnx",),
-    "apply": (
-        "fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",
-        "fedcal apply --calibrator run/sets.npz --data new.csv --out sets.csv",
-    ),
-    "site": (
-        "fedcal site --data rows.npz --dry-run",
-        "fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt "
-        "--key site.key",
-    ),
-    "site key": ("fedcal site key signing.pem",),
-    "site ledger": ("fedcal site ledger", "fedcal site ledger --state state --json"),
-    "site restored": (
-        "fedcal site restored --state state",
-        "fedcal site restored --state state --spent 1.5,1e-6,example",
-    ),
-    "site federation": (
-        "fedcal site federation federation.toml",
-        "fedcal site federation federation.toml --sign coordinator.pem",
-    ),
-    "deploy": (
-        "fedcal deploy register site-a.pub --control 127.0.0.1:8000 --root-certificates ca.crt",
-        "fedcal deploy status --control 127.0.0.1:8000 --root-certificates ca.crt",
-        "fedcal deploy run --control 127.0.0.1:8000 --root-certificates ca.crt --clients 3 "
-        "--method fedoneshot --epsilon 1 --unit example --out run",
-        "fedcal deploy stop --out run",
-        "fedcal deploy resume --out run",
-    ),
-    "flower-app": ("fedcal flower-app app",),
-    "datasets": ("fedcal datasets --json",),
-}
-"""Name -> command lines, as `--help` shows them."""
+A module's docstring is the command's help, `EXAMPLES` are command lines, and its function `command`
+has the signature and does it.
+"""
+
+PACKAGE = "fedcal.experiments.cli"
 
 _HELP = {"help_option_names": ["--help", "-h"]}
 
@@ -145,15 +54,20 @@ INTERRUPTED = 130
 """Exit code after Ctrl-C, as shells have it."""
 
 
+def help_of(name: str) -> str:
+    """What a command does: the docstring of its module, which is read and not imported."""
+    path = Path(__file__).parent.joinpath(*COMMANDS[name].split(".")).with_suffix(".py")
+    text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+    return " ".join(text.split())
+
+
 def load_command(name: str) -> click.Command:
     """A command with its options; only now its module is imported."""
     one_of("command", name, COMMANDS, "fedcal --help")
-    module = import_module(f"fedcal.experiments.cli.{_MODULES[name]}")
-    examples = [f"    {escape(example)}" for example in EXAMPLES[name]]
+    module = import_module(f"{PACKAGE}.{COMMANDS[name]}")
+    epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in module.EXAMPLES)])
     alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-    command = getattr(module, f"{re.sub('[ -]', '_', name)}_command")
-    epilog = "\n\n".join(["For example:", *examples])
-    alone.command(name, help=COMMANDS[name], epilog=epilog, context_settings=_HELP)(command)
+    alone.command(name, help=help_of(name), epilog=epilog, context_settings=_HELP)(module.command)
     return _versioned(typer.main.get_command(alone), hidden=True)
 
 
@@ -169,6 +83,14 @@ def _versioned(command: click.Command, *, hidden: bool = False) -> click.Command
 class Commands(TyperGroup):
     """All commands: listed by what they do, loaded when they are called."""
 
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Their names."""
+        return [*COMMANDS]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
+        """A command as the list shows it."""
+        return TyperCommand(cmd_name, help=help_of(cmd_name))
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -183,7 +105,6 @@ class Commands(TyperGroup):
 app = Commands(
     name="fedcal",
     help="Private, federated calibration of classifiers.",
-    commands={name: TyperCommand(name, help=text) for name, text in COMMANDS.items()},
     no_args_is_help=True,
     context_settings=_HELP,
 )

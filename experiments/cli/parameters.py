@@ -9,6 +9,8 @@ from typing import Annotated, Any, Optional, TypeAlias, TypeVar
 
 import typer
 
+from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.options import DATA, PRIVACY, RUNNING, SITES, Options, options_of
 
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -129,3 +131,11 @@ def _place(parameter: inspect.Parameter) -> int:
     if group in (FIRST, LISTS):
         return -1
     return _LAST.index(group) + 1 if group in _LAST else 0
+
+
+def show_written(path: Path, *, quiet: bool, as_json: bool) -> None:
+    """Where a file was written."""
+    if as_json:
+        print(to_json({"out": str(path)}), end="")
+    elif not quiet:
+        console().print(f"written to {path}")

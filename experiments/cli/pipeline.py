@@ -1,4 +1,5 @@
-"""`fedcal pipeline`: training and all that follows it, from one file."""
+"""Train, recalibrate, make prediction sets and evaluate under one budget, from a file: one ledger,
+one report."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import SHOWN, console, headings, progress, shown
 from fedcal.experiments.runs.files import to_json
 
+EXAMPLES = ("fedcal pipeline pipeline.toml --out run",)
 
-def pipeline_command(
+
+def command(
     config: Annotated[
         Path, typer.Argument(metavar="CONFIG.toml", help="A table for each stage; see the guide.")
     ],

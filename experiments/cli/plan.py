@@ -1,13 +1,22 @@
-"""`fedcal plan`: options, table, files."""
+"""Say from public facts what budget, rounds and clients buy, before anything runs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
+from fedcal.experiments.cli.parameters import (
+    FILES,
+    FIRST,
+    Json,
+    Overwrite,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
 from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.candidates import SETS
 from fedcal.experiments.planner.method_advice import MethodAdvice, grpc_seconds, in_words
@@ -15,25 +24,56 @@ from fedcal.experiments.planner.plan import plan, plan_sets, save
 from fedcal.experiments.planner.set_advice import SetAdvice
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
-from fedcal.experiments.runs.config import parse_setting
+from fedcal.experiments.runs.config import Config, parse_setting
 from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.folders import PLAN, claim
 
 MORE = "Mechanism, clip bound, noise, classwise ECE of each line: --json, and plan.json of --out."
 
 
-def run_plan(
-    options: Mapping[str, Any],
-    data: str | None,
-    method: str | None,
-    settings: Sequence[str],
-    out: Path | None,
+EXAMPLES = (
+    "fedcal plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1",
+    "fedcal plan --clients 20 --rows-per-client 500 --data imdb-binary --epsilon 4 --out plan",
+    "fedcal plan --method conformal --set alpha=0.1 --clients 100 --rows-per-client 50 "
+    "--classes 10 --epsilon 1",
+)
+
+
+@takes(
+    Config,
+    *("clients", "partition", "rounds", "sampling_rate"),
+    *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "engine", "seed"),
+    unset={"clients": "needed", "rounds": "the planner's"},
+)
+def command(
     *,
-    quiet: bool,
-    as_json: bool,
+    rows_per_client: Annotated[
+        float | None, other(FIRST, "A public nominal number of rows, not a count (needed).")
+    ] = None,
+    classes: Annotated[
+        int | None, other(FIRST, "Of the model (needed, unless --data is given).")
+    ] = None,
+    data: Annotated[
+        str | None,
+        other(FIRST, "Shipped names to plan on (made-up rows); for conformal rows of any kind."),
+    ] = None,
+    method: Annotated[
+        str | None,
+        other(FIRST, "Methods to try, with commas (all but the slowest); or conformal."),
+    ] = None,
+    set: Settings = None,
+    out: Annotated[Path | None, other(FILES, "Folder for plan.json and config.toml.")] = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
 ) -> None:
-    """`fedcal plan`."""
-    given = {k: v for k, v in options.items() if v is not None}
-    if settings and method != SETS:
+    """Plan and show it."""
+    if out is not None:
+        claim(out, PLAN, overwrite=overwrite)
+    facts = {**options, "rows_per_client": rows_per_client, "classes": classes}
+    given = {k: v for k, v in facts.items() if v is not None}
+    if set and method != SETS:
         raise InputError(f"--set is of --method {SETS}: of other methods a plan tries settings")
     if method == SETS:
         for name in ("partition", "rounds", "engine"):
@@ -48,7 +88,7 @@ def run_plan(
 
         if method == SETS:
             advice = plan_sets(
-                **given, data=data, settings=dict(map(parse_setting, settings)), progress=moved
+                **given, data=data, settings=dict(map(parse_setting, set or ())), progress=moved
             )
             table = _table_of_sets(advice)
         else:
@@ -58,7 +98,7 @@ def run_plan(
             table = _table_of_methods(advice)
     if out is not None:
         save(advice, out)
-    if as_json:
+    if json:
         print(to_json(advice.to_json()), end="")
     elif not quiet:
         _show(advice, table, out)

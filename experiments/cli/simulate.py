@@ -1,4 +1,4 @@
-"""`fedcal simulate`: one method, one run."""
+"""Calibrate a model over simulated clients: one method, one run."""
 
 from __future__ import annotations
 
@@ -31,12 +31,18 @@ from fedcal.experiments.runs.options import RUNNING
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.simulation import simulate
 
+EXAMPLES = (
+    "fedcal simulate --epsilon 1 --out run",
+    "fedcal simulate --data rows.csv --partition natural --method fedbbq --set weighting=none",
+)
+
+
 _STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and the sites"}
 _WAITING = ": waiting for the sites"
 
 
 @takes(Config)
-def simulate_command(
+def command(
     *,
     resume: Annotated[
         bool, other(RUNNING, "For compare; a single run is simply run again.", "--resume")

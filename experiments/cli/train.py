@@ -1,15 +1,28 @@
-"""`fedcal train`: what is typed, and what is shown of it."""
+"""Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or without; its
+logits are for calibration."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from fedcal.experiments.cli.parameters import (
+    FILES,
+    ConfigFile,
+    Json,
+    Overwrite,
+    Quiet,
+    Settings,
+    other,
+    takes,
+)
 from fedcal.experiments.report import terminal
-from fedcal.experiments.runs.config import read_toml
+from fedcal.experiments.runs.config import parse_setting, read_toml
 from fedcal.experiments.runs.files import to_json
+from fedcal.experiments.runs.options import RUNNING
+from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.run import train
 
 
@@ -69,3 +82,28 @@ def _show(training: Mapping[str, Any], out: Path | None) -> None:
             f"written to {out}; calibrate it: fedcal simulate --data {out / 'logits.npz'} "
             "--partition natural"
         )
+
+
+EXAMPLES = (
+    "fedcal train --data adult-features --epsilon 8 --delta 1e-5 --out model",
+    "fedcal train --data images.npz --clients 20 --rounds 50 --out model",
+    "fedcal train --data leaf --model lstm --min-rows 100 --out model",
+)
+
+
+@takes(TrainConfig)
+def command(
+    *,
+    set: Settings = None,
+    resume: Annotated[bool, other(RUNNING, "Go on with what --out holds.", "--resume")] = False,
+    config: ConfigFile = None,
+    out: Annotated[Path | None, other(FILES, "Folder for model, logits and checkpoint.")] = None,
+    overwrite: Overwrite = False,
+    quiet: Quiet = False,
+    json: Json = False,
+    **options: Any,
+) -> None:
+    """Train and show it."""
+    if set:
+        options["set"] = dict(map(parse_setting, set))
+    run_train(options, config, out, resume=resume, overwrite=overwrite, quiet=quiet, as_json=json)

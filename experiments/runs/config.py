@@ -344,9 +344,6 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     value in the file that is overridden goes with it: a method's rounds and `set` (but for
     `rows_per_client`, which is about the clients), a trust's quorum, and, where privacy is
     switched on or off, the trust.
-
-    Files of fedcal 0.1 hold resolved values, too. Where these may follow from what is overridden
-    they go as well.
     """
     base, given = _read(read_toml(path_of(path))), _read(overrides)
     changed = {key for key in base.keys() & given if base[key] != given[key]}
@@ -355,20 +352,9 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
         stale |= {"quorum"}
     if "epsilon" in changed and math.isinf(base["epsilon"]) != math.isinf(given["epsilon"]):
         stale |= {"trust", "quorum"}
-    settings = set(base.get("set", {}))
-    dropped = set[str]()
-    if "method" in changed:
-        dropped = settings - (settings_of(given["method"]).keys() & {"rows_per_client"})
-    if {"clients", "trust", "secure_aggregation", "rounds"} <= base.keys():  # written by 0.1
-        if stale - {"rounds"}:
-            stale |= {"rounds", "secure_aggregation"}
-        if changed & {"method", "data", "clients", "partition"}:
-            dropped |= {"rows_per_client"}
-        natural = "natural" in (base.get("partition"), given.get("partition"))
-        if natural and changed & {"data", "partition"}:
-            stale |= {"clients"}
-    if settings:
-        base["set"] = {k: v for k, v in base["set"].items() if k not in dropped}
+    if "method" in changed and "set" in base:
+        known = settings_of(given["method"]).keys() & {"rows_per_client"}
+        base["set"] = {k: v for k, v in base["set"].items() if k in known}
     return merge({k: v for k, v in base.items() if k not in stale}, given)
 
 

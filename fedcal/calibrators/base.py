@@ -11,6 +11,7 @@ from typing import IO, Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.scores import KINDS, Kind, as_array, check_scores, finite, logits_of, moderate
@@ -33,7 +34,7 @@ class Calibrator(Artifact):
 
     Subclasses set `kind` (their name in files) and `parameters`: attributes that are arguments of
     the constructor, too, as `classes` is. Others write `arrays` and `from_arrays` themselves. What
-    they compute is a function of logits.
+    they compute, `expression`, is a function of logits.
 
     Attributes
     ----------
@@ -98,9 +99,33 @@ class Calibrator(Artifact):
         own = {name: arrays[name][()] for name in cls.parameters}
         return cls(**own, classes=int(arrays["classes"]))
 
-    @abstractmethod
     def _predict(self, logits: Floats) -> Floats:
-        """Probabilities of checked logits."""
+        """Probabilities of checked logits; another way than `expression` may have other bits."""
+        return np.asarray(self.expression(Operators(), logits, self.constants()))
+
+    @abstractmethod
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """Probabilities of logits, for every runtime.
+
+        Parameters
+        ----------
+        o
+            operators of the runtime, beside `+ - * / @` and comparisons
+        z
+            (..., c) logits, in single or double precision
+        constants
+            what `constants` has, in double precision
+
+        Returns
+        -------
+        Any
+            (..., c), of any precision; a row with a NaN gives NaN
+        """
+
+    def constants(self) -> dict[str, Floats]:
+        """Numbers that `expression` gets by name: the parameters that are no text."""
+        own = {name: np.asarray(getattr(self, name)) for name in self.parameters}
+        return {name: value for name, value in own.items() if value.dtype.kind == "f"}
 
     def predict_proba(self, scores: ArrayLike) -> Floats:
         """Calibrated probabilities, (n, c) -> (n, c); each row sums to 1.

@@ -19,9 +19,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.noisy_counts import Negatives, cleaned, merged
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import row_sum, softmax
+from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
 
@@ -158,15 +159,25 @@ class _Binning(Calibrator):
             table = np.repeat(table, tables(classes), axis=0)
         return cls(table, classes)
 
-    @staticmethod
-    @abstractmethod
+    @classmethod
     def table_of(
+        cls,
         positive: Floats,
         negative: Floats,
         negatives: Negatives = "cut",
         estimate: Estimate = "posterior",
     ) -> Floats:
-        """Histograms -> table, (tables, bins) each."""
+        """Histograms -> table, (tables, bins) each.
+
+        Negative counts are by default cut before bins are merged: the sparse bins of noise then
+        look alike, and BBQ's evidence cannot mistake one for signal.
+        """
+        return cls._table(cleaned(positive, negatives), cleaned(negative, negatives), estimate)
+
+    @staticmethod
+    @abstractmethod
+    def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
+        """Of counts that only "merged" leaves negative, if their kind does."""
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows and make the table."""
@@ -174,16 +185,19 @@ class _Binning(Calibrator):
         positive, negative = count_cells(cells_of(z, y, bins), bins, pooled, 1)[0]
         self.table = self.table_of(positive.astype(np.float64), negative.astype(np.float64))
 
-    def scores(self, probs: Floats) -> Floats:
-        """The table's entry for each predicted probability, not normalised, (n, c)."""
-        columns = one_vs_rest(probs)
-        bins = self.table.shape[1]
-        g = self.table[np.arange(len(self.table)), bin_index(columns, bins)]
-        return np.asarray(np.concatenate([1.0 - g, g], axis=1) if self.classes == 2 else g)
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The table's entries, normalised."""
+        probs = o.softmax(o.double(z))
+        return normalised(o, self.scores(o, probs, constants), probs)
 
-    def _predict(self, logits: Floats) -> Floats:
-        probs = softmax(logits)
-        return normalised(self.scores(probs), probs)
+    def scores(self, o: Operators, probs: Array, constants: Constants) -> Array:
+        """The table's entry for each predicted probability, not normalised."""
+        columns = o.column(probs, 1) if self.classes == 2 else probs
+        count, bins = self.table.shape
+        index = o.bins(columns, bins) + o.places(count, probs) * bins
+        entry = o.take(constants["table"], index)
+        entry = o.or_nan(entry, columns)
+        return o.join(1.0 - entry, entry) if self.classes == 2 else entry
 
 
 class HistogramBinning(_Binning):
@@ -192,17 +206,10 @@ class HistogramBinning(_Binning):
     kind = "histogram-binning"
 
     @staticmethod
-    def table_of(
-        positive: Floats,
-        negative: Floats,
-        negatives: Negatives = "cut",
-        estimate: Estimate = "posterior",
-    ) -> Floats:
+    def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
         """Nothing is merged here, so negative counts "merged" are those "cut"; no prior either."""
         bins = positive.shape[1]
-        return _shares(
-            *(merged(cleaned(counts, negatives), bins) for counts in (positive, negative))
-        )
+        return _shares(merged(positive, bins), merged(negative, bins))
 
 
 def _shares(p: Floats, n: Floats) -> Floats:
@@ -225,25 +232,15 @@ class BBQ(_Binning):
     kind = "bbq"
 
     @staticmethod
-    def table_of(
-        positive: Floats,
-        negative: Floats,
-        negatives: Negatives = "cut",
-        estimate: Estimate = "posterior",
-    ) -> Floats:
-        """The mixture of all models, in the fine bins.
-
-        Negative counts are by default cut before bins are merged: the sparse bins of noise then
-        look alike, and the evidence cannot mistake one for signal.
-        """
+    def _table(positive: Floats, negative: Floats, estimate: Estimate) -> Floats:
+        """The mixture of all models, in the fine bins."""
         fine = positive.shape[1]
-        p_fine, n_fine = cleaned(positive, negatives), cleaned(negative, negatives)
         if 2 ** (fine.bit_length() - 1) != fine or fine < 2:
             raise InputError(f"BBQ needs a power of two of bins, got {fine}")
         scores, means = [], []
         for e in range(1, fine.bit_length()):
             bins = 2**e
-            p, n = merged(p_fine, bins), merged(n_fine, bins)
+            p, n = merged(positive, bins), merged(negative, bins)
             score, mean = binning_model(p, n, (np.arange(bins) + 0.5) / bins)
             scores.append(score)
             if estimate == "share":
@@ -330,15 +327,19 @@ class WeightedBinning(Calibrator):
         self.base.classes = z.shape[1]
         self.weights = np.ones(len(self.base.table))
 
-    def _predict(self, logits: Floats) -> Floats:
-        probs = softmax(logits)
-        g = self.base.scores(probs)
-        mixed = normalised(self.weights * g + (1.0 - self.weights) * probs, probs)
+    def constants(self) -> dict[str, Floats]:
+        """The base's `table`, and `weights`."""
+        return {"table": self.base.table, "weights": self.weights}
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The table's entries mixed with the model's own probabilities, normalised."""
+        probs = o.softmax(o.double(z))
+        g, weights = self.base.scores(o, probs, constants), constants["weights"]
+        mixed = normalised(o, weights * g + (1.0 - weights) * probs, probs)
         if self.rows == "all":
             return mixed
-        plain = normalised(g, probs)
-        changed = plain.argmax(axis=1) != probs.argmax(axis=1)
-        return np.where(changed[:, None], mixed, plain)
+        plain = normalised(o, g, probs)
+        return o.where(o.equal(o.argmax(plain), o.argmax(probs)), plain, mixed)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """The base's arrays, `weights` (tables,), `rows` () and `base` () as text."""
@@ -358,14 +359,11 @@ class WeightedBinning(Calibrator):
         return cls(base.from_arrays(arrays), arrays["weights"], rows)
 
 
-def normalised(g: Floats, probs: Floats) -> Floats:
+def normalised(o: Operators, g: Array, probs: Array) -> Array:
     """Rows of g divided by their sum; a row that sums to 0 falls back to `probs`."""
-    total = row_sum(g)
-    empty = total <= 0
-    out: Floats = g / np.where(empty, 1.0, total)[:, None]
-    if empty.any():
-        out[empty] = probs[empty]
-    return out
+    total = o.total(g)
+    empty = total <= 0.0
+    return o.where(empty, probs, g / o.where(empty, 1.0, total))
 
 
 def noise_weight(positive_total: Floats, std: Floats, bins: int) -> Floats:

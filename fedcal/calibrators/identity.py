@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedcal.calibrators.base import Calibrator
-from fedcal.core.numerics import softmax
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.types import Floats, Integers
 from fedcal.storage.artifact import Holdout
 
@@ -16,8 +16,9 @@ class Identity(Calibrator):
     def _fit(self, z: Floats, y: Integers) -> None:
         """Learns nothing but the number of classes."""
 
-    def _predict(self, logits: Floats) -> Floats:
-        return softmax(logits)
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """softmax(z)."""
+        return o.softmax(z)
 
     def _calibrate(self, test: Holdout) -> Floats:
         """The model's own probabilities, to the last bit."""

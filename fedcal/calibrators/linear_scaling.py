@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.calibrators.fits.curvature import class_triangle
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.core.types import Floats
 
@@ -45,6 +46,14 @@ class VectorScaling(ParametricScaling):
         """The Hessian itself: scores are linear in w."""
         factors = np.concatenate([features, np.ones_like(features)], axis=1)
         return class_triangle(probs, factors, rows)
+
+    def constants(self) -> dict[str, Floats]:
+        """`a` and `b`, (c,)."""
+        return {"a": self.w[: self.classes], "b": self.w[self.classes :]}
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """softmax(a z + b)."""
+        return o.softmax(o.double(z) * constants["a"] + constants["b"])
 
 
 class MatrixScaling(ParametricScaling):
@@ -90,3 +99,12 @@ class MatrixScaling(ParametricScaling):
     def diagonal(cls, features: Floats, w: Floats, probs: Floats) -> Floats:
         """(p_j (1 - p_j) z_k^2, p_j (1 - p_j))."""
         return cls.pull_back(features * features, w, probs * (1 - probs))
+
+    def constants(self) -> dict[str, Floats]:
+        """`a`, (c, c), and `b`, (c,)."""
+        c = self.classes
+        return {"a": self.w[: c * c].reshape(c, c), "b": self.w[c * c :]}
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """softmax(A z + b)."""
+        return o.softmax(o.double(z) @ o.transposed(constants["a"]) + constants["b"])

@@ -21,12 +21,14 @@ method is a choice of m. Decisions that the papers leave open:
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 import numpy as np
 
 from fedcal.calibrators.fits.curvature import rank_triangle, rank_variances
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.parametric import ParametricScaling
-from fedcal.core.numerics import FLOOR, row_max, row_sum, softmax
+from fedcal.core.numerics import FLOOR, row_max, row_sum, sigmoid, softmax, softplus
 from fedcal.core.types import Floats, Integers
 
 UNIT = math.log(math.e - 1)
@@ -102,17 +104,6 @@ def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
     return out
 
 
-def softplus(x: Floats) -> Floats:
-    """log(1 + exp(x)) without overflow, shape kept."""
-    return np.asarray(np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))))
-
-
-def sigmoid(x: Floats) -> Floats:
-    """1 / (1 + exp(-x)), the derivative of softplus, without overflow, shape kept."""
-    e = np.exp(-np.abs(x))
-    return np.asarray(np.where(x >= 0, 1.0, e) / (1.0 + e))
-
-
 def keep_top(probs: Floats, logits: Floats) -> Floats:
     """`probs`, in place, with their argmax where that of `logits` is.
 
@@ -144,6 +135,22 @@ class OrderPreserving(ParametricScaling):
         np.minimum.accumulate(probs, axis=1, out=probs)  # exp may be a last bit from monotone
         np.put_along_axis(out, order, probs, axis=1)
         return keep_top(out, logits)
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The steps of `_predict`; ties at the top are broken in the type of the logits."""
+        ranked, order = o.sort(o.double(z))
+        y = o.log_softmax(ranked)
+        m = self.slope_expression(o, o.clip(y, low=LOWEST), constants)
+        f = o.sums(o.gaps(y) * o.softplus(m), exclusive=True)
+        probs = o.like(o.unsort(o.softmax(f), order), z)
+        # not a product with 1 + eps: ONNX Runtime's optimiser takes that for 1 and drops it
+        raised = probs + probs * o.eps(z)
+        raised = o.where(o.equal(z, o.largest(z)), raised, probs)
+        return o.where(o.equal(o.argmax(probs), o.argmax(z)), probs, raised)
+
+    @abstractmethod
+    def slope_expression(self, o: Operators, y: Array, constants: Constants) -> Array:
+        """m of sorted log-probabilities, cut as m may see them, (..., c)."""
 
 
 class OrderPreservingVector(OrderPreserving):
@@ -185,6 +192,14 @@ class OrderPreservingVector(OrderPreserving):
     def triangle(cls, features: Floats, w: Floats, probs: Floats, rows: int) -> Floats:
         """Without the curvature of softplus: positive, though the loss is not convex."""
         return rank_triangle(probs, cls._factors(features, w), rows)
+
+    def constants(self) -> dict[str, Floats]:
+        """`a` and `b`, (c,)."""
+        return {"a": self.w[: self.classes], "b": self.w[self.classes :]}
+
+    def slope_expression(self, o: Operators, y: Array, constants: Constants) -> Array:
+        """a y + b."""
+        return y * constants["a"] + constants["b"]
 
     @classmethod
     def _factors(cls, y: Floats, w: Floats) -> Floats:

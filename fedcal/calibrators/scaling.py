@@ -7,6 +7,7 @@ from typing import Any
 
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits.temperature_fit import best_log_a
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
@@ -45,6 +46,10 @@ class TemperatureScaling(Calibrator):
 
     def _predict(self, logits: Floats) -> Floats:
         return softmax(logits / self.temperature)
+
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """softmax(z / T), shifted first: a quotient of large logits would lose digits."""
+        return o.softmax(o.shifted(z) / o.like(constants["temperature"], z))
 
     def record(self) -> dict[str, Any]:
         """`temperature`."""

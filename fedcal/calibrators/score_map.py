@@ -16,10 +16,10 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits import score_fit
 from fedcal.calibrators.fits.score_fit import Curve
-from fedcal.calibrators.top_label import least_value, with_confidence
+from fedcal.calibrators.operators import Array, Constants, Operators
+from fedcal.calibrators.top_label import with_confidence
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import row_max, softmax
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.buckets import DIGITS, bucket_of, check_score, equal_width, scored
 
@@ -59,9 +59,9 @@ class OfScore(Calibrator):
         self.classes = whole("classes", classes, 2)
         self.score = check_score(one_of("score", score, SCORES), classes)
 
-    @abstractmethod
     def value(self, scores: Floats) -> Floats:
         """The calibrated score, (n,) -> (n,)."""
+        return np.asarray(self.mapped(Operators(), scores, self.constants()))
 
     @classmethod
     @abstractmethod
@@ -81,13 +81,19 @@ class OfScore(Calibrator):
         for name in self.parameters:
             setattr(self, name, getattr(made, name))
 
-    def _predict(self, logits: Floats) -> Floats:
-        probs = softmax(logits)
-        if self.score == "positive":
-            g = self.value(probs[:, 1])
-            return np.stack([1.0 - g, g], axis=1)
-        g = np.maximum(self.value(row_max(probs)), least_value(self.classes))
-        return with_confidence(logits, probs, g)
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The calibrated probability of class 1, or confidence."""
+        probs = o.softmax(o.double(z))
+        positive = self.score == "positive"
+        s = o.column(probs, 1) if positive else o.largest(probs)
+        v = o.or_nan(self.mapped(o, s, constants), s)
+        if positive:
+            return o.join(1.0 - v, v)
+        return with_confidence(o, z, probs, v, self.classes)
+
+    @abstractmethod
+    def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
+        """The calibrated score, shape kept."""
 
 
 class ScoreMap(OfScore):
@@ -140,9 +146,14 @@ class ScoreMap(OfScore):
         new = np.append(True, values[1:] != values[:-1])  # buckets of one value become one
         return cls(np.append(h.edges[:-1][new], 1.0), values[new], score, classes, table)
 
-    def value(self, scores: Floats) -> Floats:
-        """The value of each score's bucket, (n,) -> (n,)."""
-        return np.asarray(self.values[bucket_of(np.round(scores, DIGITS), self.edges)])
+    def constants(self) -> dict[str, Floats]:
+        """`values` (b,) and `edges` (b,), the first one left out and the last one above all."""
+        return {"edges": np.append(self.edges[1:-1], 2.0), "values": self.values}
+
+    def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
+        """The bucket's value."""
+        bucket = o.bucket(o.rounded(s, DIGITS), constants["edges"])
+        return o.take(constants["values"], o.clip(bucket, high=len(self.values) - 1))
 
 
 class ScoreLogistic(OfScore):
@@ -194,6 +205,8 @@ class ScoreLogistic(OfScore):
         curve = one_of("how", how, get_args(Curve))
         return cls(score_fit.logistic(h, curve), h.middles[[0, -1]], score, classes, curve)
 
-    def value(self, scores: Floats) -> Floats:
-        """The curve at each score, cut to the limits, (n,) -> (n,)."""
-        return score_fit.probability(self.w, np.clip(scores, *self.limits))
+    def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
+        """The curve at each score, cut to the limits."""
+        a, b, c = (o.entry(constants["w"], i) for i in range(3))
+        cut = o.clip(s, *self.limits.tolist())
+        return o.sigmoid(a * o.log(cut) - b * o.log1p(-cut) + c)

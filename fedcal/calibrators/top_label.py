@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from fedcal.calibrators.base import Calibrator
+from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import row_max, row_sum, shifted, softmax
+from fedcal.core.numerics import row_sum, shifted
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.binning import bin_index
 
@@ -75,35 +76,36 @@ def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") 
     return np.asarray(np.minimum(values, 1.0))
 
 
-def with_confidence(logits: Floats, probs: Floats, confidence: Floats) -> Floats:
+def with_confidence(o: Operators, z: Array, probs: Array, confidence: Array, classes: int) -> Array:
     """Rows whose predicted class has a given probability; the others share the rest.
 
     Parameters
     ----------
-    logits
-        (n, c), the first largest is the predicted class
+    z
+        (..., c) logits, the first largest is the predicted class
     probs
-        (n, c) softmax of them
+        (..., c) softmax of them
     confidence
-        (n,) at least `least_value(c)`
+        (..., 1); raised to `least_value(c)`
 
     Returns
     -------
-    Floats
-        (n, c) by the rule at the top of this module; no prediction changes
+    Array
+        (..., c) by the rule at the top of this module; no prediction changes
     """
-    v, classes = confidence[:, None], logits.shape[1]
-    predicted = np.arange(classes) == logits.argmax(axis=1)[:, None]
-    others = np.where(predicted, 0.0, probs)
-    rest = row_sum(others)[:, None]
-    even = 1.0 / (classes - 1)
+    v, even = o.clip(confidence, low=least_value(classes)), 1.0 / (classes - 1)
+    v = o.or_nan(v, confidence)
+    predicted = o.equal(o.places(classes, z), o.argmax(z))
+    others = o.where(predicted, 0.0, probs)
+    rest = o.total(others)
+    some = rest > 0.0
     # nothing is left of the others: they share evenly
-    share = np.where(rest > 0, others / np.where(rest > 0, rest, 1.0), even)
-    largest = row_max(np.where(predicted, 0.0, share))[:, None]
+    share = o.where(some, others / o.where(some, rest, 1.0), even)
+    largest = o.largest(o.where(predicted, 0.0, share))
     excess = (1.0 - v) * largest - (1.0 - MARGIN) * v
-    weight = np.clip(excess / np.maximum((1.0 - v) * (largest - even), TINY), 0.0, 1.0)
-    mixed = (1.0 - v) * (share + weight * (even - share))
-    return np.where(predicted, v, mixed)
+    room = o.clip((1.0 - v) * (largest - even), low=TINY)
+    weight = o.clip(excess / room, 0.0, 1.0)
+    return o.where(predicted, v, (1.0 - v) * (share + weight * (even - share)))
 
 
 class TopLabelBinning(Calibrator):
@@ -143,11 +145,10 @@ class TopLabelBinning(Calibrator):
         counts = np.bincount(outcome_cells(z, y, bins), minlength=2 * bins).astype(np.float64)
         self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
 
-    def confidence(self, confidence: ArrayLike) -> Floats:
-        """The calibrated confidence of predictions that the model has `confidence` in, (n,)."""
-        v = self.values[bin_index(confidence, len(self.values))]
-        return np.maximum(v, least_value(self.classes))
-
-    def _predict(self, logits: Floats) -> Floats:
-        probs = softmax(logits)
-        return with_confidence(logits, probs, self.confidence(row_max(probs)))
+    def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
+        """The predicted class gets its bin's value, the others share the rest."""
+        probs = o.softmax(o.double(z))
+        confidence = o.largest(probs)
+        v = o.take(constants["values"], o.bins(confidence, len(self.values)))
+        v = o.or_nan(v, confidence)
+        return with_confidence(o, z, probs, v, self.classes)

@@ -76,6 +76,17 @@ def softmax(logits: Floats) -> Floats:
     return np.asarray(e)
 
 
+def softplus(x: Floats) -> Floats:
+    """log(1 + exp(x)) without overflow, shape kept."""
+    return np.asarray(np.maximum(x, 0.0) + np.log1p(np.exp(-np.abs(x))))
+
+
+def sigmoid(x: Floats) -> Floats:
+    """1 / (1 + exp(-x)), the derivative of softplus, without overflow, shape kept."""
+    e = np.exp(-np.abs(x))
+    return np.asarray(np.where(x >= 0, 1.0, e) / (1.0 + e))
+
+
 def logits_from_probs(probs: Floats) -> Floats:
     """log(max(p, 1e-12)), shape kept: the logits of a model that only tells probabilities."""
     return np.log(np.maximum(probs, FLOOR))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from fedcal.core.scores import Kind, refuse_probs
 from fedcal.core.types import Floats, Integers
 
 _WEIGHT_GRID = 2.0**-30
+_PER_ROW = ("logits", "labels", "subjects", "groups", "other", "inputs")
 
 NO_SUBJECTS = "unit 'subject' needs a column subject, which says whom each row is about"
 
@@ -160,17 +161,9 @@ class Shards:
 
     def _picked(self, rows: slice | Integers, offsets: Integers) -> Shards:
         """These rows with all that belongs to them, dealt anew."""
-        part = Shards(
-            self.logits[rows],
-            self.labels[rows],
-            offsets,
-            self.input,
-            None if self.subjects is None else self.subjects[rows],
-            None if self.groups is None else self.groups[rows],
-            self.group_names,
-            None if self.other is None else self.other[rows],
-            None if self.inputs is None else self.inputs[rows],
-        )
+        columns = {name: getattr(self, name) for name in _PER_ROW}
+        picked = {name: column[rows] for name, column in columns.items() if column is not None}
+        part = replace(self, offsets=offsets, **picked)
         part._derived.update({slot: v[rows] for slot, v in self._derived.items() if slot[1]})
         return part
 

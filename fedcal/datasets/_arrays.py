@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -164,6 +164,21 @@ def from_arrays(
         at = np.array([known.index(entry) for entry in theirs], np.int64)
         data = replace(data, test_group=at[codes], group_names=tuple(known))
     return data.in_order(classes, positive)
+
+
+def from_columns(
+    columns: Mapping[str, Any],
+    name: str,
+    labels_required: bool,
+    classes: Sequence[str] | None,
+    positive: str | None,
+) -> Dataset:
+    """`from_arrays` of what a reader found, and how the rows stood there, `given`."""
+    arrays = {key: value for key, value in columns.items() if key != "given"}
+    data = from_arrays(
+        **arrays, name=name, labels_required=labels_required, classes=classes, positive=positive
+    )
+    return replace(data, given=columns.get("given"))
 
 
 def _other(

@@ -31,6 +31,9 @@ KEYS = (
 )
 """Arrays of a data file, and what `from_arrays` takes."""
 
+_PER_ROW = ("scores", "labels", *IDS, "other_scores")
+_TESTED = ("scores", "labels", "client", "group")
+
 
 @dataclass(frozen=True, eq=False)
 class Given:
@@ -228,19 +231,11 @@ class Dataset:
             raise InputError(f"{self.name}: 1 row cannot be split; at least 2 are needed")
         held_out = np.zeros(rows, np.bool_)
         held_out[stream(seed, Purpose.SPLIT).permutation(rows)[: rows // 2]] = True
-        fit = ~held_out
+        columns = {k: x for k in _PER_ROW if (x := getattr(self, k)) is not None}
         return replace(
             self,
-            scores=self.scores[fit],
-            labels=self.labels[fit],
-            client=None if self.client is None else self.client[fit],
-            subject=None if self.subject is None else self.subject[fit],
-            group=None if self.group is None else self.group[fit],
-            other_scores=None if self.other_scores is None else self.other_scores[fit],
-            test_scores=self.scores[held_out],
-            test_labels=self.labels[held_out],
-            test_client=None if self.client is None else self.client[held_out],
-            test_group=None if self.group is None else self.group[held_out],
+            **{k: x[~held_out] for k, x in columns.items()},
+            **{f"test_{k}": columns[k][held_out] for k in _TESTED if k in columns},
         )
 
     def shards(self, owner: Integers, clients: int) -> Shards:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tomllib
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,43 +38,17 @@ class FeatureSet:
     licence: str
 
 
-_FEATURES = (
-    FeatureSet(
-        name="adult-features",
-        files=("adult-features.npz",),
-        description="census data but sex and race, by public ranges and codes: who earns more than "
-        "50,000 dollars; sex and race are the group of a row",
-        rows=32561,
-        test_rows=16281,
-        features=84,
-        classes=2,
-        groups=10,
-        source="python -m fedcal.experiments.research.shipped.adult_features",
-        author="the fedcal authors; Adult: Barry Becker and Ronny Kohavi",
-        year=2026,
-        licence="CC-BY-4.0",
-    ),
-    FeatureSet(
-        name="mnist-features",
-        files=("mnist-features.npz",),
-        description="what random filters see of MNIST images; test rows also after each of 15 "
-        "corruptions of severity 3",
-        rows=10000,
-        test_rows=2000,
-        features=256,
-        classes=10,
-        groups=0,
-        source="python -m fedcal.experiments.research.shipped.mnist_features",
-        author="the fedcal authors; MNIST: Yann LeCun, Corinna Cortes and Christopher J.C. Burges",
-        year=2026,
-        licence="Apache-2.0",
-    ),
-)
+@cache
+def shipped_tables() -> dict[str, list[dict[str, Any]]]:
+    """The tables of `catalogue.toml`: `scores` and `features`."""
+    return tomllib.loads((_HERE / "catalogue.toml").read_text("utf-8"))
 
 
+@cache
 def feature_sets() -> tuple[FeatureSet, ...]:
     """What is shipped to train on."""
-    return _FEATURES
+    tables = shipped_tables()["features"]
+    return tuple(FeatureSet(**table | {"files": tuple(table["files"])}) for table in tables)
 
 
 def read_feature_set(name: str) -> dict[str, NDArray[Any]]:
@@ -83,7 +59,7 @@ def read_feature_set(name: str) -> dict[str, NDArray[Any]]:
     InputError
         If there is none of this name.
     """
-    entries = {entry.name: entry for entry in _FEATURES}
+    entries = {entry.name: entry for entry in feature_sets()}
     arrays: dict[str, NDArray[Any]] = {}
     for file in entries[one_of("set of features", name, entries)].files:
         arrays |= read_npz(_HERE / file)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from fedcal.core.scores import numbers
-from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._columns import arguments, find_columns
 from fedcal.datasets._dataset import Dataset
 
@@ -55,9 +54,5 @@ def from_frame(
             values[model] = np.column_stack([numbers(k, arrays[k]) for k in scores.names])
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
-    known = arguments(found, values, labels_required)
-    given = known.pop("given", None)
-    data = from_arrays(
-        **known, name=name, labels_required=labels_required, classes=classes, positive=positive
-    )
-    return replace(data, given=given)
+    columns = arguments(found, values, labels_required)
+    return from_columns(columns, name, labels_required, classes, positive)

@@ -19,7 +19,7 @@ import numpy as np
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
-from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._arrow import BATCH, damage, read_batches
 from fedcal.datasets._columns import PARTS, TEST, find_columns, fit_name, known_clients
 from fedcal.datasets._dataset import IDS, Dataset, Given
@@ -111,11 +111,7 @@ def from_huggingface(
             arrays = _joined(list(parts), lambda key: read(parts[key]))
         features = getattr(next(iter(parts.values())), "features", None) or {}
         _name_classes(arrays, getattr(features.get(labels), "names", None))
-        as_given = arrays.pop("given", None)
-        found = from_arrays(
-            name=name, labels_required=labels_required, classes=classes, positive=positive, **arrays
-        )
-        return replace(found, given=as_given)
+        return from_columns(arrays, name, labels_required, classes, positive)
     except InputError as error:
         raise InputError(f"{name}: {error}") from None
 

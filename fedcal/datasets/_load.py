@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcal.core.checks import near, one_of
 from fedcal.core.errors import InputError
-from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._arrays import from_columns
 from fedcal.datasets._csv import read_csv
 from fedcal.datasets._dataset import IDS, KEYS, Dataset, Given
 from fedcal.datasets._features import feature_sets
@@ -90,16 +89,8 @@ def load(
         raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
     read = read_saved if saved or suffix is None else _READERS[suffix]
     try:
-        arrays = read(path, labels_required)
-        given = arrays.pop("given", None)
-        found = from_arrays(
-            name=path.name,
-            labels_required=labels_required,
-            classes=classes,
-            positive=positive,
-            **arrays,
-        )
-        return replace(found, given=given)
+        columns = read(path, labels_required)
+        return from_columns(columns, path.name, labels_required, classes, positive)
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None
 

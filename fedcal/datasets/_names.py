@@ -101,7 +101,7 @@ def check_guess(names: Sequence[str], scores: Floats, labels: Integers) -> None:
     warnings.warn(
         f"labels are names, taken for the columns in sorted order ({_listed(names)}): {told}; say "
         "the order by --class-names (arrays: classes=[...])",
-        stacklevel=4,
+        stacklevel=5,
     )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,11 @@ from fedcal.core.checks import one_of
 from fedcal.core.scores import Kind
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import Dataset
+from fedcal.datasets._features import shipped_tables
 from fedcal.datasets._shifted import Variant, key_of, parse, unpacked
 from fedcal.storage.npz import read_npz
 
 _HERE = Path(__file__).resolve().parent
-
-_CORRUPTIONS = (
-    *("gaussian_noise", "shot_noise", "impulse_noise"),
-    *("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
-    *("snow", "frost", "fog", "brightness"),
-    *("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
-)
 
 
 @dataclass(frozen=True)
@@ -54,155 +50,25 @@ class Shipped:
     groups: int = 0
 
 
-_CATALOGUE = (
-    Shipped(
-        name="resnet110-cifar10",
-        files=("resnet110-cifar10.npz",),
-        description="ResNet-110 on CIFAR-10: logits of the validation and the test images",
-        input="logits",
-        rows=5000,
-        test_rows=10000,
-        classes=10,
-        clients=0,
-        source="NN_calibration",
-        author="Markus Kängsepp",
-        year=2018,
-        licence="MIT",
-    ),
-    Shipped(
-        name="densenet-cifar100",
-        files=("densenet-cifar100-fit.npz", "densenet-cifar100-test.npz"),
-        description="DenseNet-BC-100 on CIFAR-100: log-probabilities of the test images, in halves",
-        input="logits",
-        rows=5000,
-        test_rows=5000,
-        classes=100,
-        clients=0,
-        source="netcal calibration-framework",
-        author="Ruhr West University of Applied Sciences and e:fs TechHub GmbH",
-        year=2022,
-        licence="Apache-2.0",
-    ),
-    Shipped(
-        name="imdb-binary",
-        files=("imdb-binary.npz",),
-        description="IMDB film reviews, positive or negative: cross-validated probabilities",
-        input="probs",
-        rows=25000,
-        test_rows=0,
-        classes=2,
-        clients=0,
-        source="label-errors",
-        author="Curtis G. Northcutt, Anish Athalye and Jonas Mueller (Cleanlab)",
-        year=2021,
-        licence="Apache-2.0",
-    ),
-    Shipped(
-        name="game-forecasts",
-        files=("game-forecasts.npz",),
-        description="published forecasts of games and their outcomes; a client is league x season, "
-        "a group a league",
-        input="probs",
-        rows=28932,
-        test_rows=0,
-        classes=2,
-        clients=29,
-        source="Checking Our Work",
-        author="FiveThirtyEight",
-        year=2023,
-        licence="CC-BY-4.0",
-        groups=7,
-    ),
-    Shipped(
-        name="mnist-cnn",
-        files=("mnist-cnn.npz",),
-        description="a CNN on MNIST, trained by FedAvg under label skew; clients as in training",
-        input="logits",
-        rows=7011,
-        test_rows=7011,
-        classes=10,
-        clients=100,
-        source="fedcal train",
-        author="the fedcal authors; MNIST: Yann LeCun, Corinna Cortes and Christopher J.C. Burges",
-        year=2026,
-        licence="Apache-2.0",
-    ),
-    Shipped(
-        name="mnist-shift",
-        files=("mnist-shift.npz",),
-        description="a CNN on corrupted MNIST test images (fog, severity 5); variants "
-        f"NAME:CORRUPTION:SEVERITY with severity 1 or 5 of {', '.join(_CORRUPTIONS)}; and "
-        "mnist-shift:none:0",
-        input="logits",
-        rows=5000,
-        test_rows=0,
-        classes=10,
-        clients=0,
-        source="python -m fedcal.experiments.research.shift.mnist",
-        author="the fedcal authors; MNIST: Yann LeCun, Corinna Cortes and Christopher J.C. Burges",
-        year=2026,
-        licence="Apache-2.0",
-        variants=(("none", 0), *((c, severity) for severity in (1, 5) for c in _CORRUPTIONS)),
-        default=("fog", 5),
-    ),
-    Shipped(
-        name="heart-disease",
-        files=("heart-disease.npz",),
-        description="a logistic regression from half of Cleveland's patients, on the other half "
-        "and on those of three more hospitals; a client is a hospital, a subject a patient",
-        input="logits",
-        rows=384,
-        test_rows=385,
-        classes=2,
-        clients=4,
-        source="python -m fedcal.experiments.research.shipped.hospitals",
-        author="the fedcal authors; Heart Disease: Andras Janosi, William Steinbrunn, Matthias "
-        "Pfisterer and Robert Detrano",
-        year=2026,
-        licence="CC-BY-4.0",
-    ),
-    Shipped(
-        name="mmlu-llama",
-        files=("mmlu-llama.npz",),
-        description="a language model's answers to multiple-choice questions of MMLU; a client is "
-        "a subject such as marketing",
-        input="logits",
-        rows=2886,
-        test_rows=0,
-        classes=4,
-        clients=16,
-        source="ConformalLLM",
-        author="Bhawesh Kumar, Charlie Lu and others; MMLU: Dan Hendrycks and others",
-        year=2023,
-        licence="MIT",
-    ),
-    Shipped(
-        name="adult-income",
-        files=("adult-income.npz",),
-        description="a logistic regression says from census data who earns more than 50,000 "
-        "dollars, without being told sex and race; these are the group of a row",
-        input="probs",
-        rows=16281,
-        test_rows=0,
-        classes=2,
-        clients=0,
-        source="python -m fedcal.experiments.research.shipped.adult",
-        author="the fedcal authors; Adult: Barry Becker and Ronny Kohavi",
-        year=2026,
-        licence="CC-BY-4.0",
-        groups=10,
-    ),
-)
-
-
+@cache
 def catalogue() -> tuple[Shipped, ...]:
     """What is shipped, the default set first."""
-    return _CATALOGUE
+    return tuple(map(_entry, shipped_tables()["scores"]))
+
+
+def _entry(table: Mapping[str, Any]) -> Shipped:
+    """Of a table of `catalogue.toml`."""
+    facts = {**table, "files": tuple(table["files"])}
+    if "default" in facts:
+        corruptions = facts.pop("corruptions")
+        shifts = ((name, n) for n in facts.pop("severities") for name in corruptions)
+        facts |= {"variants": (("none", 0), *shifts), "default": tuple(facts["default"])}
+    return Shipped(**facts)
 
 
 def shipped_names() -> list[str]:
     """The names of the shipped sets."""
-    return [entry.name for entry in _CATALOGUE]
+    return [entry.name for entry in catalogue()]
 
 
 def shifted(name: str = "mnist-shift") -> tuple[Variant, ...]:
@@ -215,7 +81,7 @@ def shifted(name: str = "mnist-shift") -> tuple[Variant, ...]:
     InputError
         If no shipped set of this name has variants.
     """
-    found = {entry.name: entry.variants for entry in _CATALOGUE if entry.variants}
+    found = {entry.name: entry.variants for entry in catalogue() if entry.variants}
     return found[one_of("data set with variants", name, found)]
 
 
@@ -226,7 +92,7 @@ def is_shipped(name: str) -> bool:
 
 def entry_of(name: str) -> Shipped | None:
     """The shipped set that a name belongs to: its own, or NAME:... where it has variants."""
-    for entry in _CATALOGUE:
+    for entry in catalogue():
         if name == entry.name or (entry.variants and name.startswith(f"{entry.name}:")):
             return entry
     return None

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +10,7 @@ import numpy as np
 import fedcal
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
+from fedcal.export.expressions import logits_of_layers
 from fedcal.export.targets import SUFFIXES
 from fedcal.storage.atomic import path_of, whole_file
 from fedcal.training.network import Dense
@@ -82,30 +80,20 @@ def _program(model: TrainedModel) -> bytes:
     module = model_to_torch(model)
     import torch
 
-    rows = torch.export.Dim("rows", min=0)
-    example = torch.zeros(2, model.shape[0])
-    program = torch.export.export(module, (example,), dynamic_shapes=({0: rows},))
-    buffer = io.BytesIO()
-    torch.export.save(program, buffer, extra_files={"fedcal.json": json.dumps(_header(model))})
-    return buffer.getvalue()
+    from fedcal.export.torch_modules import program_of
+
+    return program_of(module, torch.zeros(2, model.shape[0]), _header(model))
 
 
 def _onnx(model: TrainedModel) -> bytes:
     layers = _layers(model)
     need("onnx", "export", "export to ONNX")
-    from fedcal.export.onnx_graph import Graph, checked
+    from fedcal.export.onnx_graph import Graph, Value, checked
 
-    graph, x = Graph("float32"), "inputs"
-    longest = NETWORKS[model.network].longest
-    if math.isfinite(longest):
-        most = graph.constant(longest, np.float32)
-        norm = graph.op("ReduceL2", x, axes=[1], keepdims=1)
-        x = graph.op("Mul", x, graph.op("Div", most, graph.op("Max", norm, most)))
-    for number, (weights, bias) in enumerate(layers):
-        x = x if number == 0 else graph.op("Relu", x)
-        product = graph.op("MatMul", x, graph.constant(weights.T, np.float32))
-        x = graph.op("Add", product, graph.constant(bias, np.float32))
-    graph.nodes[-1].output[0] = "logits"
+    graph = Graph(model.classes)
+    constants = [[graph.constant(x, np.float32) for x in layer] for layer in layers]
+    x = Value(graph, "inputs", np.float32)
+    graph.output(logits_of_layers(graph, x, constants, NETWORKS[model.network].longest), "logits")
     written = checked(
         graph,
         f"fedcal_{model.network}",

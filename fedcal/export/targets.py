@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal
 
 import fedcal
 from fedcal.calibrators import Calibrator
+from fedcal.calibrators.base import kinds
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
@@ -21,8 +19,6 @@ if TYPE_CHECKING:
     import onnx
 
     from fedcal.export.torch_modules import CalibrationModule
-
-Build = TypeVar("Build", bound=Callable[..., Any])
 
 DTYPES = ("float32", "float64")
 SUFFIXES = (".onnx", ".pt2")
@@ -63,18 +59,15 @@ def to_torch(
     InputError
         The calibrator is not fitted, its kind has no PyTorch export, or torch is not installed.
     """
-    taken = _taken(calibrator, input)
+    taken = _taken(calibrator, input, "PyTorch")
     need("torch", "export", "export to PyTorch")
-    from fedcal.export.torch_modules import MODULES
+    from fedcal.export.torch_modules import CalibrationModule, SetModule
 
-    module: CalibrationModule
-    if isinstance(calibrator, PredictionSets):
-        from fedcal.export.torch_sets import set_module
-
-        _exportable(calibrator, MODULES, "PyTorch")
-        module = set_module(calibrator)
-    else:
-        module = _registered(MODULES, calibrator, "PyTorch")(calibrator)
+    module = (
+        SetModule(calibrator)
+        if isinstance(calibrator, PredictionSets)
+        else CalibrationModule(calibrator)
+    )
     module.input = taken
     return module.eval()
 
@@ -118,21 +111,12 @@ def to_onnx(
         The calibrator is not fitted, its kind has no ONNX export, `dtype` is not allowed, onnx is
         not installed, or nothing can be written at `path`.
     """
-    taken = _taken(calibrator, input)
+    taken = _taken(calibrator, input, "ONNX")
     one_of("dtype", dtype, DTYPES)
     need("onnx", "export", "export to ONNX")
-    from fedcal.export.onnx_builders import BUILDERS
     from fedcal.export.onnx_graph import model_of
 
-    build: Callable[..., str]
-    if isinstance(calibrator, PredictionSets):
-        from fedcal.export.onnx_sets import prediction_sets
-
-        _exportable(calibrator, BUILDERS, "ONNX")
-        build = prediction_sets
-    else:
-        build = _registered(BUILDERS, calibrator, "ONNX")
-    model = model_of(build, calibrator, taken, dtype, header(calibrator, taken))
+    model = model_of(calibrator, taken, dtype, header(calibrator, taken))
     if path is not None:
         with whole_file(path_of(path)) as f:
             f.write(model.SerializeToString(deterministic=True))
@@ -180,12 +164,15 @@ def save(
         return
     one_of("dtype", dtype, DTYPES)
     module = to_torch(calibrator, input=input)
-    from fedcal.export.torch_modules import write_program
+    import torch
 
-    buffer = io.BytesIO()  # torch writes a path or a seekable buffer, not any open file
-    write_program(module, dtype, json.dumps(header(calibrator, module.input)), buffer)
+    from fedcal.export.torch_modules import program_of
+
+    c = calibrator.classes
+    example = torch.full((2, c), 1 / c, dtype=getattr(torch, dtype))
+    content = program_of(module, example, header(calibrator, module.input))
     with whole_file(path) as f:
-        f.write(buffer.getbuffer())
+        f.write(content)
 
 
 def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str]:
@@ -201,38 +188,28 @@ def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str
     return told
 
 
-def _exportable(sets: PredictionSets, registry: Mapping[type[Calibrator], Any], to: str) -> None:
-    """InputError for sets that another runtime cannot make."""
-    if sets.conformity.randomised:
-        raise InputError(
-            "randomised sets have no export: what is left out of a row is a hash of its bits; sets "
-            "that are not randomised have one"
-        )
-    if sets.by == "group":
-        raise InputError(
-            "sets with a threshold of each group have no export: a model's scores do not tell the "
-            "group; export one group's, PredictionSets(..., by='none')"
-        )
-    calibrator = sets.conformity.read_calibrator()
-    if calibrator is not None:
-        _registered(registry, calibrator, to)
-
-
-def _taken(calibrator: Calibrator | PredictionSets, input: str | None) -> Kind:
-    if isinstance(calibrator, Calibrator):
+def _taken(calibrator: Calibrator | PredictionSets, input: str | None, target: str) -> Kind:
+    """What an export takes; InputError for what another runtime cannot make."""
+    part: Calibrator | None
+    if isinstance(calibrator, PredictionSets):
+        if calibrator.conformity.randomised:
+            raise InputError(
+                "randomised sets have no export: what is left out of a row is a hash of its bits; "
+                "sets that are not randomised have one"
+            )
+        if calibrator.by == "group":
+            raise InputError(
+                "sets with a threshold of each group have no export: a model's scores do not tell "
+                "the group; export one group's, PredictionSets(..., by='none')"
+            )
+        part = calibrator.conformity.read_calibrator()
+    else:
         calibrator.need_fitted()
-    return one_of("input", calibrator.input if input is None else input, KINDS)
-
-
-def _registered(
-    registry: Mapping[type[Calibrator], Build], calibrator: Calibrator, target: str
-) -> Build:
-    """By exact class: what a subclass computes otherwise must not be exported as its parent."""
-    try:
-        return registry[type(calibrator)]
-    except KeyError:
-        there = ", ".join(cls.kind for cls in registry)
+        part = calibrator
+    # by exact class: what a subclass computes otherwise must not be exported as its parent
+    if part is not None and kinds()[part.kind] is not type(part):
         raise InputError(
-            f"a {calibrator.kind} calibrator ({type(calibrator).__name__}) has no {target} "
-            f"export; these kinds have one: {there}"
-        ) from None
+            f"a {part.kind} calibrator ({type(part).__name__}) has no {target} export; these "
+            f"kinds have one: {', '.join(kinds())}"
+        )
+    return one_of("input", calibrator.input if input is None else input, KINDS)

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling, VectorScaling
-from fedcal.calibrators.order_preserving import UNIT, softplus
+from fedcal.calibrators.order_preserving import UNIT
 from fedcal.calibrators.parametric import LIMIT
-from fedcal.core.numerics import LOG_A_LIMIT
+from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation

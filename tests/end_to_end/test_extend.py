@@ -24,10 +24,10 @@ from fedcal.privacy import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 
-METHODS, MECHANISM, UNIT = ("fedgap", "fedranks"), "composed-laplace", "entry"
-PARTITION = "lognormal"
-ADDED = {"fedgap": (1, 1), "fedranks": (3, 3), MECHANISM: (1, 1), UNIT: (1, 1), PARTITION: (1, 1)}
-"""Files that are new, and files that get a row."""
+METHODS, MECHANISM, UNIT = ("fedgap", "fedranks", "fedsmooth"), "composed-laplace", "entry"
+PARTITION, CALIBRATOR, COMMAND = "lognormal", "smoothing", "peek"
+ADDED = [(1, 1), (3, 3), (1, 1), (1, 1), (1, 1), (2, 2), (1, 1)]
+"""Of each recipe: files that are new, and files that get a row."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ def test_each_recipe_is_a_file_or_three_and_a_row_each(copy):
         tuple(list(changes.values()).count(status) for status in ("A", "M"))
         for changes in copy.changes
     ]
-    assert found == list(ADDED.values())
+    assert found == ADDED
     assert all(set(changes.values()) == {"A", "M"} for changes in copy.changes)
     assert not any(name.startswith(("tests/", "docs/")) for c in copy.changes for name in c)
 
@@ -96,13 +96,14 @@ for command in json.loads(sys.argv[2]):
 def told(copy, tmp_path_factory):
     """Command -> what it printed: the page's, and each new member under each trust and unit."""
     common = "--epsilon 2 --clients 20 --json"
-    pairs = zip(METHODS * 2, ("central", "distributed", "local", "central"), strict=True)
+    trusts = ("central", "distributed", "local", "local", "central", "distributed")
+    pairs = zip(METHODS * 2, trusts, strict=True)
     more = [
         *(f"fedcal simulate --method {m} --trust {t} {common}" for m, t in pairs),
         f"fedcal simulate --method fedranks --unit {UNIT} {common}",
         f"fedcal simulate --method fedgap --trust local --mechanism {MECHANISM} {common}",
         f"fedcal simulate --method fedtemp --unit {UNIT} --mechanism {MECHANISM} {common}",
-        "fedcal simulate --help",
+        *("fedcal simulate --help", "fedcal --help"),
     ]
     commands = [*copy.commands, *more]
     here = tmp_path_factory.mktemp("here")
@@ -114,13 +115,15 @@ def told(copy, tmp_path_factory):
 
 
 def test_the_page_s_commands_run_and_the_help_names_what_is_new(copy, told):
-    assert len(copy.commands) == 8
+    assert len(copy.commands) == 11
     simulated, compared, planned = copy.commands[:3]
     for where, words in (
         (simulated, ("fedgap on resnet110-cifar10", "(1, 1e-05)-DP for each user")),
         *((compared, ("FedGap",)), (planned, ("fedgap",))),
         ("report", ("Laplace noise", "Top-k accuracy", "Accuracy by k", "Counts carry noise.")),
-        (copy.commands[-2], ("replacing one row by any other",)),
+        (copy.commands[6], ("replacing one row by any other",)),
+        (copy.commands[-1], ("smoothing, fitted on logits of 10 classes",)),
+        ("fedcal --help", (COMMAND, "Say what a calibrator's file holds.")),
     ):
         assert [word for word in words if word not in told[where]] == []
     for name in (*METHODS, MECHANISM, UNIT, PARTITION):
@@ -142,12 +145,15 @@ def test_new_members_go_together_with_all_others(told):
             assert (privacy["adjacency"], privacy["diameter"]) == ("replace", 2)
         if privacy["mechanism"] == MECHANISM:
             assert privacy["delta"] == 1e-5
-    assert len(results) == 7
+    assert len(results) == 9
 
 
 ENROLLED = {
     "contracts/test_settings.py": METHODS,
     "contracts/test_legal_rows.py": METHODS,
+    "contracts/test_calibrator_contract.py": (CALIBRATOR,),
+    "fedcal/export/test_export.py": (CALIBRATOR,),
+    "end_to_end/test_cli.py": (COMMAND,),
     "contracts/test_statistic_contract.py": ("label_ranks",),
     "contracts/test_every_mechanism.py": (MECHANISM,),
     "contracts/test_audit.py": (MECHANISM, UNIT),
@@ -166,7 +172,9 @@ ENROLLED = {
 """Tests of all members, and whom of the new ones they must take."""
 RULES = ("fresh_import", "all_is_exactly", "decides_by_a_name")
 """No name decides anything, `__all__` is right, nothing heavy is loaded."""
-CHOSEN = " or ".join((*METHODS, "label_ranks", MECHANISM, "ComposedLaplace", *RULES))
+CHOSEN = " or ".join(
+    (*METHODS, CALIBRATOR, COMMAND, "label_ranks", MECHANISM, "ComposedLaplace", *RULES)
+)
 WITH = " or ".join((*METHODS, "laplace", "statement", "is_missing"))
 """The unit goes with every method and mechanism: a part of these cases is enough."""
 

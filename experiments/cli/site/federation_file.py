@@ -1,4 +1,5 @@
-"""`fedcal site key` and `fedcal site federation`: who the sites of a federation are."""
+"""Check a federation.toml, show its digest for comparison by telephone, or sign it as the
+federation's coordinator."""
 
 from __future__ import annotations
 
@@ -11,28 +12,21 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.cli.parameters import FILES, other
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console
-from fedcal.secure_aggregation.keys import make_key, read_key
+from fedcal.secure_aggregation.keys import read_key
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import whole_file
+
+EXAMPLES = (
+    "fedcal site federation federation.toml",
+    "fedcal site federation federation.toml --sign coordinator.pem",
+)
+
 
 _SHOWN = 100
 """Sites in the table; a federation may have 100,000."""
 
 
-def site_key_command(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The private key, for this user alone (0600).")
-    ],
-) -> None:
-    """Make it, or show it."""
-    key = read_key(file) if file.exists() else make_key(file)
-    to = console()
-    to.print(f"{file} holds this site's private signing key: it never leaves this machine.")
-    to.print("Its public key, for the coordinator of the federation:")
-    to.print(key.public.hex())
-
-
-def site_federation_command(
+def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The federation.toml.")],
     sign: Annotated[
         Path | None,

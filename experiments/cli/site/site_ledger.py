@@ -1,4 +1,4 @@
-"""`fedcal site ledger` and `fedcal site restored`: a site's books, and backups of them."""
+"""What a site has spent, by whom it was asked, for what, and what is left."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeAlias
 from fedcal.clients.site.records.job_facts import (
     Booked,
     Limits,
-    carried_over,
     spent_by_unit,
     spent_in_all,
 )
@@ -24,16 +23,22 @@ from fedcal.experiments.runs.files import to_json
 
 State: TypeAlias = Annotated[Path, other(FILES, "The site's own folder.")]
 
-_STATE = Path("fedcal-site")
+STATE = Path("fedcal-site")
 _COLUMNS = (
     *("job", "first answer (UTC)", "asked by", "method", "unit", "epsilon", "delta"),
     *("noise", "rounds", "state"),
 )
 
 
-def site_ledger_command(*, state: State = _STATE, json: Json = False) -> None:
+EXAMPLES = (
+    "fedcal site ledger",
+    "fedcal site ledger --state state --json",
+)
+
+
+def command(*, state: State = STATE, json: Json = False) -> None:
     """Show it."""
-    with _records(state) as records:
+    with opened_records(state) as records:
         booked, limits, refusal = records.booked(), records.limits, records.refusal
     if json:
         print(to_json(_as_json(booked, limits, refusal != "")), end="")
@@ -59,33 +64,8 @@ def site_ledger_command(*, state: State = _STATE, json: Json = False) -> None:
         to.print(f"These records {refusal}.")
 
 
-def site_restored_command(
-    *,
-    state: State = _STATE,
-    spent: Annotated[
-        str | None,
-        other(
-            FILES,
-            "What was spent and is not in these records, EPSILON,DELTA,UNIT: it is booked. Or the "
-            "word nothing.",
-            "--spent",
-        ),
-    ] = None,
-) -> None:
-    """Close them."""
-    carried = None if spent is None else carried_over(spent)
-    with _records(state) as records:
-        closed = records.close_all(carried)
-    said = "" if spent is not None else ", and call this again with what they spent (--spent)"
-    console().print(
-        f"Jobs that were open and are closed now: {closed}. New jobs are answered again. Jobs that "
-        "began after a backup was made, or with other records, are not known here: make sure with "
-        f"whoever runs the server that they have ended{said}. Copies of these records answer "
-        "nothing."
-    )
-
-
-def _records(state: Path) -> SiteRecords:
+def opened_records(state: Path) -> SiteRecords:
+    """A site's records; InputError if its folder has none."""
     if not (state / RECORDS).exists():
         raise InputError(f"{state} has no records of a site: there is no {RECORDS} in it")
     return records_in(state)

@@ -1,4 +1,4 @@
-"""`fedcal site`: one real site of a federation."""
+"""Be a site of a federation: answer a SuperLink's questions about rows that stay here."""
 
 from __future__ import annotations
 
@@ -12,10 +12,17 @@ from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console
 
+EXAMPLES = (
+    "fedcal site --data rows.npz --dry-run",
+    "fedcal site --data rows.npz --fleet superlink.example:9092 --root-certificates ca.crt "
+    "--key site.key",
+)
+
+
 ROWS, LINK, LIMITS = "Rows", "Connection", "What it takes part in"
 
 
-def site_command(
+def command(
     *,
     data: Annotated[
         str,

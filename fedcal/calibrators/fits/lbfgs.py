@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -133,20 +133,9 @@ class _State:
 
     def take(self, ids: Integers) -> _State:
         """The problems `ids` alone."""
-        return _State(
-            w=self.w[ids],
-            value=self.value[ids],
-            gradient=self.gradient[ids],
-            flat=self.flat[ids],
-            direction=self.direction[ids],
-            t=self.t[ids],
-            slope=self.slope[ids],
-            gamma=self.gamma[ids],
-            steps=self.steps[:, ids],
-            changes=self.changes[:, ids],
-            weight=self.weight[:, ids],
-            newest=self.newest,
-        )
+        pairs = {name: getattr(self, name)[:, ids] for name in ("steps", "changes", "weight")}
+        others = [f.name for f in fields(self) if f.name not in (*pairs, "newest")]
+        return replace(self, **pairs, **{name: getattr(self, name)[ids] for name in others})
 
     def try_step(
         self, trial: Floats, value: Floats, gradient: Floats, live: NDArray[Any], slot: int

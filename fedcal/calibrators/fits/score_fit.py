@@ -32,6 +32,7 @@ import numpy as np
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.calibrators.histogram_binning import binning_model, by_evidence
+from fedcal.core.numerics import sigmoid
 from fedcal.core.types import Floats, Integers
 
 if TYPE_CHECKING:
@@ -140,9 +141,7 @@ def logistic(h: Histogram, curve: Curve) -> Floats:
 
 def probability(w: Floats, scores: Floats) -> Floats:
     """1 / (1 + exp(-(a log s - b log(1 - s) + c))) of scores in (0, 1), shape kept."""
-    z = w[0] * np.log(scores) - w[1] * np.log1p(-scores) + w[2]
-    e = np.exp(-np.abs(z))  # never overflows
-    return np.asarray(np.where(z >= 0, 1.0, e) / (1.0 + e))
+    return sigmoid(w[0] * np.log(scores) - w[1] * np.log1p(-scores) + w[2])
 
 
 def pool_adjacent_violators(values: Floats, weights: Floats) -> Floats:

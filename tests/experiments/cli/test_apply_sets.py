@@ -11,8 +11,8 @@ from numpy.testing import assert_array_equal
 
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.errors import InputError
-from fedcal.experiments.cli.apply import apply_command
-from fedcal.experiments.cli.exports import export_command
+from fedcal.experiments.cli.files.apply import command as apply_command
+from fedcal.experiments.cli.files.export import command as export_command
 
 RNG = np.random.default_rng(0)
 LOGITS = RNG.normal(size=(60, 3)) * 2

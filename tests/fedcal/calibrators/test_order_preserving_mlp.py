@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedcal.calibrators import OrderPreservingMLP
-from fedcal.calibrators.order_preserving import LOWEST, UNIT, softplus, sorted_log_probs
+from fedcal.calibrators.order_preserving import LOWEST, UNIT, sorted_log_probs
 from fedcal.calibrators.order_preserving_mlp import (
     LARGEST_GRADIENT,
     batch_gradient,
@@ -14,7 +14,7 @@ from fedcal.calibrators.order_preserving_mlp import (
     batches,
     sgd_step,
 )
-from fedcal.core.numerics import label_entries, softmax
+from fedcal.core.numerics import label_entries, softmax, softplus
 
 every_classes = pytest.mark.parametrize("classes", [2, 100])
 

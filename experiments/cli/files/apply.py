@@ -1,4 +1,4 @@
-"""`fedcal apply`: probabilities, prediction sets or logits of a file's rows."""
+"""Apply a calibrator, or prediction sets, to all rows of a file, a test part after the others."""
 
 from __future__ import annotations
 
@@ -37,11 +37,17 @@ from fedcal.storage.artifact import form_of
 from fedcal.storage.atomic import whole_file
 from fedcal.training.trained_model import TrainedModel, load_model
 
+EXAMPLES = (
+    "fedcal apply --calibrator run/calibrator.npz --data new.csv --out probabilities.csv",
+    "fedcal apply --calibrator run/sets.npz --data new.csv --out sets.csv",
+)
+
+
 FORMATS = (".csv", ".csv.gz", ".parquet", ".npz", ".npy")
 """Suffixes that --out may have; .npy holds no ids and no labels."""
 
 
-def apply_command(
+def command(
     calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
     data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
     out: Annotated[
@@ -201,7 +207,7 @@ Told = tuple[str, dict[str, Any], Sequence[str | TextTable]]
 
 def _apply_model(model: TrainedModel, data: str, out: Path) -> tuple[int, int, Told]:
     """Logits of the rows, in an .npz those of the test part apart: a data file to calibrate on."""
-    from fedcal.experiments.cli.apply_model import logits_of_file, metrics_of
+    from fedcal.experiments.cli.files.apply_model import logits_of_file, metrics_of
 
     fit, test = logits_of_file(model, data)
     parts = {"": fit} if test is None else {"": fit, "test_": test}

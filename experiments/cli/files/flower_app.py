@@ -1,0 +1,23 @@
+"""Write the folder that `flwr run` needs: a pyproject.toml with every key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.experiments.cli.parameters import Json, Quiet, show_written
+
+EXAMPLES = ("fedcal flower-app app",)
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where `flwr run` will find it.")],
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Write it."""
+    from fedcal.experiments.deploy.flower_app import write_app
+
+    show_written(write_app(folder), quiet=quiet, as_json=json)
