@@ -160,7 +160,7 @@ def _calibrates(method: str) -> bool:
 
 def _declared(job: Job) -> float | None:
     """The public nominal number of rows of a client."""
-    given = job.settings.get("rows_per_client")
+    given: Any = job.settings.get("rows_per_client")
     return None if given is None else float(given)
 
 

@@ -19,41 +19,18 @@ from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.curator import Asked, Curator, Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.ledger import Ledger
-from fedcal.privacy.noise_plan import EXACT_GRID, Plan
+from fedcal.privacy.noise_plan import Plan, make_plan
 from fedcal.queries import Query
-from fedcal.queries.declared import Question, check_question
+from fedcal.queries.base import Order
+from fedcal.queries.declared import Question, Range, check_question
 from fedcal.secure_aggregation import SECURE_AGGREGATION
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.messages import message_bytes
 from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
-from fedcal.units.bounding import Bound
 
 Family = Literal["calibrate", "evaluate", "conformal", "train"]
 """What a method is for. Comparison and planner rank methods that calibrate."""
-
-CLIP = 0.5
-"""Bound of one client's update where means of updates are asked for; Maddock et al., A.3.2."""
-
-_LEAST_CLIP = 1024 * EXACT_GRID
-
-
-def exact_norms(plan: Plan, bound: Bound, clip: float | None) -> tuple[float, ...]:
-    """Without privacy a `clip` bounds a client's influence all the same (Maddock et al., A.3.5).
-
-    Returns
-    -------
-    tuple of float
-        The bound's norms; () with privacy, where the plan has them, and without a clip.
-    """
-    if plan.private or clip is None:
-        return ()
-    if clip < _LEAST_CLIP:
-        raise InputError(
-            f"clip = {clip:g} is lost on the grid of exact sums: without privacy it must be at "
-            f"least {_LEAST_CLIP:g}"
-        )
-    return bound.norms
 
 
 def nominal_clip(
@@ -88,6 +65,43 @@ def nominal_clip(
             "or clip"
         )
     return 1.0
+
+
+def check_rounds(name: str, federation: Federation, rounds: int) -> None:
+    """Refuse another number of rounds than the method takes here."""
+    if federation.rounds not in (None, rounds):
+        raise InputError(
+            f"{name} takes {rounds} rounds here, got rounds = {federation.rounds}: rounds must be "
+            f"{rounds}, or left out"
+        )
+
+
+def nominal_rows(who: str, rows_per_client: float | None) -> float:
+    """The public nominal number of rows of a client; InputError says who needs it."""
+    if rows_per_client is None:
+        raise InputError(f"{who} needs rows_per_client, a public nominal number of rows > 0")
+    return positive("rows_per_client", rows_per_client)
+
+
+def plan_for(
+    federation: Federation,
+    query: Query,
+    clips: Sequence[float],
+    rounds: int,
+    order: Order = 2,
+    **more: Any,
+) -> Plan:
+    """The plan of rounds that all ask like `query`.
+
+    Parameters
+    ----------
+    clips, order
+        see `Query.bound`; the clips are used where whole clients are clipped
+    **more
+        see `make_plan`
+    """
+    bound = query.bound(query.part(federation.unit), clips, order)
+    return make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums, **more)
 
 
 class Method(ABC):
@@ -131,6 +145,9 @@ class Method(ABC):
 
     name: ClassVar[str]
     family: ClassVar[Family]
+    settings: ClassVar[type | None] = None
+    """A dataclass whose keyword fields are the method's settings; None = the constructor has them.
+    """
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
     """Settings, small enough for tests, that between them reach every branch of the method."""
     norms: tuple[float, ...] = ()
@@ -193,11 +210,15 @@ class Method(ABC):
         """Declare every query that a round may ask, by settings and public facts alone.
 
         It is the same before anything is learned and after: a site makes the method by itself, and
-        answers nothing else. The first round's query in all rounds, word for word, if not
-        overridden.
+        answers nothing else. The first round's query in all rounds, but for what is `moving`, if
+        not overridden.
         """
         query = self.query(1)
-        return () if query is None else (Question.like(query, self._all_rounds),)
+        return () if query is None else (Question.like(query, self._all_rounds, **self.moving()),)
+
+    def moving(self) -> Mapping[str, Range]:
+        """Parameters of the query that change from round to round, and their ranges."""
+        return {}
 
     @property
     def _all_rounds(self) -> tuple[int, int]:

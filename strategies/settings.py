@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from fedcal.core.checks import near
+from fedcal.core.checks import listed, near
 from fedcal.core.errors import InputError
 from fedcal.core.shards import NO_SUBJECTS, Shards
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.units import UNITS
 
-Setting: TypeAlias = bool | int | float | str
-"""A method's own parameter, as files and messages can hold it."""
+Plain: TypeAlias = bool | int | float | str
+Setting: TypeAlias = Plain | Sequence[str] | Sequence[float]
+"""A method's own parameter: a truth value, a number, a name, or a list of numbers or names."""
 
 
 def calibrating() -> list[str]:
@@ -38,23 +40,41 @@ def must_calibrate(who: str, method: str) -> None:
 
 
 def settings_of(method: str) -> dict[str, inspect.Parameter]:
-    """The method's own parameters (`--set`), from its constructor; name -> parameter."""
+    """The method's own parameters (`--set`), by name: of its `settings`, else its constructor."""
     found: dict[str, inspect.Parameter] = {}
     strategy = STRATEGIES.get(method)
-    for cls in strategy.__mro__ if strategy else ():
-        for p in inspect.signature(cls).parameters.values():
+    sources = (strategy.settings, *strategy.__mro__) if strategy else ()
+    for source in filter(None, sources):
+        for p in inspect.signature(source).parameters.values():
             if p.kind is p.KEYWORD_ONLY and p.name not in ("ledger", "secure_aggregation"):
                 found.setdefault(p.name, p)
     return found
 
 
 def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
-    """Refuse keys that the method does not have; values are checked by the method."""
+    """Refuse keys that the method does not have, and values of another type than its parameters'.
+
+    What a value may be beyond its type is checked by the method.
+    """
     known = settings_of(method)
-    for key in settings:
+    for key, value in settings.items():
         if key not in known:
             allowed = near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
+        kind = str(known[key].annotation)  # a text: annotations are not evaluated
+        if kind.startswith("Sequence["):
+            if not isinstance(value, str):  # a list as JSON text, which the method reads
+                listed(key, value, "names" if "str" in kind else "numbers")
+        elif isinstance(value, (list, tuple)):
+            raise InputError(f"{key} must be a single value, not a list, got {value!r:.80}")
+        elif kind == "bool" and not isinstance(value, bool):
+            raise InputError(f"{key} must be true or false, got {value!r:.80}")
+
+
+def as_text(settings: Mapping[str, Setting]) -> str:
+    """Settings as one JSON object of plain values: lists are JSON texts, as `--set` gives them."""
+    lists = {k: json.dumps(v) for k, v in settings.items() if isinstance(v, (list, tuple))}
+    return json.dumps({**settings, **lists})
 
 
 def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setting]) -> bool:

@@ -21,7 +21,7 @@ from fedcal.privacy.federation import Federation
 from fedcal.storage.atomic import whole_file
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
-from fedcal.strategies.settings import Setting
+from fedcal.strategies.settings import Plain
 
 FILE = "pyproject.toml"
 NAME = "fedcal-app"
@@ -32,7 +32,7 @@ _HEADER = """\
 """
 
 
-def run_config() -> dict[str, Setting]:
+def run_config() -> dict[str, Plain]:
     """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
     config = Config()
     job = Job(config.method, Federation(clients=1, classes=2))

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.core.checks import one_of
+from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
@@ -67,27 +67,23 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
     if chosen.get("groups") and chosen.get("report"):
         raise InputError("groups have thresholds of their own, and report is of one threshold")
     for setting in ("groups", "report"):
-        asked = str(chosen.get(setting, ""))
+        asked: Any = chosen.get(setting, "")
         if setting not in known or not asked:
             continue
         if asked == "group" and shards.groups is None:
             raise InputError("the data have no column group; --by site takes clients instead")
-        listed = _listed(asked, shards.group_names if asked == "group" else names)
-        if asked == "site" or set(listed) <= set(names) - set(shards.group_names):
+        known_names = shards.group_names if asked == "group" else names
+        parts = _listed(asked, known_names)
+        chosen[setting] = json.dumps(parts)
+        if asked == "site" or set(parts) <= set(names) - set(shards.group_names):
             shards = replace(shards, groups=shards.owner, group_names=names)
-        chosen[setting] = json.dumps(listed)
     return replace(config, set=chosen), shards
 
 
-def _listed(asked: str, names: tuple[str, ...]) -> list[str]:
+def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
     if asked in BY:
         return list(names)
-    try:
-        return list(map(str, json.loads(asked)))
-    except (TypeError, ValueError):
-        raise InputError(
-            f"groups must be {', '.join(BY[1:])}, or a JSON list of names, got {asked!r}"
-        ) from None
+    return list(map(str, listed("groups", asked, f"names, or {' or '.join(BY[1:])}")))
 
 
 def about_groups(given: Config) -> list[str]:

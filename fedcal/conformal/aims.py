@@ -6,14 +6,15 @@ the mean of that, over new rows, is at least 0. The usual sets have hit = 1 and 
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import listed
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 
@@ -161,8 +162,8 @@ class Aim:
         return cls(str(told["kind"]), numbers, classes, source)
 
 
-def aim_of(classes: int, source: str, **texts: str) -> Aim | None:
-    """The aim from settings, each a JSON list or ""; InputError for two of them.
+def aim_of(classes: int, source: Sequence[float], **lists: Sequence[float]) -> Aim | None:
+    """The aim from settings, each a list, or its JSON text; InputError for two of them.
 
     Parameters
     ----------
@@ -170,31 +171,28 @@ def aim_of(classes: int, source: str, **texts: str) -> Aim | None:
         of the model
     source
         of `target`
-    **texts
-        kind -> list
+    **lists
+        kind -> numbers; empty = not this kind
     """
-    given = {kind: text for kind, text in texts.items() if text}
+    given = {kind: numbers for kind, numbers in lists.items() if len(numbers)}
     if len(given) > 1:
         raise InputError(f"{' and '.join(given)} do not go together: thresholds have one aim")
     if not given:
-        if source:
+        if len(source):
             raise InputError("source goes with target: shares of labels of the clients' rows")
         return None
-    ((kind, text),) = given.items()
-    if source and kind != "target":
+    ((kind, numbers),) = given.items()
+    if len(source) and kind != "target":
         raise InputError(f"source goes with target, not with {kind}")
-    shares = _numbers("source", source) if source else ()
-    return Aim(kind, _numbers(kind, text), classes, shares)
+    shares = _numbers("source", source) if len(source) else ()
+    return Aim(kind, _numbers(kind, numbers), classes, shares)
 
 
-def _numbers(name: str, text: str) -> tuple[float, ...]:
-    try:
-        listed = json.loads(text)
-        if not isinstance(listed, list) or any(isinstance(k, bool) for k in listed):
-            raise TypeError
-        found = tuple(map(float, listed))
-    except (TypeError, ValueError, OverflowError):
-        raise InputError(f"{name} must be a JSON list of numbers, got {text!r}") from None
-    if not np.isfinite(found).all():
+def _numbers(name: str, given: Any) -> tuple[float, ...]:
+    found = listed(name, given, "numbers")
+    for number in found:
+        if isinstance(number, bool) or not isinstance(number, Real):
+            raise InputError(f"{name} must be a list of numbers, got {given!r:.80}")
+    if not np.isfinite(np.array(found, np.float64)).all():
         raise InputError(f"{name} must be finite numbers")
-    return found
+    return tuple(map(float, found))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -33,6 +34,27 @@ def positive(name: str, value: Any) -> float:
     if not math.isfinite(number) or number <= 0:
         raise InputError(f"{name} must be a finite number > 0, got {value!r}")
     return number
+
+
+def listed(name: str, value: Any, kind: str) -> list[Any]:
+    """A list (or tuple), or the JSON text of one, as a list; InputError for anything else.
+
+    Files and messages of settings hold lists as text.
+
+    Parameters
+    ----------
+    name, kind
+        what it is called, and what it is a list of, for the message
+    """
+    found = value
+    if isinstance(value, str):
+        try:
+            found = json.loads(value)
+        except ValueError:
+            found = None
+    if not isinstance(found, (list, tuple)):
+        raise InputError(f"{name} must be a list of {kind}, got {value!r:.80}")
+    return list(found)
 
 
 def unused(why: str, **given: Any) -> None:

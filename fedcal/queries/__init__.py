@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from fedcal.core.registry import registry
 from fedcal.queries.base import Param, Part, Query
+from fedcal.queries.base import questions as _questions
 from fedcal.queries.confidence import BinOutcomes, OutcomeCell
 from fedcal.queries.conformal import SetCell, SetCounts, SetGaps, SetRanks
 from fedcal.queries.evaluation import ScoreCell, ScoreCounts
@@ -24,38 +25,7 @@ from fedcal.queries.temperature import (
 )
 from fedcal.queries.training import Gradients, LocalUpdate, WeightedUpdate
 
-QUERIES: dict[str, type[Query]] = registry(
-    AccuracyGap,
-    BinOutcomes,
-    CalibrationGaps,
-    ClassCounts,
-    ClassHistograms,
-    ClippedNLL,
-    Gradients,
-    LocalUpdate,
-    MeanGaps,
-    MLPUpdate,
-    OutcomeCell,
-    PooledHistograms,
-    ScalingGradients,
-    ScalingNewton,
-    ScalingUpdate,
-    ScoreCell,
-    ScoreCounts,
-    ScoreGaps,
-    ScoreSpread,
-    ScoreSquares,
-    SetCell,
-    SetCounts,
-    SetGaps,
-    SetRanks,
-    TemperatureNewton,
-    TemperatureScores,
-    TemperatureUpdate,
-    TopLabelNewton,
-    WeightedUpdate,
-    key="kind",
-)
+QUERIES: dict[str, type[Query]] = registry(*_questions(), key="kind")
 """Every question, by its kind; the clients' statistics have the same names."""
 
 __all__ = [

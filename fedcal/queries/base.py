@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import cache, partial
 from numbers import Real
-from typing import Any, ClassVar, Literal, Self, get_args
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from fedcal.core.checks import one_of, whole
+from fedcal.core.checks import one_of, positive, whole
 from fedcal.core.errors import InputError
-from fedcal.core.streams import key_of
+from fedcal.core.streams import check_seed, key_of
 from fedcal.core.types import Floats
 from fedcal.units import UNITS
-from fedcal.units.bounding import Bound, Per
+from fedcal.units.bounding import Bound, Per, Rule
 
 Scalar = bool | int | float | str
 Param = Scalar | Floats
@@ -44,7 +46,8 @@ class Query(ABC):
     """A question to the clients; a subclass for each, its fields are the statistic's parameters.
 
     A subclass is a frozen dataclass (with `eq=False` where a field is an array: equality is
-    defined here) that checks its fields in `__post_init__`.
+    defined here). Each field is checked by its type (see the end of this module); what several of
+    them must be together a subclass checks in `__post_init__`.
 
     Attributes
     ----------
@@ -68,6 +71,8 @@ class Query(ABC):
     cuts
         fields that say where rows are told apart: who chooses these in the run chooses how few
         rows a count is of
+    optional
+        parameters that travel only where they are not the default; None = all that have one
     facts
         fields that are no parameters of the statistic, but of the bound and the lengths: public
         facts such as `classes`. They travel beside the question, and are in no noise key
@@ -90,9 +95,14 @@ class Query(ABC):
     fine: ClassVar[bool] = False
     by_site: ClassVar[bool] = False
     cuts: ClassVar[tuple[str, ...]] = ()
+    optional: ClassVar[tuple[str, ...] | None] = ("subject_rows",)
     facts: ClassVar[tuple[str, ...]] = ()
     learned: ClassVar[tuple[str, ...]] = ()
     examples: ClassVar[tuple[Mapping[str, Any], ...]]
+
+    def __post_init__(self) -> None:
+        for name, check in _checks(type(self)).items():
+            self._set(**{name: check(getattr(self, name))})
 
     @classmethod
     def example(cls, number: int, classes: int) -> Self | None:
@@ -115,12 +125,20 @@ class Query(ABC):
     def lengths(self) -> tuple[int, ...]:
         """Numbers in each block of an answer."""
 
-    @abstractmethod
     def params(self) -> Mapping[str, Param]:
-        """What travels of the fields; all but `learned` are part of the key of seeded noise.
-
-        Defaults may be left out.
-        """
+        """What travels of the fields; all but `learned` are part of the key of seeded noise."""
+        found: dict[str, Param] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in self.facts or value is None:
+                continue
+            if isinstance(value, (np.ndarray, tuple)):
+                found[field.name] = np.asarray(value)
+            elif value != field.default or (
+                self.optional is not None and field.name not in self.optional
+            ):
+                found[field.name] = value
+        return found
 
     @abstractmethod
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
@@ -222,6 +240,45 @@ class Query(ABC):
             object.__setattr__(self, name, value)
 
 
+class Summed(Query):
+    """A question whose bound is one norm for all numbers alike; see `rule`."""
+
+    @property
+    def rule(self) -> Rule:
+        """How the norm bounds an answer's numbers."""
+        return "joint"
+
+    @abstractmethod
+    def added(self, part: Part, order: Order) -> float:
+        """The norm of what one row, or one subject, adds at most."""
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Of a client to its clip, of a row or a subject to what it adds."""
+        norm = clips[0] if self.takes(part, clips, 1) else self.added(part, order)
+        return Bound(self.lengths(), (norm,), self.rule, order)
+
+
+class Cell(Query):
+    """A single 1 for one row of each client, for unary encoding; `bound` leaves it as it is.
+
+    It is no sum over rows: one row may move the 1.
+    """
+
+    row_sums = False
+    signed = False
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Room for the 1, which a norm of 1 would cut."""
+        self.takes(part, clips, 0)
+        return Bound(self.lengths(), (2.0,), order=order)
+
+
+def questions(base: type[Query] = Query) -> list[type[Query]]:
+    """The questions that are defined so far, those with a kind of their own, by their names."""
+    found = {kind for below in base.__subclasses__() for kind in (below, *questions(below))}
+    return sorted((q for q in found if "kind" in vars(q)), key=lambda q: q.__name__.lower())
+
+
 def fits(bound: Bound, query: Query) -> bool:
     """Whether a bound's blocks are those of the answer, or parts of them."""
     ours, theirs = (set(np.cumsum(n).tolist()) for n in (query.lengths(), bound.lengths))
@@ -268,7 +325,58 @@ def number_of_classes(value: Any) -> int:
     return whole("classes", value, 2, MOST_CLASSES)
 
 
+def text(name: str, value: Any) -> str:
+    """`value` if it is text, or InputError."""
+    if not isinstance(value, str):
+        raise InputError(f"{name} must be text, got {value!r:.80}")
+    return value
+
+
 def not_too_long(query: Query) -> None:
     """InputError if an answer would have more numbers than any client can hold."""
     if sum(query.lengths()) > MOST_NUMBERS:
         raise InputError(f"the answer to {query.kind!r} has more than {MOST_NUMBERS:,} numbers")
+
+
+# --- types of parameters, which say how they are checked ------------------------------------------
+
+Check = Callable[[str, Any], Any]
+"""What a parameter's name and value become; it raises InputError."""
+
+
+def within(low: int, high: int | None = None) -> Check:
+    """The check of a whole number from `low` to `high`, both included."""
+    return lambda name, value: whole(name, value, low, high)
+
+
+Classes = Annotated[int, lambda _, value: number_of_classes(value)]
+Seed = Annotated[int, lambda _, value: check_seed(value)]
+Numbers = Annotated[int, within(0, MOST_NUMBERS)]
+Finite = Annotated[float, finite]
+Positive = Annotated[float, positive]
+Vector = Annotated[Floats, vector]
+
+
+@cache
+def _checks(kind: type[Query]) -> Mapping[str, Callable[[Any], Any]]:
+    """The checks of a question's fields, in their order, by what their types say."""
+    hints = get_type_hints(kind, include_extras=True)
+    found = {f.name: _check_of(f.name, hints[f.name]) for f in fields(kind)}
+    return {name: check for name, check in found.items() if check is not None}
+
+
+def _check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
+    """A check by an annotation, a truth value, or a choice of names; None = there is none."""
+    kinds = get_args(hint)
+    if NoneType in kinds:
+        of = _check_of(name, kinds[0])
+        return of and (lambda value: None if value is None else of(value))
+    if get_origin(hint) is Annotated:
+        return partial(kinds[1], name)
+    if get_origin(hint) is Literal:
+        return lambda value: one_of(name, value, kinds)
+    plain: dict[Any, Callable[[Any], Any]] = {
+        bool: partial(flag, name),
+        str: partial(text, name),
+    }
+    return plain.get(hint)

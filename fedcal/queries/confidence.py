@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, get_args
+from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.top_label import Counts
-from fedcal.core.checks import one_of, whole
-from fedcal.core.streams import check_seed
-from fedcal.queries.base import Order, Param, Part, Query
+from fedcal.queries.base import Cell, Order, Part, Query, Seed, within
 from fedcal.units.bounding import Bound
 
 MOST_BINS = 2**16
@@ -36,20 +34,12 @@ class BinOutcomes(Query):
         {"bins": 4, "counts": "correct_total"},
     )
 
-    bins: int
+    bins: Annotated[int, within(1, MOST_BINS)]
     counts: Counts
-
-    def __post_init__(self) -> None:
-        one_of("counts", self.counts, get_args(Counts))
-        self._set(bins=whole("bins", self.bins, 1, MOST_BINS))
 
     def lengths(self) -> tuple[int, ...]:
         """All counts in one block."""
         return (2 * self.bins,)
-
-    def params(self) -> Mapping[str, Param]:
-        """Both."""
-        return {"bins": self.bins, "counts": self.counts}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """All counts to a client's clip. A row adds a single 1, or a correct one 1 to each half."""
@@ -61,10 +51,8 @@ class BinOutcomes(Query):
 
 
 @dataclass(frozen=True)
-class OutcomeCell(Query):
+class OutcomeCell(Cell):
     """The cell of `BinOutcomes` ("correct_wrong") of one row of each client, for unary encoding.
-
-    A single 1, which `bound` leaves as it is. It is no sum over rows: one row may move it.
 
     Parameters
     ----------
@@ -75,28 +63,14 @@ class OutcomeCell(Query):
     """
 
     kind = "outcome_cell"
-    row_sums = False
-    signed = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"bins": 15, "seed": 0},
         {"bins": 4, "seed": 7},
     )
 
-    bins: int
-    seed: int
-
-    def __post_init__(self) -> None:
-        self._set(bins=whole("bins", self.bins, 1, MOST_BINS), seed=check_seed(self.seed))
+    bins: Annotated[int, within(1, MOST_BINS)]
+    seed: Seed
 
     def lengths(self) -> tuple[int, ...]:
         """A cell of correct and one of wrong predictions for each bin."""
         return (2 * self.bins,)
-
-    def params(self) -> Mapping[str, Param]:
-        """Both."""
-        return {"bins": self.bins, "seed": self.seed}
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Room for the 1, which a norm of 1 would cut."""
-        self.takes(part, clips, 0)
-        return Bound(self.lengths(), (2.0,), order=order)

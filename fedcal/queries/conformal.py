@@ -6,33 +6,36 @@ t_j (the first: at most t_1), as in Angelopoulos et al. (2102.06202), Algorithm 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
-from functools import cached_property
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
 from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.levels.angelopoulos import quantile_costs
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.queries.base import (
-    MOST_NUMBERS,
+    Cell,
+    Classes,
+    Finite,
+    Numbers,
     Order,
-    Param,
     Part,
+    Positive,
     Query,
+    Summed,
+    Vector,
     finite,
-    flag,
     not_too_long,
-    number_of_classes,
     vector,
 )
-from fedcal.queries.encodings import check_encoding, column_norm, decoder_of, matrix_of
+from fedcal.queries.encodings import Height, check_encoding, column_norm, decoder_of, matrix_of
 from fedcal.queries.evaluation import ROOM, check_names
-from fedcal.units.bounding import SLACK, Bound
+from fedcal.units.bounding import SLACK, Rule
 
 _LARGEST = 1e6
 """Of what a row of a class adds."""
@@ -60,12 +63,13 @@ class SetQuery(Query):
 
     facts = ("classes",)
     cuts = ("thresholds",)
+    optional = None
 
-    classes: int
-    thresholds: Any
+    classes: Classes
+    thresholds: Vector
     score: str = "lac"
     randomised: bool = False
-    penalty: float | None = None
+    penalty: Finite | None = None
     free: int | None = None
     seed: int = 0
     calibrator: str = ""
@@ -74,20 +78,11 @@ class SetQuery(Query):
     once: bool = False
 
     def __post_init__(self) -> None:
-        thresholds = vector("thresholds", self.thresholds)
+        super().__post_init__()
+        thresholds = self.thresholds
         if thresholds[0] < 0 or thresholds[-1] > 1 or (np.diff(thresholds) <= 0).any():
             raise InputError("thresholds must increase within [0, 1]")
-        if not isinstance(self.calibrator, str):
-            raise InputError("a calibrator must be text")
-        self._set(
-            classes=number_of_classes(self.classes),
-            thresholds=thresholds,
-            randomised=flag("randomised", self.randomised),
-            by=one_of("by", self.by, BY),
-            once=flag("once", self.once),
-        )
-        if self.penalty is not None:
-            self._set(penalty=finite("penalty", self.penalty))
+        one_of("by", self.by, BY)
         _ = self.conformity  # refuses what is none
         if (self.by == "group") != bool(self.groups):
             raise InputError("names of groups go with by = 'group', and only with it")
@@ -110,20 +105,9 @@ class SetQuery(Query):
         """What rows are told apart by: how many; with groups the others are one more."""
         return {"none": 1, "class": self.classes, "group": len(self.names) + 1}[self.by]
 
-    def params(self) -> Mapping[str, Param]:
-        """All that is not the default."""
-        params: dict[str, Param] = {"thresholds": self.thresholds}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if field.name in (*self.facts, *params) or value is None:
-                continue
-            if isinstance(value, np.ndarray) or value != field.default:
-                params[field.name] = value
-        return params
-
 
 @dataclass(frozen=True, eq=False)
-class SetGaps(SetQuery):
+class SetGaps(SetQuery, Summed):
     """Sum over rows of hit_y [score <= t] - need_y, for each threshold t, times `gain`.
 
     With hit = 1 and need = 1 - alpha: by how many more rows have a score of at most t than a share
@@ -169,10 +153,10 @@ class SetGaps(SetQuery):
 
     need: Any = None
     hit: Any = None
-    gain: float = 1.0
+    gain: Positive = 1.0
     average: bool = False
-    level: float = 0.0
-    tilt: float = 0.0
+    level: Finite = 0.0
+    tilt: Finite = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -185,14 +169,7 @@ class SetGaps(SetQuery):
             raise InputError(f"hit must be >= 0, >= need and <= {_LARGEST:g}, not all 0")
         if need.min() < -_LARGEST:
             raise InputError(f"need must be >= -{_LARGEST:g}")
-        self._set(
-            hit=hit,
-            need=need,
-            gain=positive("gain", self.gain),
-            average=flag("average", self.average),
-            level=finite("level", self.level),
-            tilt=finite("tilt", self.tilt),
-        )
+        self._set(hit=hit, need=need)
         if self.tilt < 0:
             raise InputError(f"tilt must be >= 0, got {self.tilt:g}")
         not_too_long(self)
@@ -206,12 +183,16 @@ class SetGaps(SetQuery):
         """The most that a row adds to a number, in absolute value, before any gain."""
         return float(np.maximum(self.hit - self.need, np.abs(self.need)).max())
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Each number by itself: of a client to its clip, of a row to what a row adds."""
-        if self.average and part != "client":
+    @property
+    def rule(self) -> Rule:
+        """Each number by itself."""
+        return "per_value"
+
+    def added(self, part: Part, order: Order) -> float:
+        """What a row adds to a number."""
+        if self.average:
             raise InputError("a mean over a client's rows is no sum over rows")
-        norm = clips[0] if self.takes(part, clips, 1) else self.row_bound * self.gain * ROOM
-        return Bound(self.lengths(), (norm,), "per_value", order)
+        return self.row_bound * self.gain * ROOM
 
     def costs(self, sums: Floats) -> Floats:
         """How far each threshold is from the one where the sum crosses the level, (m,).
@@ -246,13 +227,13 @@ class SetRanks(SetGaps):
     )
 
     need: Any = (0.0,)
-    quantile: float = 0.5
+    quantile: Finite = 0.5
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.thresholds[-1] != 1 or self.parts > 1:
             raise InputError("a quantile is drawn of all rows, and the last threshold must be 1")
-        if not 0 < finite("quantile", self.quantile) < 1:
+        if not 0 < self.quantile < 1:
             raise InputError(f"quantile must be in (0, 1), got {self.quantile:g}")
 
     def costs(self, sums: Floats) -> Floats:
@@ -261,7 +242,7 @@ class SetRanks(SetGaps):
 
 
 @dataclass(frozen=True, eq=False)
-class SetCounts(SetQuery):
+class SetCounts(SetQuery, Summed):
     """How many rows are in each bucket of the score, encoded, of each part; times `gain`.
 
     The last threshold is 1. The answer is the product of each part's counts and the matrix of the
@@ -301,21 +282,15 @@ class SetCounts(SetQuery):
     )
 
     encoding: str = "flat"
-    height: int = 1
-    totals: float = 0.0
-    gain: float = 1.0
-    pad: int = 0
+    height: Height = 1
+    totals: Annotated[float, partial(finite, most=_LARGEST)] = 0.0
+    gain: Positive = 1.0
+    pad: Numbers = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.thresholds[-1] != 1:
             raise InputError("the last threshold must be 1, so that each row is counted")
-        self._set(
-            totals=finite("totals", self.totals, _LARGEST),
-            gain=positive("gain", self.gain),
-            height=whole("height", self.height, 1, 12),
-            pad=whole("pad", self.pad, 0, MOST_NUMBERS),
-        )
         if self.totals < 0:
             raise InputError(f"totals must be >= 0, got {self.totals:g}")
         check_encoding(self.encoding, self.buckets, self.height)
@@ -355,25 +330,18 @@ class SetCounts(SetQuery):
         """All in one block."""
         return (self.parts * len(self.matrix) + self.pad,)
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All numbers together: of a client to its clip, of a row to what a row adds."""
-        if self.takes(part, clips, 1):
-            return Bound(self.lengths(), (clips[0],), order=order)
+    def added(self, part: Part, order: Order) -> float:
+        """What a row adds to all numbers together."""
         norm = column_norm(self.encoding, self.buckets, self.height, order)
         norm = float(np.linalg.norm([norm, self.totals], order)) * self.gain
-        return Bound(self.lengths(), (norm * ROOM / (1.0 - SLACK),), order=order)
+        return norm * ROOM / (1.0 - SLACK)
 
 
 @dataclass(frozen=True, eq=False)
-class SetCell(SetQuery):
-    """The bucket of one row of each client, as a single 1, for unary encoding.
-
-    It is no sum over rows: one row may move the 1. `bound` leaves it as it is.
-    """
+class SetCell(Cell, SetQuery):
+    """The bucket of one row of each client, as a single 1, for unary encoding."""
 
     kind = "set_cell"
-    row_sums = False
-    signed = False
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"classes": 3, "thresholds": np.array([0.25, 0.5, 1.0]), "once": True},
         {"classes": 3, "thresholds": np.array([0.3, 1.0]), "once": True, "seed": 7},
@@ -389,8 +357,3 @@ class SetCell(SetQuery):
     def lengths(self) -> tuple[int, ...]:
         """A number for each bucket."""
         return (len(self.thresholds),)
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Room for the 1, which a norm of 1 would cut."""
-        self.takes(part, clips, 0)
-        return Bound(self.lengths(), (2.0,), order=order)

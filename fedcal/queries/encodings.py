@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 
@@ -35,6 +35,9 @@ from fedcal.core.types import Floats, Integers
 
 SCALE = 128
 """Of the square root, before its entries are rounded to whole numbers."""
+
+Height = Annotated[int, lambda name, value: whole(name, value, 1, 12)]
+"""Levels of a tree of counts, as the type of a parameter."""
 
 MOST_BUCKETS = 4096
 """Counts that are encoded together: matrices have as many rows."""

@@ -7,62 +7,70 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import listed, whole
 from fedcal.core.errors import InputError
-from fedcal.core.streams import check_seed
 from fedcal.core.types import Floats
 from fedcal.metrics.buckets import Score, check_score, equal_width, parts_of
 from fedcal.queries.base import (
-    MOST_NUMBERS,
+    Cell,
+    Classes,
+    Numbers,
     Order,
-    Param,
     Part,
-    Query,
+    Positive,
+    Seed,
+    Summed,
+    Vector,
     finite,
-    flag,
     not_too_long,
-    number_of_classes,
     vector,
+    within,
 )
-from fedcal.queries.encodings import check_encoding, column_norm, decoder_of, matrix_of, tree_levels
+from fedcal.queries.encodings import (
+    Height,
+    check_encoding,
+    column_norm,
+    decoder_of,
+    matrix_of,
+    tree_levels,
+)
 from fedcal.units import Subject
-from fedcal.units.bounding import SLACK, Bound
+from fedcal.units.bounding import SLACK
 
-VIEWS = ("model", "model,other", "model,calibrated")
+Views = Literal["model", "model,other", "model,calibrated"]
 """Whose scores are counted: the model's, beside them another model's, or the model's after a
 calibrator."""
 
-_OPTIONAL = (
-    *("encoding", "height", "views", "groups", "confusion", "calibrator", "gain", "pad"),
-    "subject_rows",
-)
-"""Parameters of `ScoreCounts` that travel where they are not the default."""
-
 MOST_GROUPS = 1000
 MOST_SUBJECT_ROWS = 2**16
+SubjectRows = Annotated[int, within(0, MOST_SUBJECT_ROWS)]
+"""Rows that a subject's rows count as at most; 0 = any."""
+
 ROOM = 1.0 + 2.0**-20
 """A norm above what a row adds, so that the clip's slack cuts nothing off."""
 
 
-def check_names(groups: str) -> tuple[str, ...]:
-    """Names of groups from their JSON list, or InputError."""
-    try:
-        names = json.loads(groups)
-    except (TypeError, ValueError):
-        names = None
-    if not isinstance(names, list) or not all(isinstance(n, str) and n for n in names):
-        raise InputError("groups must be a JSON list of names")
+def check_names(groups: Sequence[str]) -> tuple[str, ...]:
+    """Names of groups from their list, or its JSON text; or InputError."""
+    names = listed("groups", groups, "names")
+    if not all(isinstance(n, str) and n for n in names):
+        raise InputError(f"groups must be a list of names, got {groups!r:.80}")
     if not 1 <= len(names) <= MOST_GROUPS or len(set(names)) < len(names):
         raise InputError(f"groups must be 1 to {MOST_GROUPS} different names")
     return tuple(names)
 
 
+def names_text(groups: Sequence[str]) -> str:
+    """The JSON text by which names of groups travel; "" = there are none."""
+    return json.dumps(check_names(groups)) if len(groups) else ""
+
+
 @dataclass(frozen=True, eq=False)
-class ScoreCounts(Query):
+class ScoreCounts(Summed):
     """How many rows of each outcome have their score in which bucket?
 
     A client counts, a row in one bucket of each of its histograms (`views` times the parts of the
@@ -86,7 +94,7 @@ class ScoreCounts(Query):
     encoding, height
         of each half of a histogram
     views
-        one of `VIEWS`
+        one of `Views`
     groups
         JSON list of the names of groups that are counted apart, by the rows' column, and all other
         rows after them; "" = no such
@@ -107,6 +115,7 @@ class ScoreCounts(Query):
     """
 
     kind = "score_counts"
+    optional = None
     facts = ("classes",)
     cuts = ("edges",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
@@ -117,43 +126,32 @@ class ScoreCounts(Query):
         {"classes": 3, "edges": np.array([2.0]), "reference": np.array([0.25, 0.25, 0.25, 0.25])},
     )
 
-    classes: int
-    edges: Any
+    classes: Classes
+    edges: Vector
     score: str = ""
     encoding: str = "flat"
     height: int = 1
-    views: str = "model"
+    views: Views = "model"
     groups: str = ""
     confusion: bool = False
     calibrator: str = ""
     reference: Any = None
-    gain: float = 1.0
-    pad: int = 0
-    subject_rows: int = 0
+    gain: Positive = 1.0
+    pad: Numbers = 0
+    subject_rows: SubjectRows = 0
 
     def __post_init__(self) -> None:
-        edges = vector("edges", self.edges)
+        super().__post_init__()
+        edges = self.edges
         if len(edges) == 1:
             buckets = finite("edges", edges[0])
             if buckets != int(buckets) or buckets < 1:
                 raise InputError(f"the number of buckets must be whole and >= 1, got {buckets:g}")
         elif edges[0] != 0 or edges[-1] != 1 or (np.diff(edges) <= 0).any():
             raise InputError("edges of buckets must increase from 0 to 1")
-        one_of("views", self.views, VIEWS)
-        classes = number_of_classes(self.classes)
-        self._set(
-            classes=classes,
-            edges=edges,
-            score=check_score(self.score, classes),
-            confusion=flag("confusion", self.confusion),
-            gain=positive("gain", self.gain),
-            pad=whole("pad", self.pad, 0, MOST_NUMBERS),
-            subject_rows=subject_rows_of(self.subject_rows),
-        )
+        self._set(score=check_score(self.score, self.classes))
         check_encoding(self.encoding, self.buckets, self.height)
-        if not isinstance(self.calibrator, str) or bool(self.calibrator) != (
-            self.views == "model,calibrated"
-        ):
+        if bool(self.calibrator) != (self.views == "model,calibrated"):
             raise InputError("a calibrator goes with the view 'calibrated', and only with it")
         _ = self.group_names  # refuses what are none
         not_too_long(self)
@@ -259,16 +257,6 @@ class ScoreCounts(Query):
         """All in one block."""
         return (math.prod(self.shape[:-1]) * len(self.matrix) + self.cells + self.pad,)
 
-    def params(self) -> Mapping[str, Param]:
-        """All that is not the default."""
-        params: dict[str, Param] = {"edges": self.edges, "score": self.score}
-        for name in _OPTIONAL:
-            if (value := getattr(self, name)) != self.__dataclass_fields__[name].default:
-                params[name] = value
-        if self.reference is not None:
-            params["reference"] = self.reference
-        return params
-
     def row_norm(self, order: Literal[1, 2]) -> float:
         """Norm of what one row adds, without a reference and before any gain: the most there is."""
         norm = column_norm(self.encoding, self.buckets, self.height, order)
@@ -277,24 +265,21 @@ class ScoreCounts(Query):
             return norm * (self.ones - other) + other * self.weight
         return math.sqrt(norm**2 * (self.ones - other) + other * self.weight**2)
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All numbers together: of a client to its clip, else to what a row or subject adds."""
-        if self.takes(part, clips, 1):
-            return Bound(self.lengths(), (clips[0],), order=order)
+    def added(self, part: Part, order: Order) -> float:
+        """What a row or a subject adds to all numbers together."""
         norm = self.row_norm(order) * rows_in(part, self.subject_rows)
         if self.reference is not None:
             norm += float(np.linalg.norm(self.encode(self.reference[None])[0], order))
         norm *= self.gain
-        return Bound(self.lengths(), (norm * ROOM / (1.0 - SLACK),), order=order)
+        return norm * ROOM / (1.0 - SLACK)
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreCell(Query):
+class ScoreCell(Cell):
     """One row of each client as a node of one level of a tree of buckets, for unary encoding.
 
     The numbers are the nodes of all levels for outcome 0, then for outcome 1, in the order of
-    `fedcal.queries.encodings.Tree`; the answer is a single 1 among the nodes of `level`. `bound`
-    leaves it as it is. It is no sum over rows: one row may move the 1.
+    `fedcal.queries.encodings.Tree`; the answer is a single 1 among the nodes of `level`.
 
     Each client is asked once, about one level: halves of the clients that are asked about two
     levels each know more than all of them about both, with half of the budget each.
@@ -316,8 +301,6 @@ class ScoreCell(Query):
     """
 
     kind = "score_cell"
-    row_sums = False
-    signed = False
     asked_once = True
     facts = ("classes",)
     cuts = ("edges",)
@@ -327,15 +310,15 @@ class ScoreCell(Query):
         {"classes": 3, "edges": np.array([9.0]), "height": 2, "level": 1, "seed": 7},
     )
 
-    classes: int
+    classes: Classes
     edges: Any
-    height: int
+    height: Height
     level: int
-    seed: int
+    seed: Seed
     score: str = ""
 
     def __post_init__(self) -> None:
-        whole("height", self.height, 1, 12)
+        super().__post_init__()
         counts = ScoreCounts(self.classes, self.edges, self.score, "tree", self.height)
         if counts.ones > 1:
             raise InputError("unary encoding hides one cell of a row: score 'classes' has several")
@@ -343,7 +326,6 @@ class ScoreCell(Query):
             edges=counts.edges,
             score=counts.score,
             level=whole("level", self.level, 0, len(counts.levels) - 1),
-            seed=check_seed(self.seed),
         )
 
     @cached_property
@@ -360,21 +342,6 @@ class ScoreCell(Query):
     def lengths(self) -> tuple[int, ...]:
         """All nodes of both outcomes."""
         return (2 * sum(self.as_counts.levels),)
-
-    def params(self) -> Mapping[str, Param]:
-        """All but the classes."""
-        names = ("edges", "height", "level", "seed", "score")
-        return {name: getattr(self, name) for name in names}
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Room for the 1, which a norm of 1 would cut."""
-        self.takes(part, clips, 0)
-        return Bound(self.lengths(), (2.0,), order=order)
-
-
-def subject_rows_of(value: Any) -> int:
-    """Rows that a subject's rows count as at most, 0 = any; or InputError."""
-    return whole("subject_rows", value, 0, MOST_SUBJECT_ROWS)
 
 
 def rows_in(part: Part, subject_rows: int) -> int:

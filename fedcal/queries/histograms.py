@@ -5,11 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from fedcal.calibrators.histogram_binning import tables
-from fedcal.core.checks import whole
-from fedcal.queries.base import Order, Param, Part, Query, not_too_long, number_of_classes
+from fedcal.queries.base import Classes, Order, Part, Query, Summed, not_too_long, within
 from fedcal.units.bounding import Bound
 
 MOST_BINS = 2**16
@@ -33,17 +32,12 @@ class HistogramQuery(Query):
     facts = ("classes",)
     signed = False
 
-    bins: int
-    classes: int
+    bins: Annotated[int, within(2, MOST_BINS)]
+    classes: Classes
 
     def __post_init__(self) -> None:
-        bins, classes = whole("bins", self.bins, 2, MOST_BINS), number_of_classes(self.classes)
-        self._set(bins=bins, classes=classes)
+        super().__post_init__()
         not_too_long(self)
-
-    def params(self) -> Mapping[str, Param]:
-        """The bins."""
-        return {"bins": self.bins}
 
     @abstractmethod
     def norms(self, positive: float, negative: float) -> tuple[float, ...]:
@@ -124,7 +118,7 @@ class PooledHistograms(HistogramQuery):
 
 
 @dataclass(frozen=True)
-class ClassCounts(Query):
+class ClassCounts(Summed):
     """Rows of each class, of everybody. `bound` takes a client's clip, in rows.
 
     Parameters
@@ -139,20 +133,12 @@ class ClassCounts(Query):
     everyone = True
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"classes": 3},)
 
-    classes: int
-
-    def __post_init__(self) -> None:
-        self._set(classes=number_of_classes(self.classes))
+    classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
         """A number for each class."""
         return (self.classes,)
 
-    def params(self) -> Mapping[str, Param]:
-        """None."""
-        return {}
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All counts together to a client's clip; a row adds a single 1."""
-        norm = clips[0] if self.takes(part, clips, 1) else 1.0
-        return Bound(self.lengths(), (norm,), order=order)
+    def added(self, part: Part, order: Order) -> float:
+        """A single 1."""
+        return 1.0

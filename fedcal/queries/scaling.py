@@ -4,29 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, get_args
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
 from fedcal.calibrators.base import kinds
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.calibrators.scaling import TemperatureScaling
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
-from fedcal.core.streams import check_seed
-from fedcal.core.types import Floats
 from fedcal.queries.base import (
+    Classes,
+    Finite,
     Order,
-    Param,
     Part,
+    Positive,
     Query,
-    finite,
-    flag,
+    Seed,
+    Summed,
+    Vector,
     not_too_long,
-    number_of_classes,
-    vector,
+    within,
 )
 from fedcal.queries.temperature import (
+    MOST_STEPS,
     ROW_GRADIENT,
     Update,
     client_curvature,
@@ -40,7 +41,6 @@ ROW_CLIP = 10.0
 """Bound of one row's gradient for descent, in nats: one row in a hundred reaches it where a model
 was trained with small gradients (a CIFAR-10 probe by DP-SGD), and 1 would hold back most errors."""
 
-MOST_STEPS, MOST_EPOCHS, MOST_BATCH = 10**6, 10**4, 2**31
 
 _VECTOR = np.array([1.25, 0.75, 1.0, -0.5, 0.0, 0.25])
 _MATRIX = np.concatenate([np.eye(3).ravel() + np.linspace(-0.125, 0.125, 9), [0.25, 0.0, -0.25]])
@@ -76,8 +76,15 @@ def form_of(kind: Any) -> type[ParametricScaling]:
     return forms[one_of("form", kind, forms)]
 
 
+Form = Annotated[str, lambda _, value: form_of(value).kind]
+
+
 class _OfForm(Query):
     """A question at the parameters w of a scaling."""
+
+    w: Vector
+    form: str
+    classes: int
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
@@ -87,6 +94,14 @@ class _OfForm(Query):
             return {}
         near = form_of(name).identity(classes)
         return {"w": near + np.linspace(-0.25, 0.25, len(near))}
+
+    def _check_size(self, size: int) -> None:
+        """Refuse another number of parameters than the form has."""
+        if len(self.w) != size:
+            raise InputError(
+                f"{self.form} scaling of {self.classes} classes has {size} parameters here, the "
+                f"query has {len(self.w)}"
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,24 +140,16 @@ class ScalingUpdate(_OfForm, Update):
         },
     )
 
-    w: Floats
-    form: str
-    proximal: float
-    steps: int
+    w: Vector
+    form: Form
+    proximal: Finite
+    steps: Annotated[int, within(1, MOST_STEPS)]
     count: bool
 
     def __post_init__(self) -> None:
-        form_of(self.form)
-        proximal = finite("proximal", self.proximal)
-        if proximal < 0:
-            raise InputError(f"proximal must be >= 0, got {proximal:g}")
-        steps, count = whole("steps", self.steps, 1, MOST_STEPS), flag("count", self.count)
-        self._set(w=vector("w", self.w), proximal=proximal, steps=steps, count=count)
-
-    def params(self) -> Mapping[str, Param]:
-        """All."""
-        fit: dict[str, Param] = {"proximal": self.proximal, "steps": self.steps}
-        return {"w": self.w, "form": self.form, **fit, "count": self.count}
+        super().__post_init__()
+        if self.proximal < 0:
+            raise InputError(f"proximal must be >= 0, got {self.proximal:g}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,27 +177,12 @@ class MLPUpdate(_OfForm, Update):
         {"w": 0.5 * _MLP, "epochs": 1, "batch": 8, "lr": 0.05, "seed": 7, "count": False},
     )
 
-    w: Floats
-    epochs: int
-    batch: int
-    lr: float
-    seed: int
+    w: Vector
+    epochs: Annotated[int, within(1, 10**4)]
+    batch: Annotated[int, within(1, 2**31)]
+    lr: Positive
+    seed: Seed
     count: bool
-
-    def __post_init__(self) -> None:
-        self._set(
-            w=vector("w", self.w),
-            epochs=whole("epochs", self.epochs, 1, MOST_EPOCHS),
-            batch=whole("batch", self.batch, 1, MOST_BATCH),
-            lr=positive("lr", self.lr),
-            seed=check_seed(self.seed),
-            count=flag("count", self.count),
-        )
-
-    def params(self) -> Mapping[str, Param]:
-        """All."""
-        sgd: dict[str, Param] = {"epochs": self.epochs, "batch": self.batch, "lr": self.lr}
-        return {"w": self.w, **sgd, "seed": self.seed, "count": self.count}
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,21 +220,14 @@ class ScalingNewton(_OfForm):
         )
     )
 
-    form: str
-    w: Floats
+    form: Form
+    w: Vector
     curvature: Curvature
-    classes: int
+    classes: Classes
 
     def __post_init__(self) -> None:
-        form = form_of(self.form)
-        one_of("curvature", self.curvature, get_args(Curvature))
-        w, classes = vector("w", self.w), number_of_classes(self.classes)
-        if len(w) != form.size(classes):
-            raise InputError(
-                f"{self.form} scaling of {classes} classes has {form.size(classes)} parameters, "
-                f"the query has {len(w)}"
-            )
-        self._set(w=w, classes=classes)
+        super().__post_init__()
+        self._check_size(form_of(self.form).size(self.classes))
         not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
@@ -253,10 +238,6 @@ class ScalingNewton(_OfForm):
         if self.curvature == "full":
             return (size, size * (size + 1) // 2)
         return (self.classes,) * 4 if self.form in ROW_NORMS else (size, size)
-
-    def params(self) -> Mapping[str, Param]:
-        """What is asked at which w."""
-        return {"form": self.form, "w": self.w, "curvature": self.curvature}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """With a diagonal by `CLIENT_NORMS`, `ROW_NORMS`; else as of one temperature."""
@@ -273,7 +254,7 @@ class ScalingNewton(_OfForm):
 
 
 @dataclass(frozen=True, eq=False)
-class ScalingGradients(_OfForm):
+class ScalingGradients(_OfForm, Summed):
     """The gradient of the negative log-likelihood at w, in nats, summed over rows. (DP-SGD.)
 
     As many numbers as w. `bound` takes the clip of a client's sum.
@@ -300,36 +281,20 @@ class ScalingGradients(_OfForm):
     )
 
     form: str
-    w: Floats
-    classes: int
-    clip: float | None = None
+    w: Vector
+    classes: Classes
+    clip: Positive | None = None
 
     def __post_init__(self) -> None:
-        w, classes = vector("w", self.w), number_of_classes(self.classes)
-        if self.form == TemperatureScaling.kind:
-            size = 1
-        else:
-            size = form_of(self.form).size(classes)
-        if len(w) != size:
-            raise InputError(
-                f"{self.form} scaling of {classes} classes has {size} parameters here, the query "
-                f"has {len(w)}"
-            )
-        clip = None if self.clip is None else positive("clip", self.clip)
-        self._set(w=w, classes=classes, clip=clip)
+        super().__post_init__()
+        one = self.form == TemperatureScaling.kind
+        self._check_size(1 if one else form_of(self.form).size(self.classes))
         not_too_long(self)
 
     def lengths(self) -> tuple[int, ...]:
         """As w."""
         return (len(self.w),)
 
-    def params(self) -> Mapping[str, Param]:
-        """All that is there."""
-        params: dict[str, Param] = {"form": self.form, "w": self.w}
-        return params if self.clip is None else params | {"clip": self.clip}
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """The clip that is given for a client; `clip` for a row or a subject, or 10 nats."""
-        if self.takes(part, clips, 1):
-            return Bound(self.lengths(), (clips[0],), order=order)
-        return Bound(self.lengths(), (self.clip or ROW_CLIP,), order=order)
+    def added(self, part: Part, order: Order) -> float:
+        """`clip`, or 10 nats, of a row or a subject."""
+        return self.clip or ROW_CLIP

@@ -9,14 +9,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.checks import positive, whole
+from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
 from fedcal.metrics.binning import MOST_BINS
-from fedcal.queries.base import Order, Param, Part, Query
+from fedcal.queries.base import Order, Part, Positive, Query, within
 from fedcal.units.bounding import Bound, Rule
 
 MOST_TEMPERATURES = 65536
@@ -35,6 +35,7 @@ class TemperatureQuery(Query):
     temperatures: float | tuple[float, ...]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         given: Any = self.temperatures
         if not isinstance(given, (list, tuple, np.ndarray)):
             self._set(temperatures=positive("a temperature", given))
@@ -63,11 +64,6 @@ class TemperatureQuery(Query):
         """A block for each temperature; of single numbers one for all."""
         many = len(self.each)
         return (self.numbers,) * many if self.numbers > 1 else (many,)
-
-    def params(self) -> Mapping[str, Param]:
-        """The temperatures."""
-        t = self.temperatures
-        return {"temperatures": np.array(t) if isinstance(t, tuple) else t}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Each temperature's numbers to a client's clip, or to what a row adds."""
@@ -112,15 +108,7 @@ class ClippedNLL(TemperatureQuery):
         {"temperatures": (0.5, 1.0, 3.0), "nll_clip": 2.5},
     )
 
-    nll_clip: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self._set(nll_clip=positive("nll_clip", self.nll_clip))
-
-    def params(self) -> Mapping[str, Param]:
-        """And what a row adds at most."""
-        return {**super().params(), "nll_clip": self.nll_clip}
+    nll_clip: Positive
 
     @property
     def row_bound(self) -> float:
@@ -144,11 +132,10 @@ class CalibrationGaps(TemperatureQuery):
         {"temperatures": (0.5, 1.0, 3.0), "bins": 4},
     )
 
-    bins: int
+    bins: Annotated[int, within(1, MOST_BINS)]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._set(bins=whole("bins", self.bins, 1, MOST_BINS))
         if len(self.each) * self.bins > MOST_BINS:
             raise InputError(f"points x bins must be at most {MOST_BINS:,} numbers of a client")
 
@@ -156,10 +143,6 @@ class CalibrationGaps(TemperatureQuery):
     def numbers(self) -> int:
         """One for each bin."""
         return self.bins
-
-    def params(self) -> Mapping[str, Param]:
-        """And the bins."""
-        return {**super().params(), "bins": self.bins}
 
     @property
     def row_bound(self) -> float:

@@ -8,25 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.buckets import Score, arcsine, check_score, parts_of
-from fedcal.queries.base import Order, Param, Part, Query, finite, flag, number_of_classes, vector
-from fedcal.queries.encodings import check_encoding, column_norm, matrix_of
-from fedcal.queries.evaluation import rows_in, subject_rows_of
-from fedcal.units.bounding import Bound
+from fedcal.queries.base import (
+    Classes,
+    Finite,
+    Order,
+    Part,
+    Positive,
+    Summed,
+    Vector,
+    within,
+)
+from fedcal.queries.encodings import MOST_BUCKETS, Height, check_encoding, column_norm, matrix_of
+from fedcal.queries.evaluation import SubjectRows, rows_in
+from fedcal.units.bounding import Bound, Rule
 
-MOST_CANDIDATES = 65536
+Candidates = Annotated[int, within(1, 65536)]
 _LARGEST_VALUE = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class MeanGaps(Query):
+class MeanGaps(Summed):
     """Sum over rows of (value - a), for each candidate a of their mean value, times `gain`.
 
     The sum over all clients falls with a and crosses zero at the mean; how many rows there are
@@ -77,42 +85,30 @@ class MeanGaps(Query):
         },
     )
 
-    classes: int
+    classes: Classes
     score: str
-    values: Any
-    low: float
-    high: float
-    points: int = 1
-    gain: float = 1.0
-    numbers: int = 1
-    subject_rows: int = 0
+    values: Vector
+    low: Finite
+    high: Finite
+    points: Candidates = 1
+    gain: Positive = 1.0
+    numbers: Candidates = 1
+    subject_rows: SubjectRows = 0
 
     def __post_init__(self) -> None:
-        values = vector("values", self.values)
+        super().__post_init__()
+        values, points, low, high = self.values, self.points, self.low, self.high
         if len(values) < 4 or len(values) % 2 or np.abs(values).max() > _LARGEST_VALUE:
             raise InputError(
                 f"values must be an even number of at least 4, within +-1e6, got {len(values)}"
             )
         if (values == values[0]).all():
             raise InputError(f"all values are {values[0]:g}: their mean needs no question")
-        classes = number_of_classes(self.classes)
-        points = whole("points", self.points, 1, MOST_CANDIDATES)
-        low, high = finite("low", self.low), finite("high", self.high)
         if not 0 <= low <= high <= 1 or (points == 1) != (low == high):
             raise InputError(
                 f"{points} candidates in [0, 1] cannot lie from low = {low:g} to high = {high:g}"
             )
-        self._set(
-            classes=classes,
-            values=values,
-            low=low,
-            high=high,
-            points=points,
-            score=one_part(self.score, classes),
-            gain=positive("gain", self.gain),
-            numbers=whole("numbers", self.numbers, 1, MOST_CANDIDATES),
-            subject_rows=subject_rows_of(self.subject_rows),
-        )
+        self._set(score=one_part(self.score, self.classes))
         if points > 1 and self.numbers > 1:
             raise InputError("zeros follow the sum at a single candidate only")
 
@@ -132,27 +128,24 @@ class MeanGaps(Query):
         """One sum for each candidate, or one and zeros."""
         return (max(self.points, self.numbers),)
 
-    def params(self) -> Mapping[str, Param]:
-        """All but the classes."""
-        names = ("score", "values", "low", "high", "points", "gain", "numbers")
-        return {name: getattr(self, name) for name in (*names, *_weighed(self.subject_rows))}
-
     @property
     def row_bound(self) -> float:
         """What one row adds to any of the sums at most, before `gain`."""
         lowest, highest = float(self.values.min()), float(self.values.max())
         return max(highest - self.low, self.high - lowest, 1e-9)
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Each sum by itself: of a client to its clip, of a row to what a row adds."""
-        whole_client = self.takes(part, clips, 1)
-        norm = self.row_bound * self.gain * rows_in(part, self.subject_rows)
-        norm = clips[0] if whole_client else norm
-        return Bound(self.lengths(), (norm,), "per_value" if self.points > 1 else "joint", order)
+    @property
+    def rule(self) -> Rule:
+        """Each sum by itself."""
+        return "per_value" if self.points > 1 else "joint"
+
+    def added(self, part: Part, order: Order) -> float:
+        """What a row or a subject adds to a sum."""
+        return self.row_bound * self.gain * rows_in(part, self.subject_rows)
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreGaps(Query):
+class ScoreGaps(Summed):
     """Sum of (outcome - score) over the rows of each bucket of the score, encoded, times `gain`.
 
     Where scores are probabilities of the outcome, the sums are 0 on average: what is asked for is
@@ -189,27 +182,19 @@ class ScoreGaps(Query):
         },
     )
 
-    classes: int
+    classes: Classes
     score: str
-    buckets: int
+    buckets: Annotated[int, within(1, MOST_BUCKETS)]
     encoding: str = "flat"
-    height: int = 1
-    gain: float = 1.0
+    height: Height = 1
+    gain: Positive = 1.0
     count: bool = False
-    subject_rows: int = 0
+    subject_rows: SubjectRows = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_encoding(self.encoding, self.buckets, self.height)
-        classes = number_of_classes(self.classes)
-        self._set(
-            classes=classes,
-            buckets=int(self.buckets),
-            height=int(self.height),
-            score=one_part(self.score, classes),
-            gain=positive("gain", self.gain),
-            count=flag("count", self.count),
-            subject_rows=subject_rows_of(self.subject_rows),
-        )
+        self._set(score=one_part(self.score, self.classes))
 
     @property
     def matrix(self) -> Floats:
@@ -220,24 +205,16 @@ class ScoreGaps(Query):
         """All gaps in one block, the count."""
         return (len(self.matrix), 1) if self.count else (len(self.matrix),)
 
-    def params(self) -> Mapping[str, Param]:
-        """All but the classes."""
-        names = ("score", "buckets", "encoding", "height", "gain", "count")
-        return {name: getattr(self, name) for name in (*names, *_weighed(self.subject_rows))}
-
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All numbers together: of a client to its clip; a row is in one bucket, and adds <= 1."""
+        """All numbers together; not where rows are counted, which nothing bounds."""
         if self.count:
             raise InputError("rows are counted without privacy only")
-        if self.takes(part, clips, 1):
-            return Bound(self.lengths(), (clips[0],), order=order)
+        return super().bound(part, clips, order)
+
+    def added(self, part: Part, order: Order) -> float:
+        """A row is in one bucket, and adds at most 1."""
         norm = column_norm(self.encoding, self.buckets, self.height, order) * self.gain
-        return Bound(self.lengths(), (norm * rows_in(part, self.subject_rows),), order=order)
-
-
-def _weighed(subject_rows: int) -> tuple[str, ...]:
-    """The parameter's name where it is not the default."""
-    return ("subject_rows",) if subject_rows else ()
+        return norm * rows_in(part, self.subject_rows)
 
 
 def one_part(score: str, classes: int) -> Score:

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
-from fedcal.queries.base import MOST_NUMBERS, Order, Param, Part, Query, not_too_long, vector
-from fedcal.queries.evaluation import ROOM, ScoreCounts, rows_in, subject_rows_of
+from fedcal.queries.base import Classes, Numbers, Order, Part, Summed, Vector, not_too_long
+from fedcal.queries.evaluation import ROOM, ScoreCounts, SubjectRows, rows_in
 from fedcal.queries.single_metrics import one_part
-from fedcal.units.bounding import SLACK, Bound
+from fedcal.units.bounding import SLACK
 
 FOLDS = 20
 """Parts of the clients whose sums are kept apart."""
 
 
 @dataclass(frozen=True, eq=False)
-class ScoreSpread(Query):
+class ScoreSpread(Summed):
     """Sum over a client's rows of one weight for each metric, by the row's outcome and bucket.
 
     The weights are what a row changes metrics by (`fedcal.evaluation.intervals.clusters`). An
@@ -65,23 +64,17 @@ class ScoreSpread(Query):
         },
     )
 
-    classes: int
+    classes: Classes
     edges: Any
-    weights: Any
+    weights: Vector
     score: str = "confidence"
-    pad: int = 0
-    subject_rows: int = 0
+    pad: Numbers = 0
+    subject_rows: SubjectRows = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         counts = ScoreCounts(self.classes, self.edges, self.score)
-        self._set(
-            classes=counts.classes,
-            edges=counts.edges,
-            score=one_part(self.score, counts.classes),
-            weights=vector("weights", self.weights),
-            pad=whole("pad", self.pad, 0, MOST_NUMBERS),
-            subject_rows=subject_rows_of(self.subject_rows),
-        )
+        self._set(edges=counts.edges, score=one_part(self.score, counts.classes))
         if len(self.weights) % (2 * counts.buckets):
             raise InputError(f"{len(self.weights)} weights for 2 x {counts.buckets} counts")
         not_too_long(self)
@@ -100,18 +93,11 @@ class ScoreSpread(Query):
         """All metrics of all folds."""
         return (len(self.by_metric) * self.folds + self.pad,)
 
-    def params(self) -> Mapping[str, Param]:
-        """All but the classes."""
-        names = ("edges", "weights", "score", "pad", *("subject_rows",) * bool(self.subject_rows))
-        return {name: getattr(self, name) for name in names}
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All numbers together: of a client to its clip, else to what a row or subject adds."""
-        if self.takes(part, clips, 1):
-            return Bound(self.lengths(), (clips[0],), order=order)
+    def added(self, part: Part, order: Order) -> float:
+        """What a row or a subject adds to all numbers together."""
         norm = max(float(np.linalg.norm(self.by_metric, order, axis=0).max()), 1e-9)
         norm *= rows_in(part, self.subject_rows)
-        return Bound(self.lengths(), (norm * ROOM / (1.0 - SLACK),), order=order)
+        return norm * ROOM / (1.0 - SLACK)
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,8 +112,3 @@ class ScoreSquares(ScoreSpread):
     row_sums = False
     signed = False
     folds = 1
-
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """All squares together, to the clip."""
-        self.takes(part, clips, 1)
-        return Bound(self.lengths(), (clips[0],), order=order)

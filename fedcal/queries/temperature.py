@@ -5,35 +5,37 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from functools import partial
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
-from fedcal.queries.base import (
-    Order,
-    Param,
-    Part,
-    Query,
-    finite,
-    flag,
-    number_of_classes,
-)
-from fedcal.units.bounding import Bound
+from fedcal.queries.base import Classes, Order, Part, Positive, Query, Summed, finite, within
+from fedcal.units.bounding import Bound, Rule
 
 Average = Literal["inverse", "temperature"]
 
 LIMIT = 20.0
 """Of 1/T and of T, exp(LOG_A_LIMIT), where a question names no other."""
 
-MOST_LIMIT, MOST_STEPS, MOST_POINTS, MOST_LOG_A = 1e6, 10**6, 65536, 100.0
+MOST_STEPS, MOST_POINTS = 10**6, 65536
+Logarithm = Annotated[float, partial(finite, most=100.0)]
+"""Of a temperature, or a number of that size."""
 
 ROW_GRADIENT = 4.0
 """Bound of one row's gradient of the negative log-likelihood in log(1/T), in nats."""
 
 COUNTED = 2.0
 """Bound of a count that is at most 1, and so stays as it is."""
+
+
+def check_limit(name: str, value: Any) -> float:
+    """The largest 1/T and T, or InputError."""
+    if not 1 < positive(name, value) <= 1e6:
+        raise InputError(f"{name} must be above 1 and at most 1e6, got {value:g}")
+    return float(value)
 
 
 def row_curvature(classes: int) -> float:
@@ -96,6 +98,7 @@ class TemperatureUpdate(Update):
     """
 
     kind = "temperature_update"
+    optional = None
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"w": 1.0, "average": "inverse", "count": True},
         {"w": 2.375, "average": "temperature", "count": False},
@@ -103,29 +106,11 @@ class TemperatureUpdate(Update):
         {"w": 1.5, "average": "inverse", "count": True, "limit": 3.0, "steps": 4},
     )
 
-    w: float
+    w: Positive
     average: Average
     count: bool
-    limit: float = LIMIT
-    steps: int | None = None
-
-    def __post_init__(self) -> None:
-        one_of("average", self.average, get_args(Average))
-        limit = positive("limit", self.limit)
-        if not 1 < limit <= MOST_LIMIT:
-            raise InputError(f"limit must be above 1 and at most 1e6, got {limit:g}")
-        steps = None if self.steps is None else whole("steps", self.steps, 1, MOST_STEPS)
-        w, count = positive("w", self.w), flag("count", self.count)
-        self._set(w=w, count=count, limit=limit, steps=steps)
-
-    def params(self) -> Mapping[str, Param]:
-        """All that is not the default."""
-        params: dict[str, Param] = {"w": self.w, "average": self.average}
-        if self.limit != LIMIT:
-            params["limit"] = self.limit
-        if self.steps is not None:
-            params["steps"] = self.steps
-        return {**params, "count": self.count}
+    limit: Annotated[float, check_limit] = LIMIT
+    steps: Annotated[int, within(1, MOST_STEPS)] | None = None
 
 
 @dataclass(frozen=True)
@@ -150,20 +135,12 @@ class TemperatureNewton(Query):
         {"log_a": 2.5, "classes": 3},
     )
 
-    log_a: float
-    classes: int
-
-    def __post_init__(self) -> None:
-        log_a = finite("log_a", self.log_a, MOST_LOG_A)
-        self._set(log_a=log_a, classes=number_of_classes(self.classes))
+    log_a: Logarithm
+    classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
         """G, H."""
         return (1, 1)
-
-    def params(self) -> Mapping[str, Param]:
-        """Where."""
-        return {"log_a": self.log_a}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Of a client G to its clip and H to 3 times that; of a row 4 nats and `row_curvature`."""
@@ -173,7 +150,7 @@ class TemperatureNewton(Query):
 
 
 @dataclass(frozen=True)
-class TemperatureScores(Query):
+class TemperatureScores(Summed):
     """The score, T times the derivative of the negative log-likelihood, on a log grid of T.
 
     `bound` takes the clip of each of a client's scores, in nats.
@@ -189,28 +166,27 @@ class TemperatureScores(Query):
     kind = "temperature_scores"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"low": 0.25, "high": 8.0, "points": 7},)
 
-    low: float
-    high: float
-    points: int
+    low: Positive
+    high: Positive
+    points: Annotated[int, within(1, MOST_POINTS)]
 
     def __post_init__(self) -> None:
-        low, high = positive("low", self.low), positive("high", self.high)
-        if not low < high:
-            raise InputError(f"low must be below high, got {low!r} and {high!r}")
-        self._set(low=low, high=high, points=whole("points", self.points, 1, MOST_POINTS))
+        super().__post_init__()
+        if not self.low < self.high:
+            raise InputError(f"low must be below high, got {self.low!r} and {self.high!r}")
 
     def lengths(self) -> tuple[int, ...]:
         """One score for each temperature."""
         return (self.points,)
 
-    def params(self) -> Mapping[str, Param]:
-        """The grid."""
-        return {"low": self.low, "high": self.high, "points": self.points}
+    @property
+    def rule(self) -> Rule:
+        """Each score by itself."""
+        return "per_value"
 
-    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
-        """Each score by itself: of a client to its clip, of a row to 4 nats."""
-        norm = clips[0] if self.takes(part, clips, 1) else ROW_GRADIENT
-        return Bound(self.lengths(), (norm,), "per_value", order)
+    def added(self, part: Part, order: Order) -> float:
+        """4 nats."""
+        return ROW_GRADIENT
 
 
 @dataclass(frozen=True)
@@ -238,24 +214,14 @@ class TopLabelNewton(Query):
         {"log_a": -0.875, "offset": 0.5, "slope": 0.25, "classes": 3},
     )
 
-    log_a: float
-    offset: float
-    slope: float
-    classes: int
-
-    def __post_init__(self) -> None:
-        log_a, classes = finite("log_a", self.log_a, MOST_LOG_A), number_of_classes(self.classes)
-        offset = finite("offset", self.offset, MOST_LOG_A)
-        slope = finite("slope", self.slope, MOST_LOG_A)
-        self._set(log_a=log_a, offset=offset, slope=slope, classes=classes)
+    log_a: Logarithm
+    offset: Logarithm
+    slope: Logarithm
+    classes: Classes
 
     def lengths(self) -> tuple[int, ...]:
         """G and H of the temperature; of the map G and H, its upper triangle."""
         return (1, 1, 2, 3)
-
-    def params(self) -> Mapping[str, Param]:
-        """Where."""
-        return {"log_a": self.log_a, "offset": self.offset, "slope": self.slope}
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Of a row 8 nats and `row_curvature`, and 4 and 1, each times sqrt(2)."""

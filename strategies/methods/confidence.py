@@ -14,14 +14,15 @@ from fedcal.calibrators import Calibrator, Identity, TopLabelBinning
 from fedcal.calibrators.top_label import Counts
 from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError
-from fedcal.mechanisms import MECHANISMS, Laplace, Unary
+from fedcal.mechanisms import MECHANISMS, Laplace, Mechanism, Unary
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
-from fedcal.privacy.noise_plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import BinOutcomes, OutcomeCell
-from fedcal.queries.declared import SEED, Question
+from fedcal.queries.base import Order
+from fedcal.queries.declared import SEED, Range
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import nominal_clip
+from fedcal.strategies.method import check_rounds, nominal_clip, plan_for
 
 
 class DPHistogram(FederatedStrategy):
@@ -69,8 +70,7 @@ class DPHistogram(FederatedStrategy):
         rows_per_client: float | None = None,
         **base: Any,
     ) -> None:
-        if federation.rounds not in (None, 1):
-            raise InputError(f"dp-histogram asks once: rounds must be 1, got {federation.rounds}")
+        check_rounds(self.name, federation, 1)
         self.classes = federation.classes
         self.bins = whole("bins", bins, 1, 2**16)
         one_of("counts", counts, get_args(Counts))
@@ -85,16 +85,10 @@ class DPHistogram(FederatedStrategy):
         else:
             limits = (0.08, 1.0, clip, rows_per_client)
             clips = (nominal_clip(self.name, federation, *limits),)
-        bound = query.bound(query.part(federation.unit), clips, 2 if self.unary else 1)
-        plan = make_plan(
-            federation,
-            rounds=1,
-            bound=bound,
-            prefers=(Unary,) if self.unary else (Laplace,),
-            row_sums=query.row_sums,
-        )
         self._values = np.zeros(0)
-        super().__init__(plan, **base)
+        law: type[Mechanism] = Unary if self.unary else Laplace
+        order: Order = 2 if self.unary else 1
+        super().__init__(plan_for(federation, query, clips, 1, order, prefers=(law,)), **base)
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
@@ -105,10 +99,9 @@ class DPHistogram(FederatedStrategy):
         """The counts, or one cell of each client."""
         return self._question(self.plan.client_seed)
 
-    def questions(self) -> tuple[Question, ...]:
-        """The same in any run; a cell of any draw."""
-        moving = {"seed": SEED} if self.unary else {}
-        return (Question.like(self.query(1), self._all_rounds, **moving),)
+    def moving(self) -> dict[str, Range]:
+        """A cell of any draw."""
+        return {"seed": SEED} if self.unary else {}
 
     def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
         if self.unary:

@@ -19,8 +19,9 @@ from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import ScalingNewton, TopLabelNewton
-from fedcal.queries.declared import Question, Range
+from fedcal.queries.declared import Range
 from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.method import plan_for
 from fedcal.strategies.methods.steps.newton_steps import KalmanFilter, TrustRegion, symmetric
 from fedcal.strategies.methods.temperature import LOG_A, FedNewton, gradient_clip
 from fedcal.units import UNITS
@@ -73,18 +74,15 @@ class _Newton(FederatedStrategy):
         self._trust, self._filter = TrustRegion(), KalmanFilter(np.array(self.prior))
         rounds, query = federation.rounds or self.rounds[federation.private], self.query(1)
         clip = _clip(self.name, federation, rounds, rows_per_client)
-        bound = query.bound(query.part(federation.unit), (clip,))
-        plan = make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums)
-        super().__init__(plan, **base)
+        super().__init__(plan_for(federation, query, (clip,), rounds), **base)
 
     def query(self, round_number: int) -> ScalingNewton:
         """Gradient and curvature at w."""
         return ScalingNewton(self.form.kind, self.w, "full", self.classes)
 
-    def questions(self) -> tuple[Question, ...]:
-        """At any w that is near enough to the identity."""
-        near = near_identity(self.form, self.classes)
-        return (Question.like(self.query(1), self._all_rounds, w=near),)
+    def moving(self) -> dict[str, Range]:
+        """Any w that is near enough to the identity."""
+        return {"w": near_identity(self.form, self.classes)}
 
     def update(self, release: Release) -> None:
         """One guarded step."""
@@ -166,22 +164,17 @@ class FedNewtonTop(FederatedStrategy):
         self._filters = KalmanFilter(np.ones(1)), KalmanFilter(_TOP_STD)
         rounds, query = federation.rounds or (4 if federation.private else 8), self.query(1)
         clip = gradient_clip(self.name, federation, rows_per_client)
-        bound = query.bound(query.part(federation.unit), (clip,))
-        plan = make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums)
-        super().__init__(plan, **base)
+        super().__init__(plan_for(federation, query, (clip,), rounds), **base)
 
     def query(self, round_number: int) -> TopLabelNewton:
         """Derivatives at the current numbers."""
         offset, slope = float(self.w[0]), float(self.w[1])
         return TopLabelNewton(self.log_a, offset, slope, self.classes)
 
-    def questions(self) -> tuple[Question, ...]:
-        """At any temperature and map that the calibrator may have."""
+    def moving(self) -> dict[str, Range]:
+        """Any temperature and map that the calibrator may have."""
         offset, slope = (Range(at - TOP_LIMIT, at + TOP_LIMIT) for at in IDENTITY.tolist())
-        like = Question.like(
-            self.query(1), self._all_rounds, log_a=LOG_A, offset=offset, slope=slope
-        )
-        return (like,)
+        return {"log_a": LOG_A, "offset": offset, "slope": slope}
 
     def update(self, release: Release) -> None:
         """One guarded step for each of the two."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,15 +11,13 @@ import numpy as np
 from fedcal.calibrators import TemperatureScaling, VectorScaling
 from fedcal.calibrators.order_preserving import UNIT
 from fedcal.calibrators.parametric import LIMIT
-from fedcal.core.checks import positive
-from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.queries import ScalingGradients
 from fedcal.queries.scaling import ROW_CLIP
-from fedcal.strategies.method import Family
+from fedcal.strategies.method import Family, nominal_rows
 from fedcal.strategies.methods.steps.descent import Descent
 from fedcal.strategies.methods.temperature import gradient_clip
 from fedcal.units import UNITS
@@ -34,19 +33,18 @@ class _Recalibration(Descent):
     keeps_releases = True
     wider: ClassVar[float]
     """A client's clip over that of its gradient in log(1/T)."""
+    examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})
 
     def __init__(
         self,
         federation: Federation,
-        start: Floats,
         *,
-        rows_per_client: float | None,
-        lr: float,
-        clip: float | None,
+        rows_per_client: float | None = None,
+        lr: float = 0.5,
+        clip: float | None = None,
         **base: Any,
     ) -> None:
-        if rows_per_client is None:
-            raise InputError(f"{self.name} needs rows_per_client, a public nominal number of rows")
+        rows = nominal_rows(self.name, rows_per_client)
         self.classes = federation.classes
         whole = federation.private and UNITS[federation.unit].whole_client
         if clip is None and whole:
@@ -54,9 +52,9 @@ class _Recalibration(Descent):
         self._row_clip = None if whole else clip
         super().__init__(
             federation,
-            start,
-            rows_per_client=rows_per_client,
-            batch=positive("rows_per_client", rows_per_client) * federation.clients,
+            self.first_w(federation.classes),
+            rows_per_client=rows,
+            batch=rows * federation.clients,
             epochs=None if federation.rounds else float(EPOCHS),
             lr=lr,
             schedule="linear",
@@ -66,6 +64,11 @@ class _Recalibration(Descent):
             clip=ROW_CLIP if clip is None else clip,  # not used without privacy
             **base,
         )
+
+    @staticmethod
+    @abstractmethod
+    def first_w(classes: int) -> Floats:
+        """The parameters of the first round."""
 
     def query(self, round_number: int) -> ScalingGradients:
         """The sum of the gradients at w."""
@@ -103,21 +106,11 @@ class DPTS(_Recalibration):
 
     name, form = "dp-ts", TemperatureScaling.kind
     wider = 1.0
-    examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        rows_per_client: float | None = None,
-        lr: float = 0.5,
-        clip: float | None = None,
-        **base: Any,
-    ) -> None:
-        start = np.array([UNIT])
-        super().__init__(
-            federation, start, rows_per_client=rows_per_client, lr=lr, clip=clip, **base
-        )
+    @staticmethod
+    def first_w(classes: int) -> Floats:
+        """T = 1."""
+        return np.array([UNIT])
 
     def result(self) -> TemperatureScaling:
         """Temperature scaling by T, kept in [1/20, 20]."""
@@ -144,31 +137,24 @@ class DPPlatt(_Recalibration):
     federation
         public facts and budget; default 100 rounds
     rows_per_client, lr, clip
-        as DPTS's
+        as DPTS's, but a first step of 1 if none is given
     """
 
     name, form = "dp-platt", VectorScaling.kind
     wider = 5.0
-    examples = ({"rows_per_client": 20.0}, {"rows_per_client": 20.0, "clip": 1.0, "lr": 0.1})
 
-    def __init__(
-        self,
-        federation: Federation,
-        *,
-        rows_per_client: float | None = None,
-        lr: float = 1.0,
-        clip: float | None = None,
-        **base: Any,
-    ) -> None:
-        start = VectorScaling.identity(federation.classes)
-        super().__init__(
-            federation, start, rows_per_client=rows_per_client, lr=lr, clip=clip, **base
-        )
+    def __init__(self, federation: Federation, *, lr: float = 1.0, **options: Any) -> None:
+        super().__init__(federation, lr=lr, **options)
+
+    @staticmethod
+    def first_w(classes: int) -> Floats:
+        """The identity."""
+        return VectorScaling.identity(classes)
 
     def update(self, release: Release) -> None:
         """One step; no parameter leaves its identity by more than 20."""
         super().update(release)
-        identity = VectorScaling.identity(self.classes)
+        identity = self.first_w(self.classes)
         self.w = np.clip(self.w, identity - LIMIT, identity + LIMIT)
 
     def result(self) -> VectorScaling:

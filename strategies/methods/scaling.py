@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,15 +16,14 @@ from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.checks import positive, whole
 from fedcal.privacy.curator import Release
-from fedcal.privacy.noise_plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import MLPUpdate, ScalingUpdate
-from fedcal.queries.declared import SEED, Question
-from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import CLIP, exact_norms
+from fedcal.queries.declared import SEED, Range
 from fedcal.strategies.methods.newton import near_identity
+from fedcal.strategies.methods.steps.averaging import Averaging
 
 
-class _Averaged(FederatedStrategy):
+class _Averaged(Averaging):
     """Algorithm 2 for any form: each client trains from w and sends u_k = w - w_k.
 
     The server steps by the mean of the u_k. Without privacy the mean is over the repliers that
@@ -59,27 +57,14 @@ class _Averaged(FederatedStrategy):
         server_lr: float = 1.0,
         **base: Any,
     ) -> None:
-        self.classes = federation.classes
-        self.clip = None if clip is None else positive("clip", clip)
-        self.server_lr = positive("server_lr", server_lr)
-        self._start = self.form.identity(self.classes)
+        self._start = self.form.identity(federation.classes)
         self.w = self._start.copy()
-        self._count = not federation.private
-        bound = self.query(1).bound("client", (self.clip or CLIP,))
-        super().__init__(make_plan(federation, rounds=federation.rounds or 12, bound=bound), **base)
-        self.norms = exact_norms(self.plan, bound, self.clip)
+        super().__init__(federation, clip=clip, server_lr=server_lr, **base)
 
-    @abstractmethod
-    def query(self, round_number: int) -> ScalingUpdate | MLPUpdate:
-        """How far from w does training on your own rows lead? Without privacy also whether any."""
-
-    def questions(self) -> tuple[Question, ...]:
-        """From any w that is near enough to the identity, with any order of rows."""
-        query = self.query(1)
-        moving = {"w": near_identity(self.form, self.classes)}
-        if isinstance(query, MLPUpdate):
-            moving["seed"] = SEED
-        return (Question.like(query, self._all_rounds, **moving),)
+    def moving(self) -> dict[str, Range]:
+        """Any w that is near enough to the identity, with any order of rows."""
+        w = {"w": near_identity(self.form, self.classes)}
+        return w | {"seed": SEED} if isinstance(self.query(1), MLPUpdate) else w
 
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""

@@ -13,16 +13,16 @@ from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import log_grid
 from fedcal.core.types import Floats
-from fedcal.mechanisms import Exponential, Laplace
+from fedcal.mechanisms import Exponential, Laplace, Mechanism
 from fedcal.metrics.binning import MOST_BINS
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS
-from fedcal.privacy.noise_plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
-from fedcal.queries.declared import Question, Range
+from fedcal.queries.declared import Range
 from fedcal.queries.search import TemperatureQuery
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import nominal_clip
+from fedcal.strategies.method import nominal_clip, nominal_rows, plan_for
 from fedcal.strategies.methods.steps.noisy_search import (
     Bisection,
     GoldenSection,
@@ -125,13 +125,8 @@ class _TemperatureSearch(FederatedStrategy):
         )
         scored = self.search == "exponential"
         query = self.question(tuple(self._temperatures.tolist()) if scored else 1.0)
-        plan = make_plan(
-            federation,
-            rounds=rounds,
-            bound=query.bound(query.part(federation.unit), clips, order=1),
-            prefers=(Exponential,) if scored else (Laplace,),
-            row_sums=query.row_sums,
-        )
+        law: type[Mechanism] = Exponential if scored else Laplace
+        plan = plan_for(federation, query, clips, rounds, 1, prefers=(law,))
         self._drawn: float | None = None
         self._heard = False
         self._search: Search | None = None
@@ -162,11 +157,7 @@ class _TemperatureSearch(FederatedStrategy):
             return GoldenSection(self._low, self._high, evaluations - 1)
         if self.search == "bisection":
             return Bisection(self._low, self._high, evaluations)
-        if rows is None:
-            raise InputError(
-                "search 'posterior' needs rows_per_client, a public nominal number of rows > 0"
-            )
-        n = positive("rows_per_client", rows) * federation.clients * federation.sampling_rate
+        n = nominal_rows("search 'posterior'", rows) * federation.clients * federation.sampling_rate
         slope = (STEEP[0] * n, STEEP[1] * n)
         return PosteriorBisection(self._low, self._high, evaluations, slope, tailed)
 
@@ -181,12 +172,9 @@ class _TemperatureSearch(FederatedStrategy):
         t = self._search.next()
         return None if t is None else self.question(float(t[0]))
 
-    def questions(self) -> tuple[Question, ...]:
-        """Any temperature of the interval, or all of the grid."""
-        if self._search is None:
-            return super().questions()
-        within = Range(self._low, self._high)
-        return (Question.like(self.question(1.0), self._all_rounds, temperatures=within),)
+    def moving(self) -> dict[str, Range]:
+        """Any temperature of the interval; of a grid all are asked at once."""
+        return {} if self._search is None else {"temperatures": Range(self._low, self._high)}
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""

@@ -8,19 +8,19 @@ from typing import Any, get_args
 import numpy as np
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.core.checks import one_of, positive, whole
-from fedcal.core.errors import InputError
+from fedcal.core.checks import one_of, whole
 from fedcal.core.numerics import LOG_A_LIMIT, log_grid
 from fedcal.core.types import Floats
 from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace, Mechanism
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
-from fedcal.privacy.noise_plan import Federation, make_plan
+from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
-from fedcal.queries.declared import Question, Range
-from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average
+from fedcal.queries.declared import Range
+from fedcal.queries.temperature import LIMIT, MOST_POINTS, Average, check_limit
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import CLIP, exact_norms
+from fedcal.strategies.method import check_rounds, nominal_rows, plan_for
+from fedcal.strategies.methods.steps.averaging import Averaging
 from fedcal.strategies.methods.steps.root_posterior import root_posterior
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
@@ -45,7 +45,7 @@ class _Temperature(FederatedStrategy):
         return TemperatureScaling(math.exp(-self.log_a), self.classes)
 
 
-class FedTemp(_Temperature):
+class FedTemp(_Temperature, Averaging):
     """Federated temperature scaling by averaged local optima (Maddock et al., Algorithm 2).
 
     Each client solves for its own optimum and sends how far it is from the global parameter;
@@ -91,19 +91,11 @@ class FedTemp(_Temperature):
         steps: int | None = None,
         **base: Any,
     ) -> None:
-        self.server_lr = positive("server_lr", server_lr)
-        self.limit = positive("limit", limit)
-        if not 1 < limit <= 1e6:
-            raise InputError(f"limit must be above 1 and at most 1e6, got {limit:g}")
+        self.limit = check_limit("limit", limit)
         self.steps = None if steps is None else whole("steps", steps, 1)
         self.average: Average = average
         one_of("average", average, get_args(Average))
-        self.classes = federation.classes
-        self.clip = None if clip is None else positive("clip", clip)
-        self._count = not federation.private
-        bound = self.query(1).bound("client", (self.clip or CLIP,))
-        super().__init__(make_plan(federation, rounds=federation.rounds or 12, bound=bound), **base)
-        self.norms = exact_norms(self.plan, bound, self.clip)
+        super().__init__(federation, clip=clip, server_lr=server_lr, **base)
 
     @property
     def w(self) -> float:
@@ -114,10 +106,9 @@ class FedTemp(_Temperature):
         """How far is your own optimum from w? Without privacy also whether there are rows."""
         return TemperatureUpdate(self.w, self.average, self._count, self.limit, self.steps)
 
-    def questions(self) -> tuple[Question, ...]:
-        """At any w within the limit."""
-        within = Range(1 / self.limit, self.limit)
-        return (Question.like(self.query(1), self._all_rounds, w=within),)
+    def moving(self) -> dict[str, Range]:
+        """Any w within the limit."""
+        return {"w": Range(1 / self.limit, self.limit)}
 
     def update(self, release: Release) -> None:
         """Step by the mean update; the divisor is public under privacy."""
@@ -156,20 +147,17 @@ class FedNewton(_Temperature):
         self, federation: Federation, *, rows_per_client: float | None = None, **base: Any
     ) -> None:
         self.classes = federation.classes
-        query = self.query(1)
         clip = gradient_clip(self.name, federation, rows_per_client)
-        bound = query.bound(query.part(federation.unit), (clip,))
         rounds = federation.rounds or (4 if federation.private else 8)
-        plan = make_plan(federation, rounds=rounds, bound=bound, row_sums=query.row_sums)
-        super().__init__(plan, **base)
+        super().__init__(plan_for(federation, self.query(1), (clip,), rounds), **base)
 
     def query(self, round_number: int) -> TemperatureNewton:
         """Gradient and curvature at the current temperature."""
         return TemperatureNewton(self.log_a, self.classes)
 
-    def questions(self) -> tuple[Question, ...]:
-        """At any temperature."""
-        return (Question.like(self.query(1), self._all_rounds, log_a=LOG_A),)
+    def moving(self) -> dict[str, Range]:
+        """Any temperature."""
+        return {"log_a": LOG_A}
 
     def update(self, release: Release) -> None:
         """One guarded Newton step."""
@@ -232,19 +220,14 @@ class FedOneShot(_Temperature):
         high: float = 8.0,
         **base: Any,
     ) -> None:
-        if federation.rounds not in (None, 1):
-            raise InputError(f"fedoneshot asks once: rounds must be 1, got {federation.rounds}")
+        check_rounds(self.name, federation, 1)
         self.classes = federation.classes
         whole("points", points, 2, MOST_POINTS)
         clip = gradient_clip(self.name, federation, rows_per_client)
         asked, prefers = _one_shot_release(federation, points)
         self._query = query = TemperatureScores(low, high, asked)
         self._log_t = log_grid(query.low, query.high, points)
-        bound = query.bound(query.part(federation.unit), (clip,))
-        plan = make_plan(
-            federation, rounds=1, bound=bound, prefers=prefers, row_sums=query.row_sums
-        )
-        super().__init__(plan, **base)
+        super().__init__(plan_for(federation, query, (clip,), 1, prefers=prefers), **base)
 
     def query(self, round_number: int) -> TemperatureScores:
         """The score at each temperature that is asked about."""
@@ -296,10 +279,7 @@ def gradient_clip(name: str, federation: Federation, rows_per_client: float | No
 
     With unit "example" it is not used: what a row may add follows from the question.
     """
-    if rows_per_client is not None:
-        return max(0.2 * positive("rows_per_client", rows_per_client), 3.0)
-    if federation.private and UNITS[federation.unit].whole_client:
-        raise InputError(
-            f"{name} with privacy needs rows_per_client, a public nominal number of rows > 0"
-        )
-    return 1.0  # not used
+    needed = federation.private and UNITS[federation.unit].whole_client
+    if rows_per_client is None and not needed:
+        return 1.0  # not used
+    return max(0.2 * nominal_rows(f"{name} with privacy", rows_per_client), 3.0)

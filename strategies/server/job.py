@@ -28,7 +28,7 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.checkpoint import Checkpoint
 from fedcal.strategies.server.outcome import Outcome, Progress, Watch
-from fedcal.strategies.settings import Setting, check_settings
+from fedcal.strategies.settings import Plain, Setting, as_text, check_settings
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,13 @@ class Job:
             raise InputError(f"dropout must be in [0, 1], got {self.dropout!r}")
         one_of("input", self.input, KINDS)
 
-    def to_fields(self) -> dict[str, Setting]:
+    def to_fields(self) -> dict[str, Plain]:
         """Flat values under Flower's dashed names; what is None becomes 0 or ""."""
         return {
             "method": self.method,
             **self.federation.to_fields(),
             "seed": int(self.federation.seed),
-            "settings": json.dumps(dict(self.settings)),
+            "settings": as_text(self.settings),
             "secure-aggregation": self.secure_aggregation,
             "dropout": float(self.dropout),
             "ledger": os.path.abspath(self.ledger) if self.ledger else "",
@@ -277,7 +277,7 @@ def _settings(given: str) -> dict[str, Setting]:
     except ValueError:
         settings = None
     if not isinstance(settings, dict) or not all(
-        isinstance(value, Setting) for value in settings.values()
+        isinstance(value, Plain) for value in settings.values()
     ):
         raise InputError(
             f"'settings' of the run config must be a JSON object of plain values, got {given!r}"

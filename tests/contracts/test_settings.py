@@ -3,12 +3,14 @@
 Generated from the registry. Of `rows_per_client`, a fact about the federation, see the end.
 """
 
+import json
 from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
 import numpy as np
 import pytest
+from refusals import each_is_refused
 
 from fedcal.core.errors import InputError, NoEffect
 from fedcal.core.shards import Shards
@@ -16,13 +18,13 @@ from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import settings_of
+from fedcal.strategies.settings import check_settings, settings_of
 
 CLIENTS = 12
 
 TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "alpha": (0.1, 0.3),
-    "among": ("[0]", "[1, 2]"),
+    "among": ((0,), (1, 2)),
     "average": ("inverse", "temperature"),
     "batch": (4, 64),
     "bins": (5, 15),
@@ -41,7 +43,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "epochs": (1, 2),
     "estimate": ("posterior", "share"),
     "free": (1, 2),
-    "groups": ('["a"]', '["a", "b"]'),
+    "groups": (("a",), ("a", "b")),
     "height": (1, 2),
     "high": (1.5, 3.0),
     "iterations": (2, 3),
@@ -58,7 +60,7 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "quantile": ("gaps", "prefix"),
     "randomised": (False, True),
     "reach": (1.2, 2.0),
-    "report": ('["a"]', '["a", "b"]'),
+    "report": (("a",), ("a", "b")),
     "rows_known": (False, True),
     "rows_per_subject": (1, 3),
     "score": ("confidence", "classes"),
@@ -66,23 +68,19 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
     "search": ("golden", "exponential"),
     "server_lr": (0.5, 1.0),
     "shape": ("3", "4"),
-    "source": ("[0.8, 0.1, 0.1]", "[0.2, 0.4, 0.4]"),
+    "source": ((0.8, 0.1, 0.1), (0.2, 0.4, 0.4)),
     "steps": (2, 6),
     "tables": ("per_class", "pooled"),
-    "target": ("[1, 0, 0]", "[0, 0, 1]"),
+    "target": ((1, 0, 0), (0, 0, 1)),
     "threshold": (0.25, 0.5),
     "weigh": ("rows", "clients"),
     "weighting": ("none", "all"),
 }
 
 OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
-    ("conformal", "costs"): ("[0.5, 1, 1]", "[1, 0.5, 1]"),
+    ("conformal", "costs"): ((0.5, 1, 1), (1, 0.5, 1)),
     ("conformal", "score"): ("lac", "margin"),
-    ("dp-fedavg", "network"): ("linear", "mlp"),
-    ("dp-fedavg", "shape"): ("3", "4"),
     ("fedsgd", "clipping"): ("row", "global"),
-    ("fedsgd", "network"): ("linear", "mlp"),
-    ("fedsgd", "shape"): ("3", "4"),
 }
 
 ALONG: dict[tuple[str, str], dict[str, Any]] = {
@@ -91,7 +89,7 @@ ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("conformal", "penalty"): {"score": "raps"},
     ("conformal", "randomised"): {"score": "aps"},
     ("conformal", "rows_known"): {"quantile": "prefix"},
-    ("conformal", "source"): {"target": "[0.8, 0.1, 0.1]"},
+    ("conformal", "source"): {"target": (0.8, 0.1, 0.1)},
     ("conformal", "score_seed"): {"score": "aps", "randomised": True},
     ("fedsgd", "clip"): {"clipping": "row"},
     ("fedsgd", "reach"): {"clipping": "global"},
@@ -209,6 +207,31 @@ def test_what_is_refused_is_named():
         assert "\n" not in str(caught.value)
         assert str(caught.value).startswith(caught.value.name)
         assert caught.value.name in given
+
+
+def test_a_list_and_its_json_text_are_one_setting():
+    lists: dict[str, Any] = {"evaluate": ("groups", ["a", "b"]), "conformal": ("among", [0, 2])}
+    for method, (name, given) in lists.items():
+        text = json.dumps(given, separators=(",", ":"))  # as people write it after --set
+        one, two = (outcome(method, "exact", 3, {name: v}) for v in (tuple(given), text))
+        assert one == two
+        fields = Job(method, Federation(CLIENTS, 3), {name: given}).to_fields()
+        assert Job.from_fields(fields).settings == {name: json.dumps(given)}
+
+
+def test_a_wrong_type_is_one_line_that_says_what_is_allowed():
+    def made(given: tuple[str, str, Any]) -> None:
+        method, name, value = given
+        check_settings(method, {name: value})
+        Job(method, Federation(CLIENTS, 3), {name: value}).strategy()
+
+    table = [
+        (("evaluate", "groups", [1]), "^groups must be a list of names"),
+        (("evaluate", "bins", [2]), "^bins must be a single value"),
+        (("evaluate", "other", "yes"), "^other must be true or false"),
+        (("conformal", "costs", "0.5"), "^costs must be a list of numbers"),
+    ]
+    each_is_refused(table, made)
 
 
 def test_rows_per_client_is_a_fact_and_may_always_stand():

@@ -1,5 +1,6 @@
 """What tests of many strategies check: tables of bad input, noise of a known size, no rows."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -34,3 +35,36 @@ def assert_std_is_one(draws: Iterable[Floats], kurtosis: float = 3.0) -> None:
 def nobody(clients: int, classes: int = 3, **columns: Any) -> Shards:
     none = np.zeros(0, np.int64)
     return Shards.from_owner(np.zeros((0, classes)), none, none, clients, **columns)
+
+
+def some_shards(
+    c: int = 4, rows: int = 600, seed: int = 0, clients: int = 12, scale: float = 2.0
+) -> Shards:
+    """Overconfident rows; the first and the last client have none."""
+    rng = np.random.default_rng([c, seed])
+    labels, owner = rng.integers(0, c, rows), rng.integers(1, clients - 1, rows)
+    logits = rng.normal(0, 1, (rows, c))
+    logits[np.arange(rows), labels] += rng.normal(1.5, 1, rows)
+    return Shards.from_owner(logits * scale, labels, owner, clients)
+
+
+def algorithm_1(f: Callable[[float], float], low: float, high: float, k: int) -> list[float]:
+    """Luo et al., Algorithm 1, line by line; the answer last."""
+    ratio = (math.sqrt(5) - 1) / 2
+    t0, t1 = high - (high - low) * ratio, low + (high - low) * ratio
+    asked = [t0, t1]
+    v0, v1 = f(t0), f(t1)
+    for i in range(k):
+        if abs(v0) >= abs(v1):
+            low, t0, v0 = t0, t1, v1
+            t1 = low + (high - low) * ratio
+            if i < k - 1:
+                v1 = f(t1)
+                asked.append(t1)
+        else:
+            high, t1, v1 = t1, t0, v0
+            t0 = high - (high - low) * ratio
+            if i < k - 1:
+                v0 = f(t0)
+                asked.append(t0)
+    return [*asked, (low + high) / 2]

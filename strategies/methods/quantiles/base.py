@@ -4,31 +4,38 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, asdict, dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.conformal.aims import Aim
+from fedcal.calibrators.as_text import text_of
+from fedcal.conformal.aims import KINDS, Aim, aim_of
 from fedcal.conformal.basis import Basis
-from fedcal.conformal.conformity import Conformity
+from fedcal.conformal.conformity import BY, Conformity
 from fedcal.conformal.grids import thresholds
 from fedcal.conformal.levels.crossing import sure_coverage
 from fedcal.conformal.pages.promises import if_not_clipped
 from fedcal.conformal.pages.reported import Reported
-from fedcal.conformal.set_release import Goal, SetRelease
+from fedcal.conformal.set_release import ANY_ROW, Goal, Promise, SetRelease
 from fedcal.conformal.sets import ALL_LABELS
+from fedcal.core.checks import one_of, positive, unused, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
-from fedcal.mechanisms import Mechanism
+from fedcal.mechanisms import MECHANISMS, Exponential, Mechanism
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import Federation
+from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetQuery
 from fedcal.queries.declared import Question
+from fedcal.queries.evaluation import names_text
+from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
+
+WEIGH = ("rows", "clients")
 
 MOST_ROWS = 10**7
 """Of a threshold, where the fewest that it needs are looked for."""
@@ -36,39 +43,91 @@ MOST_ROWS = 10**7
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user wants of sets, whatever finds their thresholds.
+    """What the user wants of sets, whatever finds their thresholds: the settings of the method.
 
     Attributes
     ----------
-    goal
-        how often labels are to be in sets
-    score
-        fields of `SetQuery`: the score, and what has thresholds of its own
-    rows
-        public nominal rows of a client; None = nobody said
-    known
-        whether that times the clients is exactly the number of rows, and public
-    bins
-        thresholds that are looked at; 0 = as the rule likes
-    average
-        clients count equally, whatever their rows
-    aim
-        how rows count by their label; None = all alike
-    report
-        JSON list of the groups of rows that coverage is released of; "" = none
+    federation
+        public facts and budget
+    others
+        see `fedcal.strategies.methods.conformal.FedConformal`
     """
 
-    goal: Goal
-    score: Mapping[str, Any]
-    rows: float | None
-    known: bool
-    bins: int
-    average: bool
-    aim: Aim | None = None
-    report: str = ""
+    federation: Federation
+    _: KW_ONLY
+    alpha: float = 0.1
+    score: str = "lac"
+    randomised: bool = False
+    penalty: float | None = None
+    free: int | None = None
+    score_seed: int | None = None
+    calibrator: str = ""
+    quantile: str = AUTO
+    bins: int = 0
+    by: str = "none"
+    groups: Sequence[str] = ()
+    guarantee: str = "marginal"
+    confidence: float = 0.9
+    target: Sequence[float] = ()
+    source: Sequence[float] = ()
+    costs: Sequence[float] = ()
+    among: Sequence[int] = ()
+    report: Sequence[str] = ()
+    weigh: str = WEIGH[0]
+    rows_per_client: float | None = None
+    rows_known: bool = False
 
-    def check(self, federation: Federation) -> None:
+    @cached_property
+    def goal(self) -> Goal:
+        """How often labels are to be in sets."""
+        promise: Promise = self.guarantee  # type: ignore[assignment]  # checked by the goal
+        return Goal(positive("alpha", self.alpha), promise, self.confidence)
+
+    @cached_property
+    def aim(self) -> Aim | None:
+        """How rows count by their label; None = all alike."""
+        lists = {kind: getattr(self, kind) for kind in KINDS}
+        return aim_of(self.federation.classes, self.source, **lists)
+
+    @cached_property
+    def conformity(self) -> Conformity:
+        """The score of labels."""
+        classes, seed = self.federation.classes, self.score_seed or 0
+        text = text_of(self.calibrator, classes) if self.calibrator else ""
+        return Conformity(self.score, self.randomised, self.penalty, self.free, seed, text)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Fields of `SetQuery`: the score, and what has thresholds of its own."""
+        score = asdict(self.conformity)
+        score["score"] = score.pop("name")
+        return {**score, "by": self.parts_by, "groups": names_text(self.groups)}
+
+    @property
+    def parts_by(self) -> str:
+        """What has thresholds of its own; groups that are named do."""
+        return "group" if self.groups and self.by == "none" else self.by
+
+    @property
+    def average(self) -> bool:
+        """Whether clients count equally, whatever their rows."""
+        return self.weigh != WEIGH[0]
+
+    @property
+    def apart(self) -> bool:
+        """Whether there are several thresholds."""
+        return self.parts_by != "none"
+
+    def check(self) -> None:
         """InputError for wishes that do not go together, or not with this federation."""
+        federation = self.federation
+        one_of("by", self.by, BY)
+        one_of("weigh", self.weigh, WEIGH)
+        if self.guarantee == "marginal" and self.confidence != 0.9:
+            unused("it is of guarantee 'pac'", confidence=self.confidence)
+        if self.rows_per_client is not None:
+            positive("rows_per_client", self.rows_per_client)
+        whole("bins", self.bins, 0, 4096)
         whole_clients = federation.private and UNITS[federation.unit].whole_client
         pac = self.goal.promise == "pac"
         if self.average and federation.private and not whole_clients:
@@ -89,21 +148,16 @@ class Wanted:
                 "report would need noise that hides all rows of a client, and a site has no "
                 "others: it goes with units 'example' and 'subject'"
             )
-        if self.known and (self.rows is None or federation.sampling_rate < 1):
+        if self.rows_known and (self.rows_per_client is None or federation.sampling_rate < 1):
             raise InputError(
                 "rows_known needs rows_per_client, and all clients in each round: it says that "
                 "the number of rows is public"
             )
-        if self.known and federation.private and UNITS[federation.unit].column is not None:
+        if self.rows_known and federation.private and UNITS[federation.unit].column is not None:
             raise InputError(
                 f"rows_known is of rows: with unit '{federation.unit}' one row of each counts, and "
                 "how many there are is private"
             )
-
-    @property
-    def apart(self) -> bool:
-        """Whether there are several thresholds."""
-        return bool(self.score.get("by", "none") != "none")
 
 
 class QuantileRule(ABC):
@@ -119,6 +173,8 @@ class QuantileRule(ABC):
         whether it makes use of a public number of rows
     opening
         the first question, which the plan is made for
+    plan
+        once it is made
     bound
         of a client's answer, or of a row's
     prefers
@@ -135,6 +191,7 @@ class QuantileRule(ABC):
     takes_aim: ClassVar[bool] = False
     takes_report: ClassVar[bool] = False
     opening: SetQuery
+    plan: Plan
     bound: Bound
     prefers: tuple[type[Mechanism], ...]
     rounds: int = 1
@@ -143,14 +200,14 @@ class QuantileRule(ABC):
         self.federation, self.wanted = federation, wanted
 
     @classmethod
-    @abstractmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Why it cannot serve; "" = it can."""
+        """Why it cannot serve; "" = it can. All but the exact rule are for privacy."""
+        return "" if federation.private else "nothing is private here: the exact rule serves"
 
     @property
     def expected(self) -> float:
         """Rows of all clients that are asked, as is publicly taken."""
-        return (self.wanted.rows or 0.0) * self.asked
+        return (self.wanted.rows_per_client or 0.0) * self.asked
 
     @property
     def asked(self) -> float:
@@ -164,9 +221,8 @@ class QuantileRule(ABC):
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
         """So many public thresholds that suit the score; see `fedcal.conformal.grids`."""
-        names = ("randomised", "penalty", "free")
-        score = {name: self.wanted.score[name] for name in names if name in self.wanted.score}
-        conformity = Conformity(str(self.wanted.score.get("score", "lac")), **score)
+        w = self.wanted
+        conformity = Conformity(w.score, w.randomised, w.penalty, w.free)
         return thresholds(conformity, self.federation.classes, number, arcs=arcs)
 
     @property
@@ -174,12 +230,13 @@ class QuantileRule(ABC):
         """Whether one row of each subject counts: several of them would be clipped."""
         return self.federation.private and UNITS[self.federation.unit].column is not None
 
-    def planned(self, plan: Plan) -> None:  # noqa: B027  few need to know
-        """Hear the plan, before anything is asked."""
+    def planned(self, plan: Plan) -> None:
+        """Keep the plan, before anything is asked."""
+        self.plan = plan
 
-    @abstractmethod
     def query(self, number: int) -> SetQuery | None:
-        """The question of a round; None = there is nothing left to ask."""
+        """The question of a round, here the first one; None = nothing is left to ask."""
+        return self.opening
 
     def questions(self) -> tuple[Question, ...]:
         """Declare what rounds may ask; see `Method.questions`. Here the first one in all rounds."""
@@ -226,6 +283,16 @@ class QuantileRule(ABC):
         return (rows,) if rows and told else (), 0.0
 
     @property
+    def whose(self) -> str:
+        """Whom a threshold is for, where rows or subjects are pooled: the end of a sentence."""
+        if not self.one_row_each:
+            return ANY_ROW
+        return (
+            "for one row, drawn at random, of a subject that is exchangeable with all clients' "
+            "subjects taken together."
+        )
+
+    @property
     def noun(self) -> str:
         """What is counted once each."""
         if self.wanted.average or (self.whole_client and self.opening.once):
@@ -254,14 +321,63 @@ class QuantileRule(ABC):
         """
         wanted, sure = self.wanted, None
         alike = wanted.aim is None and not wanted.apart
-        if alike and wanted.rows is not None and wanted.goal.promise == "marginal":
-            sure = sure_coverage(clip, wanted.rows, wanted.goal.alpha)
-        return if_not_clipped(promise, sure, wanted.rows)
+        if alike and wanted.rows_per_client is not None and wanted.goal.promise == "marginal":
+            sure = sure_coverage(clip, wanted.rows_per_client, wanted.goal.alpha)
+        return if_not_clipped(promise, sure, wanted.rows_per_client)
 
     @property
     @abstractmethod
     def guarantee(self) -> tuple[str, ...]:
         """What is proven of coverage, and what is assumed, in sentences."""
+
+
+class Drawn(QuantileRule):
+    """A rule whose threshold is drawn by the exponential mechanism.
+
+    Attributes
+    ----------
+    enough
+        whether public numbers allow for sets that do not hold all labels
+    """
+
+    prefers = (Exponential,)
+    enough: bool
+
+    @classmethod
+    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
+        """Also for several thresholds, and where the server does not have the sums."""
+        if why := super().refuses(federation, wanted):
+            return why
+        if wanted.apart:
+            return "it draws one threshold, and by asks for several"
+        if not TRUSTS[str(federation.trust)].takes(Exponential):
+            return f"under trust '{federation.trust}' the server does not have the exact sums"
+        return ""
+
+    def learn(self, release: Release) -> Floats:
+        """The drawn threshold; all labels where public numbers say that rows are too few."""
+        drawn = float(self.opening.thresholds[int(release.values[0])])
+        return np.array([drawn if self.enough else ALL_LABELS])
+
+
+class Noisy(QuantileRule):
+    """A rule that reads thresholds from noisy counts of rows."""
+
+    @classmethod
+    def refuses(cls, federation: Federation, wanted: Wanted) -> str:
+        """Also for other mechanisms than those that add noise, and for counts of clients."""
+        if why := super().refuses(federation, wanted):
+            return why
+        if federation.mechanism != AUTO and MECHANISMS[federation.mechanism].answers != "sum":
+            return f"it releases sums, which '{federation.mechanism}' does not make noisy"
+        if wanted.average:
+            return "it counts rows, and weigh = 'clients' counts clients"
+        return ""
+
+    @property
+    def std(self) -> float:
+        """Standard deviation of the noise of a sum, as planned."""
+        return float(max(self.plan.noise_std or (0.0,)))
 
 
 def all_labels(query: SetQuery) -> Floats:

@@ -10,19 +10,15 @@ import numpy as np
 from fedcal.conformal.levels.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip
 from fedcal.conformal.levels.levels import Shortfall, centred_pac_level
 from fedcal.conformal.pages.promises import SOURCE, of_whom
-from fedcal.conformal.set_release import ANY_ROW
-from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Exponential
-from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetGaps
-from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
-from fedcal.trust import TRUSTS
+from fedcal.strategies.methods.quantiles.base import Drawn, Wanted
 
 
-class Crossing(QuantileRule):
+class Crossing(Drawn):
     """Exponential mechanism on the cost of the crossing (`fedcal.conformal.levels.crossing`; ours).
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "user" (zero-out): each of a client's
@@ -35,10 +31,11 @@ class Crossing(QuantileRule):
     name = "crossing"
     needs_rows = True
     takes_aim = True
+    opening: SetGaps
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
-        alpha, rows = wanted.goal.alpha, wanted.rows or 1.0
+        alpha, rows = wanted.goal.alpha, wanted.rows_per_client or 1.0
         hit: Floats = np.ones(1)
         need: Floats = np.array([1.0 - alpha])
         if wanted.aim is not None:
@@ -54,30 +51,25 @@ class Crossing(QuantileRule):
         if wanted.bins:
             self._draw = Draw(wanted.bins, self._draw.tilt * self._draw.candidates / wanted.bins)
         self._need = float(need.max())
-        self.opening = self._query = SetGaps(
+        self.opening = SetGaps(
             federation.classes,
             self.thresholds(self._draw.candidates),
-            **wanted.score,
+            **wanted.asked,
             once=self.one_row_each,
             need=need,
             hit=hit,
             average=wanted.average,
         )
-        part = self._query.part(federation.unit)
-        self.bound = self._query.bound(part, (self._clip,) if self.whole_client else ())
-        self.prefers = (Exponential,)
+        part = self.opening.part(federation.unit)
+        self.bound = self.opening.bound(part, (self._clip,) if self.whole_client else ())
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
         """Without privacy, for several thresholds, and where the server does not have the sums."""
-        if not federation.private:
-            return "nothing is private here: the exact rule serves"
-        if wanted.apart:
-            return "it draws one threshold, and by asks for several"
+        if why := super().refuses(federation, wanted):
+            return why
         if wanted.aim is not None and wanted.aim.counted:
             return "it releases no counts of labels: give source, their public shares"
-        if not TRUSTS[str(federation.trust)].takes(Exponential):
-            return f"under trust '{federation.trust}' the server does not have the exact sums"
         if federation.mechanism not in (AUTO, Exponential.name):
             return f"it draws by '{Exponential.name}', not by '{federation.mechanism}'"
         return ""
@@ -95,22 +87,13 @@ class Crossing(QuantileRule):
             level = centred_pac_level(1.0, self.expected, goal.alpha, law, goal.confidence)
         self.slack = level - self._need
         self.enough = self.reaches(self.expected)
-        self._query = replace(
-            self._query, level=float(level), tilt=float(self._draw.tilt * self._scale)
+        self.opening = replace(
+            self.opening, level=float(level), tilt=float(self._draw.tilt * self._scale)
         )
-
-    def query(self, number: int) -> SetGaps:
-        """The centred counts."""
-        return self._query
-
-    def learn(self, release: Release) -> Floats:
-        """The drawn threshold; all labels where public numbers say that the level is too high."""
-        drawn = self._query.thresholds[int(release.values[0])]
-        return np.array([float(drawn) if self.enough else ALL_LABELS])
 
     def reaches(self, rows: float | None) -> bool:
         """By the level."""
-        one = (self.wanted.rows or 1.0) if self.wanted.average else 1.0
+        one = (self.wanted.rows_per_client or 1.0) if self.wanted.average else 1.0
         return self.slack <= self.wanted.goal.alpha * ((rows or 0.0) + one)
 
     def _fewest(self, parts: int) -> int:
@@ -123,7 +106,7 @@ class Crossing(QuantileRule):
         goal, rows = self.wanted.goal, self.expected
         fewest, noun = self.slack / goal.alpha, "rows"
         if self.wanted.average:
-            each = self.wanted.rows or 1.0
+            each = self.wanted.rows_per_client or 1.0
             rows, fewest, noun = rows / each, fewest / each, "clients"
         elif self.one_row_each:
             noun = "subjects"
@@ -134,15 +117,9 @@ class Crossing(QuantileRule):
                 f"Sets hold all labels: with {rows:.6g} {noun} this budget is too small for a "
                 f"share of {1 - goal.alpha:.4g}; {fewest:,} {noun} would do."
             )
+        whose = self.whose
         if self.wanted.average:
             whose = "for a row of a new client that is exchangeable with these clients."
-        elif self.one_row_each:
-            whose = (
-                "for one row, drawn at random, of a subject that is exchangeable with all clients' "
-                "subjects taken together."
-            )
-        else:
-            whose = ANY_ROW
         aim = self.wanted.aim
         clips = self.whole_client and not self.wanted.average
         promise = of_whom(goal, "none", whose, aim)

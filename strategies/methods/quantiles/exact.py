@@ -17,6 +17,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.queries.conformal import SetCounts, SetGaps
 from fedcal.queries.declared import Question, Range
+from fedcal.queries.evaluation import names_text
 from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
 from fedcal.units.bounding import Bound
 
@@ -42,7 +43,7 @@ class Exact(QuantileRule):
         self._asked = SetGaps(
             federation.classes,
             ends,
-            **{**wanted.score, **({"by": "class"} if wanted.aim else {})},
+            **{**wanted.asked, **({"by": "class"} if wanted.aim else {})},
             need=np.zeros(1),  # whole numbers of rows, which the ring adds up exactly
             average=wanted.average,
         )
@@ -98,9 +99,9 @@ class Exact(QuantileRule):
         return looks, Question.like(self._second(0.5), last, thresholds=Range(0.0, 1.0))
 
     def _second(self, threshold: float) -> SetCounts:
-        by = {"by": "group", "groups": self.wanted.report}
+        by = {"by": "group", "groups": names_text(self.wanted.report)}
         ends = np.array([threshold, 1.0])
-        return SetCounts(self._asked.classes, ends, **{**self.wanted.score, **by})
+        return SetCounts(self._asked.classes, ends, **{**self.wanted.asked, **by})
 
     @property
     def reported(self) -> Reported | None:
@@ -159,4 +160,4 @@ class Exact(QuantileRule):
         whose = "for a row that is exchangeable with the clients' rows."
         if w.average:
             whose = "for a row of a new client that is exchangeable with these clients."
-        return (of_whom(w.goal, w.score.get("by", "none"), whose, w.aim),)
+        return (of_whom(w.goal, w.parts_by, whose, w.aim),)

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
-
 from fedcal.conformal.levels.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
 from fedcal.conformal.pages.promises import of_whom
 from fedcal.conformal.set_release import ANY_ROW
-from fedcal.conformal.sets import ALL_LABELS
-from fedcal.core.types import Floats
-from fedcal.mechanisms import Exponential
-from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetRanks
 from fedcal.queries.encodings import MOST_BUCKETS
-from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted
-from fedcal.trust import TRUSTS
+from fedcal.strategies.methods.quantiles.base import Drawn, Wanted
 from fedcal.units import UNITS
 
 
-class ExponentialQuantile(QuantileRule):
+class ExponentialQuantile(Drawn):
     """The paper's rule (`fedcal.conformal.levels.angelopoulos`), with all labels where q~ >= 1.
 
     Privacy: epsilon-DP, delta = 0; trust `central`. Unit "example": a row added or removed; as a
@@ -33,31 +26,27 @@ class ExponentialQuantile(QuantileRule):
 
     name = "exponential"
     takes_known = True
+    opening: SetRanks
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
         self._n = max(round(federation.clients if self.whole_client else self.expected), 1)
         alpha = wanted.goal.alpha
         bins = wanted.bins or min(best_bins(self._n, federation.epsilon, alpha), MOST_BUCKETS)
-        self.opening = self._query = SetRanks(
+        self.opening = SetRanks(
             federation.classes,
             thresholds(bins),
-            **wanted.score,
+            **wanted.asked,
             once=self.whole_client,
         )
-        part = self._query.part(federation.unit)
-        self.bound = self._query.bound(part, (1.0,) if self.whole_client else ())
-        self.prefers = (Exponential,)
+        part = self.opening.part(federation.unit)
+        self.bound = self.opening.bound(part, (1.0,) if self.whole_client else ())
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
         """Where the paper's rule does not apply, or the server does not have the sums."""
-        if not federation.private:
-            return "nothing is private here: the exact rule serves"
-        if wanted.apart:
-            return "it draws one threshold, and by asks for several"
-        if not TRUSTS[str(federation.trust)].takes(Exponential):
-            return f"under trust '{federation.trust}' the server does not have the exact sums"
+        if why := super().refuses(federation, wanted):
+            return why
         if wanted.goal.promise != "marginal":
             return "it covers in the mean, and guarantee 'pac' asks for more"
         if wanted.average:
@@ -67,46 +56,38 @@ class ExponentialQuantile(QuantileRule):
         unit = UNITS[federation.unit]
         if unit.column is not None:
             return f"its n must be public, and how many {unit.plural} there are is not"
-        if not unit.whole_client and not wanted.known:
+        if not unit.whole_client and not wanted.rows_known:
             return "its number of rows must be public: --set rows_known=true, rows_per_client=..."
         return ""
 
     def planned(self, plan: Plan) -> None:
         """gamma* and q~, by the epsilon of the draw."""
-        m, epsilon, alpha = len(self._query.thresholds), plan.epsilon_per_release, self._alpha
+        m, epsilon, alpha = len(self.opening.thresholds), plan.epsilon_per_release, self._alpha
         gamma = best_gamma(self._n, m, epsilon, alpha)
         self.level = inflated_level(self._n, m, epsilon, alpha, gamma)
-        if self.level < 1:
-            self._query = replace(self._query, quantile=float(self.level))
+        self.enough = self.level < 1
+        if self.enough:
+            self.opening = replace(self.opening, quantile=float(self.level))
 
     @property
     def _alpha(self) -> float:
         return self.wanted.goal.alpha
 
-    def query(self, number: int) -> SetRanks:
-        """Rows up to each threshold."""
-        return self._query
-
-    def learn(self, release: Release) -> Floats:
-        """The drawn threshold; all labels where q~ >= 1, which public numbers say."""
-        drawn = float(self._query.thresholds[int(release.values[0])])
-        return np.array([drawn if self.level < 1 else ALL_LABELS])
-
     def reaches(self, rows: float | None) -> bool:
         """By q~, whatever the rows."""
-        return self.level < 1
+        return self.enough
 
     @property
     def guarantee(self) -> tuple[str, ...]:
         """Theorem 2 of the paper."""
         found = []
-        if self.level >= 1:
+        if not self.enough:
             found.append(
                 f"Sets hold all labels: with {self._n:,} rows this budget is too small for a share "
                 f"of {1 - self._alpha:.4g}."
             )
         whose = ANY_ROW
-        if self._query.once:
+        if self.opening.once:
             whose = "for one row, drawn at random, of a unit that is exchangeable with these."
         found.append(of_whom(self.wanted.goal, "none", whose))
         whom = "clients, all of which have a row" if self.whole_client else "rows"

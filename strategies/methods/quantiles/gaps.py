@@ -12,19 +12,18 @@ from fedcal.conformal.levels.weighted import weighted_level
 from fedcal.conformal.pages.promises import SOURCE, of_whom
 from fedcal.conformal.set_release import ANY_ROW, FAILS
 from fedcal.core.types import Floats
-from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace
+from fedcal.mechanisms import Gaussian, Laplace
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.federation import Federation
 from fedcal.queries.conformal import SetGaps
-from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
+from fedcal.strategies.methods.quantiles.base import Noisy, Wanted, all_labels, draws_of
 from fedcal.units import UNITS
 
 BINS = 24
 """Thresholds: each is noisy by itself, and all share the budget."""
 
 
-class NoisyGaps(QuantileRule):
+class NoisyGaps(Noisy):
     """Centred counts at a few thresholds, each clipped and noisy by itself (ours).
 
     Privacy: the plan's; unit "user" (zero-out; replace under `local`): each of a client's centred
@@ -35,6 +34,7 @@ class NoisyGaps(QuantileRule):
     name = "gaps"
     needs_rows = True
     takes_aim = True
+    opening: SetGaps
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
@@ -44,46 +44,34 @@ class NoisyGaps(QuantileRule):
         hit, need = np.ones(1), np.array([1.0 - self._alpha])
         if wanted.aim is not None:
             hit, need = wanted.aim.terms(self._alpha)
-        self._query = self.opening = SetGaps(
+        self.opening = SetGaps(
             federation.classes,
             self.thresholds(wanted.bins or BINS),
-            **wanted.score,
+            **wanted.asked,
             need=need,
             hit=hit,
         )
-        rows = (wanted.rows or 1.0) / self._query.parts
+        rows = (wanted.rows_per_client or 1.0) / self.opening.parts
         self._clip = client_clip(rows, alpha) * float(hit.max())
-        self.bound = self._query.bound("client", (self._clip,))
+        self.bound = self.opening.bound("client", (self._clip,))
         self._rows = super().counted()
         self.prefers = (Gaussian, Laplace)
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
         """Without privacy, and where rows are protected: these need no clip."""
-        if not federation.private:
-            return "nothing is private here: the exact rule serves"
+        if why := super().refuses(federation, wanted):
+            return why
         if not UNITS[federation.unit].whole_client:
             return "it protects whole clients; of rows and subjects counts are better"
-        if federation.mechanism != AUTO and MECHANISMS[federation.mechanism].answers != "sum":
-            return f"it releases sums, which '{federation.mechanism}' does not make noisy"
-        if wanted.average:
-            return "it counts rows, and weigh = 'clients' counts clients"
         if wanted.aim is not None and wanted.aim.counted:
             return "it releases no counts of labels: give source, their public shares"
         return ""
 
-    def planned(self, plan: Plan) -> None:
-        """Hear how many draws are in the noise of a sum."""
-        self._plan = plan
-
-    def query(self, number: int) -> SetGaps:
-        """The centred counts."""
-        return self._query
-
     def learn(self, release: Release) -> Floats:
         """The threshold after the last noisy count below the level, of each part."""
-        asked, goal = self._query, self.wanted.goal
-        if self._plan.unanswered(release.std):
+        asked, goal = self.opening, self.wanted.goal
+        if self.plan.unanswered(release.std):
             return all_labels(asked)
         std = float(release.std.max(initial=0.0))
         noise, law = self._noise(std)
@@ -104,7 +92,7 @@ class NoisyGaps(QuantileRule):
 
     def _noise(self, std: float) -> tuple[Noise, Law]:
         """Of each number, and its law."""
-        noise = Noise(std, self._plan.law.tailed, draws_of(self._plan, std))
+        noise = Noise(std, self.plan.law.tailed, draws_of(self.plan, std))
         return noise, noise.of_sums(np.eye(1))[0]
 
     def _level(self, fewest: float, law: Law) -> float:
@@ -119,15 +107,14 @@ class NoisyGaps(QuantileRule):
 
     def reaches(self, rows: float | None) -> bool:
         """Whether the level is at most what all rows of a part come to."""
-        each = (rows or 0.0) / self._query.parts
-        level = self._level(each, self._noise(max(self._plan.noise_std or (0.0,)))[1])
+        each = (rows or 0.0) / self.opening.parts
+        level = self._level(each, self._noise(self.std)[1])
         return level <= self._alpha * each
 
     @property
     def guarantee(self) -> tuple[str, ...]:
         """By an assumption about clipping."""
-        by = str(self.wanted.score.get("by", "none"))
-        whose = ANY_ROW
+        by = self.wanted.parts_by
         goal = self.wanted.goal
         aim = self.wanted.aim
         clipped = (
@@ -135,7 +122,7 @@ class NoisyGaps(QuantileRule):
             "more misses than others, near the threshold, is a small part of all rows; coverage "
             "may be lower by that part. No release tells it."
         )
-        promise = self.if_not_clipped(of_whom(goal, by, whose, aim), self._clip)
+        promise = self.if_not_clipped(of_whom(goal, by, ANY_ROW, aim), self._clip)
         if aim is not None:
             more = (SOURCE,) if aim.source else ()
             return (promise, *more, clipped)

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from fedcal.conformal.levels.noise_law import Noise
 from fedcal.conformal.pages.promises import of_release, of_whom
 from fedcal.conformal.pages.reported import Reported
-from fedcal.conformal.set_release import ANY_ROW, SetRelease, thresholds_of
+from fedcal.conformal.set_release import SetRelease, thresholds_of
 from fedcal.conformal.sets import ALL_LABELS
 from fedcal.core.types import Floats
-from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.curator import Release
-from fedcal.privacy.federation import AUTO, Federation
-from fedcal.privacy.noise_plan import Plan
+from fedcal.privacy.federation import Federation
 from fedcal.queries.conformal import SetCounts
 from fedcal.queries.declared import Question, Range
 from fedcal.queries.encodings import column_norm
-from fedcal.strategies.methods.quantiles.base import QuantileRule, Wanted, all_labels, draws_of
+from fedcal.queries.evaluation import names_text
+from fedcal.strategies.methods.quantiles.base import Noisy, Wanted, all_labels, draws_of
 from fedcal.strategies.methods.quantiles.encoding_choice import quietest
 from fedcal.units import UNITS
 
@@ -28,7 +28,7 @@ BINS, BINS_OF_PARTS = 256, 64
 coverage to evenly spread scores."""
 
 
-class PrefixCounts(QuantileRule):
+class PrefixCounts(Noisy):
     """Counts of rows by score, encoded for prefix sums, and the exact law of their noise (ours).
 
     Privacy: the plan's, by the noise on all counts together; unit "example" (add/remove of a row,
@@ -38,6 +38,7 @@ class PrefixCounts(QuantileRule):
 
     name = "prefix"
     takes_known, takes_aim, takes_report = True, True, True
+    opening: SetCounts
 
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
@@ -49,7 +50,7 @@ class PrefixCounts(QuantileRule):
         asked = SetCounts(
             federation.classes,
             self.thresholds(bins, arcs=True),
-            **{**wanted.score, **by_label},
+            **{**wanted.asked, **by_label},
             once=self.one_row_each,
             encoding=encoding,
             height=height,
@@ -57,55 +58,44 @@ class PrefixCounts(QuantileRule):
         norm = column_norm(encoding, bins, height, law.order)
         if wanted.aim is not None and wanted.aim.counted:
             asked = replace(asked, totals=norm)
-        self._query = self._second = asked
+        self.opening = self._second = asked
         if wanted.report:
             if asked.totals:
                 norm *= 2.0 ** (1.0 / law.order)
             self._make_second(norm)
-        self.opening = self._query
-        part = self._query.part(federation.unit)
-        self.bound, self.prefers = self._query.bound(part, (), law.order), (law,)
+        part = self.opening.part(federation.unit)
+        self.bound, self.prefers = self.opening.bound(part, (), law.order), (law,)
         self._release: SetRelease | None = None
         self._reported: Reported | None = None
-        self._found = all_labels(self._query)
+        self._found = all_labels(self.opening)
 
     def _make_second(self, norm: float) -> None:
         """The question of the last round, of one threshold; both answers get one length."""
-        asked = self._query
-        ends = np.array([0.5, 1.0])
-        second = replace(
-            asked, thresholds=ends, by="group", groups=self.wanted.report, encoding="flat",
-            height=1, totals=0.0, gain=norm,
-        )  # fmt: skip
+        asked = self.opening
+        parts: dict[str, Any] = {"by": "group", "groups": names_text(self.wanted.report)}
+        flat: dict[str, Any] = {"encoding": "flat", "height": 1, "totals": 0.0, "gain": norm}
+        second = replace(asked, thresholds=np.array([0.5, 1.0]), **parts, **flat)
         first, then = (sum(q.lengths()) for q in (asked, second))
-        self._query = replace(asked, pad=max(0, then - first))
+        self.opening = replace(asked, pad=max(0, then - first))
         self._second = replace(second, pad=max(0, first - then))
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
         """Without privacy, and for whole clients: their counts are of more than one row."""
-        if not federation.private:
-            return "nothing is private here: the exact rule serves"
+        if why := super().refuses(federation, wanted):
+            return why
         if UNITS[federation.unit].whole_client:
             return "it protects rows, or subjects, not whole clients"
-        if federation.mechanism != AUTO and MECHANISMS[federation.mechanism].answers != "sum":
-            return f"it releases sums, which '{federation.mechanism}' does not make noisy"
-        if wanted.average:
-            return "it counts rows, and weigh = 'clients' counts clients"
-        if wanted.known and wanted.aim is not None:
+        if wanted.rows_known and wanted.aim is not None:
             return "rows that count by their label are counted: rows_known has no effect"
-        if wanted.known and wanted.apart:
+        if wanted.rows_known and wanted.apart:
             return "the rows of each part are counted: rows_known is of all parts together"
         return ""
-
-    def planned(self, plan: Plan) -> None:
-        """Hear how many draws are in the noise of a sum."""
-        self._plan = plan
 
     def query(self, number: int) -> SetCounts | None:
         """The counts; in a last round those of each group on both sides of the threshold."""
         if number == 1:
-            return self._query
+            return self.opening
         threshold = float(self._found[0])
         if threshold >= ALL_LABELS:
             return None  # all rows are covered
@@ -113,14 +103,14 @@ class PrefixCounts(QuantileRule):
 
     def questions(self) -> tuple[Question, ...]:
         """The counts; in a last round those on both sides of any threshold."""
-        first = Question.like(self._query, (1, 1))
+        first = Question.like(self.opening, (1, 1))
         if self.rounds == 1:
             return (first,)
         return first, Question.like(self._second, (2, 2), thresholds=Range(0.0, 1.0))
 
     def learn(self, release: Release) -> Floats:
         """Thresholds from the counts."""
-        if self._plan.unanswered(release.std):
+        if self.plan.unanswered(release.std):
             return self._found
         std = float(release.std.max(initial=0.0))
         if release.round == 1:
@@ -132,7 +122,7 @@ class PrefixCounts(QuantileRule):
         return self._found
 
     def _made(self, release: Release, std: float) -> SetRelease:
-        asked, plan = self._query, self._plan
+        asked, plan = self.opening, self.plan
         noise = Noise(std / asked.gain, plan.law.tailed, draws_of(plan, std))
         labels = asked.rows_of(release.values) if asked.totals else None
         return SetRelease(
@@ -140,8 +130,8 @@ class PrefixCounts(QuantileRule):
             asked.decode(release.values),
             asked.decoder,
             noise,
-            round(self.expected) if self.wanted.known else None,
-            self._whose,
+            round(self.expected) if self.wanted.rows_known else None,
+            self.whose,
             labels,
             std / (asked.totals * asked.gain) if asked.totals else 0.0,
         )
@@ -155,9 +145,8 @@ class PrefixCounts(QuantileRule):
         """What is found of counts without noise, of rows whose scores all are least."""
         if rows is None:
             return True
-        nothing = np.zeros(sum(self._query.lengths()))
-        std = max(self._plan.noise_std or (0.0,))
-        made = self._made(Release(1, self._query.kind, nothing, nothing), std)
+        nothing = np.zeros(sum(self.opening.lengths()))
+        made = self._made(Release(1, self.opening.kind, nothing, nothing), self.std)
         counts = np.zeros_like(made.counts)
         counts[:, 0] = rows / len(counts)
         known = None if made.rows is None else round(rows)
@@ -176,22 +165,17 @@ class PrefixCounts(QuantileRule):
         return tuple(found.total.tolist()), found.total_std
 
     @property
-    def _whose(self) -> str:
-        whose = ANY_ROW
-        if self.one_row_each:
-            whose = (
-                "for one row, drawn at random, of a subject that is exchangeable with all clients' "
-                "subjects taken together."
-            )
-        if self.wanted.apart:
-            whose = whose.replace("all clients' rows taken together", "the clients' rows there")
-        return whose
+    def whose(self) -> str:
+        """With thresholds of their own for rows of a part."""
+        if not self.wanted.apart:
+            return super().whose
+        return super().whose.replace("all clients' rows taken together", "the clients' rows there")
 
     @property
     def guarantee(self) -> tuple[str, ...]:
         """Exact: of exchangeable rows, and the law of the noise."""
         w = self.wanted
-        by = str(w.score.get("by", "none"))
+        by = w.parts_by
         if self._release is None:
-            return (of_whom(w.goal, by, self._whose, w.aim),)
+            return (of_whom(w.goal, by, self.whose, w.aim),)
         return of_release(self._release, w.goal, by, w.aim)

@@ -35,17 +35,15 @@ class EncodedBuckets(QuantileRule):
     def __init__(self, federation: Federation, wanted: Wanted) -> None:
         super().__init__(federation, wanted)
         thresholds = self.thresholds(wanted.bins or BINS, arcs=True)
-        self._query = self.opening = SetCell(
-            federation.classes, thresholds, **{**wanted.score, "once": True}
-        )
-        self.bound, self.prefers = self._query.bound("client"), (Unary,)
+        self.opening = SetCell(federation.classes, thresholds, **{**wanted.asked, "once": True})
+        self.bound, self.prefers = self.opening.bound("client"), (Unary,)
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
         """Where it has no use, or is not meant."""
         trust, asked = TRUSTS[str(federation.trust)], federation.mechanism
-        if not federation.private:
-            return "nothing is private here: the exact rule serves"
+        if why := super().refuses(federation, wanted):
+            return why
         if not trust.takes(Unary) or not UNITS[federation.unit].whole_client:
             return "it is for whole clients that trust nobody"
         if asked != AUTO and MECHANISMS[asked].answers != "onehot":
@@ -57,19 +55,15 @@ class EncodedBuckets(QuantileRule):
         return ""
 
     def planned(self, plan: Plan) -> None:
-        """The chance of a coin."""
-        self._plan = plan
+        """And the chance of a coin."""
+        super().planned(plan)
         self._flip = unary_flip(plan.epsilon_per_release)
-
-    def query(self, number: int) -> SetCell:
-        """The buckets."""
-        return self._query
 
     def learn(self, release: Release) -> Floats:
         """The threshold after the last one with too many encoded misses."""
-        if self._plan.unanswered(release.std):
-            return all_labels(self._query)
-        buckets = len(self._query.thresholds)
+        if self.plan.unanswered(release.std):
+            return all_labels(self.opening)
+        buckets = len(self.opening.thresholds)
         std, flip = float(release.std.max(initial=0.0)), self._flip
         # the std is that of a count that nobody is in, of all who answered
         clients = round((std * (0.5 - flip)) ** 2 / (flip * (1.0 - flip)))
@@ -78,11 +72,11 @@ class EncodedBuckets(QuantileRule):
         draw = stream(0, Purpose.BOOTSTRAP, 2, key_of(release.values))
         above += draw.binomial(clients * np.arange(buckets - 1), flip)
         allowed = most_misses(clients, buckets - 1, flip, self.wanted.goal)
-        return np.array([after_last(self._query.thresholds, above > allowed)])
+        return np.array([after_last(self.opening.thresholds, above > allowed)])
 
     def reaches(self, rows: float | None) -> bool:
         """Whether as many bits are allowed as are set where no client has a miss."""
-        f, cells = self.federation, len(self._query.thresholds) - 1
+        f, cells = self.federation, len(self.opening.thresholds) - 1
         clients = round(f.clients * f.sampling_rate)
         allowed = most_misses(clients, cells, self._flip, self.wanted.goal)
         return allowed >= cells * clients * self._flip

@@ -13,8 +13,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.checks import positive
-from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.intervals.intervals import Estimate, Span, estimate, normal_quantile, warned
@@ -27,10 +25,11 @@ from fedcal.privacy.federation import Federation
 from fedcal.privacy.mechanism_choice import order_of
 from fedcal.privacy.noise_plan import make_plan
 from fedcal.queries import MeanGaps, ScoreGaps
-from fedcal.queries.declared import Question, Range
+from fedcal.queries.declared import Range
 from fedcal.queries.encodings import column_norm, decoder_of
 from fedcal.queries.single_metrics import one_part
 from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.method import check_rounds, nominal_rows
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.strategies.methods.single.mean_search import MeanSearch, draw_std, how_to_ask
 from fedcal.units import UNITS
@@ -79,18 +78,10 @@ class SingleMetricStrategy(FederatedStrategy):
 
         Without privacy 1 row, which nothing is made of.
         """
-        if federation.rounds not in (None, rounds):
-            raise InputError(
-                f"{self.name} takes {rounds} rounds here, got rounds = {federation.rounds}"
-            )
+        check_rounds(self.name, federation, rounds)
         if not federation.private:
             return 1.0, False
-        if rows_per_client is None:
-            raise InputError(
-                f"{self.name} with privacy needs rows_per_client, a public nominal number of rows "
-                "> 0"
-            )
-        rows = positive("rows_per_client", rows_per_client)
+        rows = nominal_rows(f"{self.name} with privacy", rows_per_client)
         return rows, UNITS[federation.unit].whole_client
 
 
@@ -185,11 +176,10 @@ class FedAccuracy(SingleMetricStrategy):
         correct = np.array([[0.0, 0.0], [1.0, 1.0]])  # the outcome, whatever the score
         return self._mean.question(self.classes, "confidence", correct, self._scale)
 
-    def questions(self) -> tuple[Question, ...]:
-        """At all candidates; where each round has one, at any."""
+    def moving(self) -> dict[str, Range]:
+        """Where each round has one candidate, any."""
         share = Range(0.0, 1.0)
-        moving = {"low": share, "high": share} if self._mean.how == "rounds" else {}
-        return (Question.like(self.query(1), self._all_rounds, **moving),)
+        return {"low": share, "high": share} if self._mean.how == "rounds" else {}
 
     def update(self, release: Release) -> None:
         """Where the residual crosses zero."""

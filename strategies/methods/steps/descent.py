@@ -15,10 +15,11 @@ from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS, Federation
-from fedcal.privacy.noise_plan import Plan, make_plan
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries import Query
-from fedcal.queries.declared import Question, Range
+from fedcal.queries.declared import Range
 from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.method import nominal_rows, plan_for
 from fedcal.training.optimisers import (
     OPTIMISERS,
     SCHEDULES,
@@ -74,9 +75,7 @@ class Descent(FederatedStrategy):
         clip: float,
         **base: Any,
     ) -> None:
-        if rows_per_client is None:
-            raise InputError(f"{self.name} needs rows_per_client, a public nominal number of rows")
-        self.rows = positive("rows_per_client", rows_per_client) * federation.clients
+        self.rows = nominal_rows(self.name, rows_per_client) * federation.clients
         self.batch = self.rows if batch is None else min(positive("batch", batch), self.rows)
         self.w = start
         one_of("optimiser", optimiser, OPTIMISERS)
@@ -104,16 +103,8 @@ class Descent(FederatedStrategy):
                 unused("rounds are given, and these are others", epochs=epochs)
         steps = whole("rounds", steps, 1, MOST_ROUNDS)
         query = self.query(1)
-        bound = query.bound(query.part(federation.unit), (self.clip,))
-        return make_plan(
-            federation,
-            rounds=steps,
-            bound=bound,
-            prefers=(Gaussian,),
-            row_sums=True,
-            row_rate=rate,
-            fine=query.fine,
-        )
+        more: dict[str, Any] = {"prefers": (Gaussian,), "row_rate": rate, "fine": query.fine}
+        return plan_for(federation, query, (self.clip,), steps, **more)
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
@@ -124,9 +115,9 @@ class Descent(FederatedStrategy):
     def query(self, round_number: int) -> Query:
         """The gradient at w."""
 
-    def questions(self) -> tuple[Question, ...]:
-        """At any w: steps are not bounded."""
-        return (Question.like(self.query(1), self._all_rounds, w=Range()),)
+    def moving(self) -> dict[str, Range]:
+        """Any w: steps are not bounded."""
+        return {"w": Range()}
 
     def update(self, release: Release) -> None:
         """One step of the optimiser.

@@ -22,7 +22,7 @@ from fedcal.experiments.runs.config import (
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.privacy.federation import MOST_ROUNDS, QUORUM
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.method import CLIP
+from fedcal.strategies.methods.steps.averaging import CLIP
 from fedcal.strategies.settings import settings_of
 
 
@@ -43,7 +43,7 @@ def test_every_method_takes_its_own_parameters_and_no_other():
     for method in METHODS:
         names = settings_of(method)
         assert bool(names) <= (method not in POOLED)
-        check_settings(method, dict.fromkeys(names, 1))
+        check_settings(method, {name: p.default for name, p in names.items()})
         with pytest.raises(InputError, match="unknown --set key 'nonsense'"):
             check_settings(method, {"nonsense": 1})
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from strategy_checks import assert_refused
+from strategy_checks import assert_refused, some_shards
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.clients.answers import answer
@@ -32,15 +32,6 @@ def private(**fields: Any) -> Federation:
 
 def method(own: Federation | None = None, **options: Any) -> DPHistogram:
     return DPHistogram(own or federation(), secure_aggregation="none", **options)
-
-
-def some_shards(c: int = CLASSES, rows: int = 600, seed: int = 0, clients: int = CLIENTS) -> Shards:
-    """Overconfident rows; the first and the last client have none."""
-    rng = np.random.default_rng([c, seed])
-    labels, owner = rng.integers(0, c, rows), rng.integers(1, clients - 1, rows)
-    logits = rng.normal(0, 2, (rows, c))
-    logits[np.arange(rows), labels] += rng.normal(3, 2, rows)
-    return Shards.from_owner(logits, labels, owner, clients)
 
 
 def run(shards: Shards, own: Federation | None = None, **options: Any) -> TopLabelBinning:

@@ -1,12 +1,11 @@
 """Acc-T, NLL-T and ECE-T: the paper's algorithm without noise, and bounds and noise with it."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from strategy_checks import assert_refused, nobody
+from strategy_checks import algorithm_1, assert_refused, nobody, some_shards
 
 from fedcal.calibrators import TemperatureScaling
 from fedcal.core.numerics import log_grid, softmax
@@ -20,7 +19,6 @@ from fedcal.strategies import ECET, NLLT, AccT, FederatedStrategy
 CLIENTS, CLASSES = 12, 4
 METHODS: dict[str, type[Any]] = {"acct": AccT, "nllt": NLLT, "ecet": ECET}
 methods = pytest.mark.parametrize("name", METHODS)
-RATIO = (math.sqrt(5) - 1) / 2
 ROWS = {"acct": 1.0, "nllt": 10.0, "ecet": 1.0}
 """What one row may change."""
 
@@ -38,15 +36,6 @@ def method(name: str, own: Federation | None = None, **options: Any) -> Federate
         own or federation(), secure_aggregation="none", **options
     )
     return made
-
-
-def some_shards(c: int = CLASSES, rows: int = 600, seed: int = 0, scale: float = 2.0) -> Shards:
-    """Overconfident rows; the first and the last client have none."""
-    rng = np.random.default_rng([c, seed])
-    labels, owner = rng.integers(0, c, rows), rng.integers(1, CLIENTS - 1, rows)
-    logits = rng.normal(0, 1, (rows, c))
-    logits[np.arange(rows), labels] += rng.normal(1.5, 1, rows)
-    return Shards.from_owner(logits * scale, labels, owner, CLIENTS)
 
 
 def temperature(strategy: FederatedStrategy) -> float:
@@ -76,22 +65,6 @@ def objective(name: str, z: Floats, y: Integers, t: float) -> float:
     return sum(abs(float(gap[bins == b].sum())) for b in range(15))
 
 
-def algorithm_1(f: Callable[[float], float], low: float, high: float, k: int) -> float:
-    """Luo et al., Algorithm 1, with K = k."""
-    t0, t1 = high - (high - low) * RATIO, low + (high - low) * RATIO
-    v0, v1 = f(t0), f(t1)
-    for _ in range(k):
-        if v0 >= v1:
-            low, t0, v0 = t0, t1, v1
-            t1 = low + (high - low) * RATIO
-            v1 = f(t1)
-        else:
-            high, t1, v1 = t1, t0, v0
-            t0 = high - (high - low) * RATIO
-            v0 = f(t0)
-    return (low + high) / 2
-
-
 @methods
 def test_without_privacy_it_is_algorithm_1_on_the_pooled_rows(name):
     for c, scale in ((2, 0.4), (20, 1.0), (4, 2.0)):
@@ -100,9 +73,9 @@ def test_without_privacy_it_is_algorithm_1_on_the_pooled_rows(name):
         def f(t: float, s: Shards = shards) -> float:
             return objective(name, s.logits, s.labels, t)
 
-        assert run(name, shards) == algorithm_1(f, 0.5, 3.0, 5)
+        assert run(name, shards) == algorithm_1(f, 0.5, 3.0, 5)[-1]
         for k in (1, 6):
-            want, around = algorithm_1(f, 0.25, 8.0, k), {"low": 0.25, "high": 8.0}
+            want, around = algorithm_1(f, 0.25, 8.0, k)[-1], {"low": 0.25, "high": 8.0}
             assert run(name, shards, iterations=k, **around) == want
             assert run(name, shards, federation(classes=c, rounds=k + 1), **around) == want
 

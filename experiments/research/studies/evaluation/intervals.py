@@ -63,7 +63,7 @@ from fedcal.metrics.binning import bin_index
 from fedcal.metrics.buckets import fine_tails
 from fedcal.partition import owners
 from fedcal.strategies import STRATEGIES, FedEvaluate
-from fedcal.strategies.methods.evaluation import BUCKETS
+from fedcal.strategies.methods.score_ways import BUCKETS
 from fedcal.strategies.server.outcome import Progress
 from fedcal.trust import Central, Distributed, Local, SecAgg
 from fedcal.units import Example, User

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from refusals import each_is_refused
 from scipy import optimize
+from strategy_checks import algorithm_1
 
 from fedcal.core.errors import InputError
 from fedcal.strategies.methods.steps.noisy_search import (
@@ -35,28 +36,6 @@ def answer(search: Search) -> float:
     """Where the one search ended."""
     (t,) = search.answer()
     return float(t)
-
-
-def algorithm_1(f: Callable[[float], float], low: float, high: float, k: int) -> list[float]:
-    """Luo et al., Algorithm 1, line by line; the answer last."""
-    ratio = (math.sqrt(5) - 1) / 2
-    t0, t1 = high - (high - low) * ratio, low + (high - low) * ratio
-    asked = [t0, t1]
-    v0, v1 = f(t0), f(t1)
-    for i in range(k):
-        if abs(v0) >= abs(v1):
-            low, t0, v0 = t0, t1, v1
-            t1 = low + (high - low) * ratio
-            if i < k - 1:
-                v1 = f(t1)
-                asked.append(t1)
-        else:
-            high, t1, v1 = t1, t0, v0
-            t0 = high - (high - low) * ratio
-            if i < k - 1:
-                v0 = f(t0)
-                asked.append(t0)
-    return [*asked, (low + high) / 2]
 
 
 def line(root: float, slope: float = 700.0) -> Callable[[float], float]:

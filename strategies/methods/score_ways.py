@@ -1,0 +1,406 @@
+"""Ways of asking for counts by score: one class each, and one table that chooses."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cached_property
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+
+from fedcal.calibrators.as_text import text_of
+from fedcal.core.checks import one_of, unused, whole
+from fedcal.core.errors import InputError
+from fedcal.evaluation.estimators.metrics import edge_index
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand
+from fedcal.evaluation.weighting import Counted, subject_rows
+from fedcal.mechanisms import MECHANISMS, Gaussian, Laplace, Mechanism, Target, Unary
+from fedcal.metrics.buckets import arcsine_edges, fine_tails
+from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.noise_plan import Plan
+from fedcal.queries import Query, ScoreCounts
+from fedcal.queries.base import Order
+from fedcal.queries.encodings import (
+    ENCODINGS,
+    Flat,
+    Prefix,
+    Tree,
+    column_norm,
+    prefix_std,
+    tree_levels,
+)
+from fedcal.queries.evaluation import names_text
+from fedcal.strategies.method import nominal_rows
+from fedcal.strategies.methods.quantiles.encoding_choice import HEIGHTS, quietest
+from fedcal.strategies.methods.score_rounds import (
+    AtOnce,
+    LevelByLevel,
+    ScoreRounds,
+    Twice,
+    log_odds_edges,
+)
+from fedcal.strategies.methods.spread import ThenSpread, with_room
+from fedcal.trust import TRUSTS
+from fedcal.units import UNITS
+from fedcal.units.bounding import Bound
+
+Edges = Literal["fine-tails", "equal-width", "equi-depth"]
+
+BUCKETS = 240
+"""Their edges are those of 2, 3, 5, 8, 10, 12, 15, 16, 20, 24 and 30 bins, too."""
+
+
+@dataclass(frozen=True)
+class Counting:
+    """What is to be counted, whatever the way: the settings of the method.
+
+    Attributes
+    ----------
+    federation
+        public facts and budget
+    others
+        see `fedcal.strategies.methods.evaluation.FedEvaluate`
+    """
+
+    federation: Federation
+    _: KW_ONLY
+    score: str = ""
+    bins: int = BUCKETS
+    edges: Edges = "fine-tails"
+    encoding: str = AUTO
+    height: int = 0
+    other: bool = False
+    calibrator: str = ""
+    groups: Sequence[str] = ()
+    confusion: bool = False
+    threshold: float = 0.5
+    estimand: str = "rows"
+    rows_per_client: float | None = None
+    rows_per_subject: int | None = None
+
+    @property
+    def named_estimand(self) -> Estimand:
+        """What intervals are for, checked."""
+        return one_of("estimand", self.estimand, ESTIMANDS)
+
+    @property
+    def clusters(self) -> bool:
+        """Whether a last round asks how metrics vary from client to client."""
+        return self.estimand == "clients"
+
+    @property
+    def equi_depth(self) -> bool:
+        """Whether a first round finds edges."""
+        return self.edges == "equi-depth"
+
+    @property
+    def user(self) -> bool:
+        """Whether whole clients are protected."""
+        return self.federation.private and UNITS[self.federation.unit].whole_client
+
+    @cached_property
+    def question(self) -> ScoreCounts:
+        """The counts, not encoded."""
+        f, fine = self.federation, self.edges == "fine-tails"
+        return ScoreCounts(
+            classes=f.classes,
+            edges=fine_tails(self.bins) if fine else np.array([float(self.bins)]),
+            score=self.score,
+            views="model,other"
+            if self.other
+            else "model,calibrated"
+            if self.calibrator
+            else "model",
+            groups=names_text(self.groups),
+            confusion=self.confusion,
+            calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
+            subject_rows=subject_rows(f.unit, self.rows_per_subject),
+        )
+
+    def check(self) -> None:
+        """InputError for settings that are not allowed, or do not go together."""
+        one_of("edges", self.edges, get_args(Edges))
+        whole("bins", self.bins, 2)
+        _ = self.named_estimand
+        if self.other and self.calibrator:
+            raise InputError("give other or calibrator, not both: two views are compared at most")
+        unary = encodes(self.federation)
+        more = {name: getattr(self, name) for name in _MORE}
+        if unary:
+            self._refuse(
+                "unary encoding hides one cell of a row, in a tree of buckets that are known",
+                **more,
+                encoding=self.encoding != AUTO,
+                edges=self.equi_depth,
+                estimand=self.clusters,
+            )
+        if self.clusters:
+            self._refuse(
+                "estimand 'clients' is for all rows of one model, one score of each",
+                **more,
+                score=self.score == "classes",
+            )
+            if self.federation.clients < 2:
+                raise InputError("estimand 'clients' needs 2 clients at least")
+        if self.user and not unary:
+            nominal_rows("evaluate with unit 'user'", self.rows_per_client)
+        self._check_threshold()
+
+    @staticmethod
+    def _refuse(why: str, **asked: Any) -> None:
+        """NoEffect for the first of these that is asked for."""
+        unused(why, **{name: value or None for name, value in asked.items()})
+
+    def _check_threshold(self) -> None:
+        """Refuse, before anything is asked, one that metrics could not be read at."""
+        question, threshold = self.question, self.threshold
+        if question.score != "positive":
+            given = None if threshold == 0.5 else threshold
+            unused(f"the score '{question.score}' has no threshold", threshold=given)
+        elif not self.equi_depth:
+            if threshold == 0.5 and 0.5 not in question.bucket_edges:
+                raise InputError("bins must be even, so that the threshold 0.5 is an edge of two")
+            nothing = np.zeros((2, question.buckets))
+            edge_index(Histogram.exact(question.bucket_edges, nothing), threshold)
+        elif threshold != 0.5:
+            raise InputError(
+                "of equi-depth edges only 0.5 is known beforehand: threshold must be 0.5"
+            )
+
+
+_MORE = ("other", "calibrator", "groups", "confusion")
+"""Settings that count more than the scores of one model and all rows."""
+
+
+class Way(ABC):
+    """A way of asking for counts.
+
+    Attributes
+    ----------
+    question
+        for the counts, as far as it is known beforehand
+    opening
+        the question that the plan is made for
+    bound, law
+        of an answer to it; the mechanism
+    rounds
+        what is asked in each round
+    counted
+        what is counted once each; "" = as the question says
+    """
+
+    question: ScoreCounts
+    opening: Query
+    bound: Bound
+    law: type[Mechanism]
+    rounds: ScoreRounds
+    counted: Counted | Literal[""] = ""
+
+    @classmethod
+    @abstractmethod
+    def serves(cls, wanted: Counting) -> bool:
+        """Whether it is for such counts."""
+
+    @abstractmethod
+    def __init__(self, wanted: Counting) -> None: ...
+
+    def planned(self, plan: Plan) -> ScoreRounds:
+        """The rounds, with what follows from the plan."""
+        return self.rounds
+
+
+class Levels(Way):
+    """Unary encoding: the node of one row of each client, a level of a tree in each round."""
+
+    law, counted = Unary, "clients"
+
+    @classmethod
+    def serves(cls, wanted: Counting) -> bool:
+        """Where answers are encoded bit by bit."""
+        return encodes(wanted.federation)
+
+    def __init__(self, wanted: Counting) -> None:
+        plain = wanted.question
+        height = wanted.height or best_height(plain.buckets)
+        self.question = replace(plain, encoding=Tree.name, height=height)
+        nobody = np.ones(len(self.question.levels), np.int64)
+        self.rounds = LevelByLevel(self.question, nobody, 0)
+        self.opening = self.rounds.query(1)
+        self.bound = self.opening.bound("client", (), self.law.order)
+
+    def planned(self, plan: Plan) -> ScoreRounds:
+        """With how many clients are asked in each round."""
+        parts = [len(plan.sample(k + 1)) for k in range(plan.rounds)]
+        return LevelByLevel(self.question, np.array(parts), plan.client_seed)
+
+
+class Sums(Way):
+    """Sums of the clients' counts, once; the other ways look at less before."""
+
+    looks: ClassVar[int] = 1
+
+    @classmethod
+    def serves(cls, wanted: Counting) -> bool:
+        """All counts."""
+        return True
+
+    def __init__(self, wanted: Counting) -> None:
+        f = wanted.federation
+        self.question, part = wanted.question, wanted.question.part(f.unit)
+        rounds = self.looks + wanted.clusters
+        self.law, last = _least_noise(f, self.question, rounds, wanted.encoding, wanted.height)
+        self.rounds, last = self.asked(wanted, with_room(last) if wanted.clusters else last)
+        clips = (1.0,) if part == "client" else ()
+        self.opening, self.bound = last, last.bound(part, clips, self.law.order)
+        if wanted.clusters:
+            limit = max(self.question.subject_rows, 1)
+            row = self.bound.norms[0] / limit if f.private and not wanted.user else None
+            self.rounds = ThenSpread(
+                self.rounds,
+                last,
+                wanted.threshold,
+                f.clients * f.sampling_rate,
+                row,
+                self.law.order,
+                wanted.rows_per_client,
+            )
+
+    def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
+        """The rounds of counts, and the last of their questions."""
+        return AtOnce(last), last
+
+
+class EdgesFirst(Sums):
+    """A first look finds edges with about as many rows between each two."""
+
+    looks = 2
+
+    @classmethod
+    def serves(cls, wanted: Counting) -> bool:
+        """Counts between such edges."""
+        return wanted.equi_depth
+
+    def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
+        """Counts by log-odds, then between the edges."""
+        return Twice(replace(last, edges=log_odds_edges(wanted.bins)), last, equi_depth=True), last
+
+
+class Residuals(Sums):
+    """Whole clients: a first look at shares, then what differs from them (a residual query)."""
+
+    looks = 2
+
+    @classmethod
+    def serves(cls, wanted: Counting) -> bool:
+        """Counts of clients that are protected as a whole."""
+        return wanted.user
+
+    def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
+        """Both questions in units of their clips."""
+        rows = nominal_rows("evaluate", wanted.rows_per_client)
+        first, last = _in_clips(wanted.federation, last, self.law, rows)
+        nominal = wanted.federation.clients * rows
+        return Twice(first, last, wanted.equi_depth, nominal), last
+
+    def planned(self, plan: Plan) -> ScoreRounds:
+        """With the noise that the last round's clip depends on."""
+        if isinstance(self.rounds, ThenSpread):
+            self.rounds.noise = max(plan.noise_std or (0.0,))
+        return self.rounds
+
+
+WAYS: tuple[type[Way], ...] = (Levels, Residuals, EdgesFirst, Sums)
+"""Ways of asking: the first that serves is taken."""
+
+
+def way_of(wanted: Counting) -> Way:
+    """The way to ask for these counts."""
+    return next(way for way in WAYS if way.serves(wanted))(wanted)
+
+
+FIRST, FIRST_L1, RESIDUAL = 0.5, 0.6, 2.2
+"""Clips of a user's answers in units of one row's: of the first look in nominal rows m (L2 and L1
+norm), of the residual in roots of m and of what the first look is off by. A residual clip of 0.88
+would have half of the error; 2.2 cuts so little off that intervals hold what they say, also where
+labels are dealt by Dirichlet(1). Chosen by looking at imdb-binary, 100 and 1,000 clients; measured
+by `fedcal reproduce evaluation-intervals`."""
+
+OFF = 0.3
+"""Part of the first look's squared error that is expected in a client's residual."""
+
+
+def _in_clips(
+    federation: Federation, last: ScoreCounts, law: type[Mechanism], rows: float
+) -> tuple[ScoreCounts, ScoreCounts]:
+    """Both questions to users, in units of their clips: so one bound is right for both rounds.
+
+    The first look is at few buckets: more would be noise, which a residual cannot do without.
+    """
+    few = 8 if federation.clients * federation.epsilon < 300 else 16
+    first = replace(last, edges=arcsine_edges(few), encoding=Flat.name, height=1, pad=0)
+    first = replace(first, pad=sum(last.lengths()) - sum(first.lengths()))
+    if law.order == 1:
+        clips = FIRST_L1 * rows, FIRST_L1 * rows
+    else:
+        # What a client differs by from what is expected of it, and what that itself is off by: one
+        # count by its noise / clients.
+        made = law.calibrate(Target(federation.epsilon, federation.delta, 2))
+        one = Bound((1,), (FIRST * rows * first.row_norm(law.order),))
+        off = float(made.std(made.scale(one, 1), 1.0, one).max()) / federation.clients
+        norm = math.sqrt(rows + OFF * math.prod(first.shape) * off**2)
+        clips = FIRST * rows, RESIDUAL * norm
+    first = replace(first, gain=1 / (clips[0] * first.row_norm(law.order)))
+    return first, replace(last, gain=1 / (clips[1] * last.row_norm(law.order)))
+
+
+def encodes(federation: Federation) -> bool:
+    """Whether each client's answer is encoded bit by bit."""
+    asked, trust = federation.mechanism, TRUSTS[str(federation.trust)]
+    if not federation.private:
+        return False
+    if asked != AUTO:
+        return MECHANISMS[asked].answers == "onehot"
+    return trust.takes(Unary) and UNITS[federation.unit].whole_client
+
+
+def best_height(buckets: int) -> int:
+    """Levels under which prefix sums have the least noise, if each is asked of other clients."""
+    law = Unary.order
+
+    def noise(height: int) -> float:
+        one = column_norm(Tree.name, buckets, height, law)
+        levels = len(tree_levels(buckets, height))
+        return math.sqrt(levels) * prefix_std(Tree.name, buckets, height, law) / one
+
+    return min(HEIGHTS, key=noise)
+
+
+def _least_noise(
+    federation: Federation, question: ScoreCounts, rounds: int, encoding: str, height: int
+) -> tuple[type[Mechanism], ScoreCounts]:
+    """Mechanism and encoding of the least noise in prefix sums, of those that the user allows."""
+    one_of("encoding", encoding, (AUTO, *ENCODINGS))
+    if height and encoding not in (AUTO, Tree.name):
+        raise InputError(f"height = {height} is of encoding 'tree', not of '{encoding}'")
+    names = (Tree.name,) if height else tuple(ENCODINGS) if encoding == AUTO else (encoding,)
+    if not federation.private:
+        for name, value, unset in (("encoding", encoding, AUTO), ("height", height, 0)):
+            if value != unset:
+                raise InputError(f"{name} has no effect without privacy: nothing is noisy")
+        return Laplace, question
+    order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
+    if UNITS[federation.unit].whole_client and federation.delta > 0 and order != Laplace.order:
+        name = Prefix.name if encoding == AUTO and not height else names[0]
+        return Gaussian, replace(question, encoding=name, height=height or 1)
+
+    def weight(name: str, levels: int, norm: Order) -> float:
+        asked = replace(question, encoding=name, height=levels)
+        return asked.row_norm(norm) / column_norm(name, asked.buckets, levels, norm)
+
+    heights = (height,) if height else HEIGHTS
+    law, name, levels = quietest(federation, question.buckets, rounds, names, heights, weight)
+    return law, replace(question, encoding=name, height=levels)
