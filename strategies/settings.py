@@ -66,7 +66,9 @@ def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
             if not isinstance(value, str):  # a list as JSON text, which the method reads
                 listed(key, value, "names" if "str" in kind else "numbers")
         elif isinstance(value, (list, tuple)):
-            raise InputError(f"{key} must be a single value, not a list, got {value!r:.80}")
+            raise InputError(
+                f"{key} must be a single number or name, not a list, got {value!r:.80}"
+            )
         elif kind == "bool" and not isinstance(value, bool):
             raise InputError(f"{key} must be true or false, got {value!r:.80}")
 

@@ -19,7 +19,7 @@ from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import MOST_ROUNDS
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
-from fedcal.queries.declared import Range
+from fedcal.queries.declared import Question, Range
 from fedcal.queries.search import TemperatureQuery
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import nominal_clip, nominal_rows, plan_for
@@ -172,9 +172,12 @@ class _TemperatureSearch(FederatedStrategy):
         t = self._search.next()
         return None if t is None else self.question(float(t[0]))
 
-    def moving(self) -> dict[str, Range]:
-        """Any temperature of the interval; of a grid all are asked at once."""
-        return {} if self._search is None else {"temperatures": Range(self._low, self._high)}
+    def questions(self) -> tuple[Question, ...]:
+        """Any temperature of the interval, also once the search is over; or all of the grid."""
+        if self._search is None:
+            return super().questions()
+        within = Range(self._low, self._high)
+        return (Question.like(self.question(1.0), self._all_rounds, temperatures=within),)
 
     def update(self, release: Release) -> None:
         """Tell the search, or keep the temperature that was drawn."""

@@ -108,6 +108,7 @@ OF_NO_CONSEQUENCE = {
     "seed",  # the stream has it
     "noise_source",  # nothing is drawn from a stream but where it is "seeded"
     "counting_rounds",  # exact sums
+    "cohort",  # only where nothing is drawn but who takes part
 }
 OTHER = {
     "committee": (5, 4),
