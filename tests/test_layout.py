@@ -7,8 +7,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Collection, Container, Iterator, Mapping
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import pytest
 import fedcal
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
+TESTS = Path(__file__).parent
 ROOMS = ("clients", "strategies", "experiments")
 """Folders beside `fedcal/`, importable as `fedcal.clients` and so on."""
 PACKAGES = ("fedcal", *ROOMS)
@@ -432,3 +435,15 @@ def test_a_checkout_without_links_fails_loudly(tmp_path, found):
     assert built.returncode == 1
     assert "git config core.symlinks true" in built.stderr.splitlines()[-1]
     assert len(built.stderr.splitlines()) == 1
+
+
+def test_each_source_file_has_tests_and_a_table_says_where_where_its_name_does_not():
+    table = tomllib.loads((TESTS / "tested_by.toml").read_text("utf-8"))
+    used = set[str]()
+    for path in (p.relative_to(ROOT) for p in MODULES if not p.stem.startswith("__")):
+        if not (TESTS / path.parent / f"test_{path.stem.lstrip('_')}.py").exists():
+            found = next((pattern for pattern in table if fnmatch(str(path), pattern)), None)
+            assert found is not None, f"{path} has no tests that tests/tested_by.toml names"
+            used.add(found)
+    assert used == table.keys()  # none is left over
+    assert [name for name in table.values() if not (TESTS / name).exists()] == []
