@@ -11,6 +11,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedcal.core.errors import (
+    BudgetExceeded,
+    FedcalError,
+    InputError,
+    Interrupted,
+    RoundFailed,
+    TooLittle,
+)
+
 if TYPE_CHECKING:
     from fedcal.experiments import (
         CalibratedModel,
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
         DPPlatt,
         FedAccuracy,
         FedAUC,
+        FedAvg,
         FedBBQ,
         FedBin,
         FedCal,
@@ -62,6 +72,7 @@ __all__ = [
     "ECET",
     "NLLT",
     "AccT",
+    "BudgetExceeded",
     "CalibratedModel",
     "Comparison",
     "DPFedAvg",
@@ -69,6 +80,7 @@ __all__ = [
     "DPPlatt",
     "FedAUC",
     "FedAccuracy",
+    "FedAvg",
     "FedBBQ",
     "FedBin",
     "FedCal",
@@ -86,10 +98,15 @@ __all__ = [
     "FedSGD",
     "FedTemp",
     "FedVector",
+    "FedcalError",
     "FederatedCalibrator",
     "FederatedStrategy",
     "InProcessGrid",
+    "InputError",
+    "Interrupted",
+    "RoundFailed",
     "SimulationResult",
+    "TooLittle",
     "__version__",
     "compare",
     "evaluate",
