@@ -173,7 +173,11 @@ class Method(ABC):
         self.bytes_up = self.bytes_down = 0.0
         self.on_release: Callable[[Release], None] | None = None
         self.unavailable: Callable[[int], Integers] | None = None
-        self._curator = Curator(plan, ledger, masked=secure_aggregation != "none")
+        self.charge_to(ledger)
+
+    def charge_to(self, ledger: Ledger | None) -> None:
+        """Charge another ledger, before anything is asked; None = one of its own."""
+        self._curator = Curator(self.plan, ledger, masked=self.secure_aggregation != "none")
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:

@@ -158,17 +158,17 @@ class Job:
     @cached_property
     def plan(self) -> Plan:
         """The privacy plan; making it refuses settings that are not allowed."""
-        return self.strategy().plan
+        return self._made[0].plan
 
-    def strategy(self, ledger: Ledger | None = None) -> FederatedStrategy:
+    @cached_property
+    def _made(self) -> list[FederatedStrategy]:
+        """The strategy that made the plan, until a run takes it."""
+        return [self.strategy()]
+
+    def strategy(self) -> FederatedStrategy:
         """A fresh strategy; InputError for settings that are not allowed."""
         method: Callable[..., FederatedStrategy] = STRATEGIES[self.method]
-        return method(
-            self.federation,
-            ledger=ledger,
-            secure_aggregation=self.secure_aggregation,
-            **self.settings,
-        )
+        return method(self.federation, secure_aggregation=self.secure_aggregation, **self.settings)
 
     def unavailable(self, round_number: int) -> Integers:
         """Clients that miss the round: each with probability `dropout`, independently."""
@@ -217,7 +217,8 @@ class Job:
             if self.ledger
             else nullcontext() as ledger
         ):
-            strategy = self.strategy(ledger)
+            strategy = self._made.pop() if self._made else self.strategy()
+            strategy.charge_to(ledger)
             watch = Watch(strategy, progress)
             start = time.perf_counter()
             if folder is not None:
