@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal
 
 from fedcal.core.checks import one_of, positive, unused
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.types import Floats, Integers, Words
 from fedcal.privacy.curator import Asked, Curator, Release
 from fedcal.privacy.federation import Federation
@@ -173,11 +173,22 @@ class Method(ABC):
         self.bytes_up = self.bytes_down = 0.0
         self.on_release: Callable[[Release], None] | None = None
         self.unavailable: Callable[[int], Integers] | None = None
-        self.charge_to(ledger)
+        self._curator = self._charging(ledger)
 
     def charge_to(self, ledger: Ledger | None) -> None:
-        """Charge another ledger, before anything is asked; None = one of its own."""
-        self._curator = Curator(self.plan, ledger, masked=self.secure_aggregation != "none")
+        """Charge another ledger, before anything is asked; None = one of its own.
+
+        Raises
+        ------
+        PrivacyError
+            If something was asked: what was charged for it would be forgotten.
+        """
+        if self._curator.opened:
+            raise PrivacyError("a run that has asked something keeps its ledger")
+        self._curator = self._charging(ledger)
+
+    def _charging(self, ledger: Ledger | None) -> Curator:
+        return Curator(self.plan, ledger, masked=self.secure_aggregation != "none")
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
@@ -246,8 +257,7 @@ class Method(ABC):
         if round_number <= self.plan.rounds:  # the curator refuses later ones
             check_question(self._declared, round_number, query)
         asked = self._curator.open(round_number, query, self.norms)
-        everybody = query.everyone or self.plan.asks_everyone
-        share = 1.0 if everybody else self.plan.sampling_rate / self.plan.parts
+        share = 1.0 if query.everyone else self.plan.share_asked
         self.bytes_up += share * self._bytes_of(asked.request.bound.length)
         self.bytes_down += share * asked.request.payload_bytes
         return asked

@@ -92,11 +92,11 @@ def local_updates(shards: Shards, query: LocalUpdate) -> Floats:
         (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where SGD
         diverges
     """
-    size = len(query.w)
+    size, inputs = len(query.w), read_inputs(shards, query)
     out = np.zeros((shards.clients, sum(query.lengths())))
     for k, n in _with_rows(shards):
         rng = stream(query.seed, Purpose.SAMPLING, 0, f"{n} rows")
-        update, _ = _trained(shards, query, k, rng)
+        update, _ = _trained(shards, inputs, query, k, rng)
         norm = float(np.linalg.norm(update)) / query.clip
         if np.isfinite(norm):
             out[k, :size] = update / (query.clip * max(norm, 1.0))
@@ -123,13 +123,13 @@ def weighted_updates(
     Floats
         (clients, size + 3); zeros without rows
     """
-    size = len(query.w)
+    size, inputs = len(query.w), read_inputs(shards, query)
     out = np.zeros((shards.clients, size + 3))
     for k, n in _with_rows(shards):
         site = 0 if sites is None else int(sites[k])
         rng = stream(query.seed, Purpose.SAMPLING, query.round, f"batches of {site}")
-        update, loss = _trained(shards, query, k, rng)
-        if max(np.abs(update).max(), abs(loss)) <= FARTHEST:  # and both are finite
+        update, loss = _trained(shards, inputs, query, k, rng)
+        if np.abs(update).max() <= FARTHEST and abs(loss) <= FARTHEST:  # and both are finite
             out[k, :size] = n * update
             out[k, size:] = n * loss, n, 0
         else:
@@ -143,13 +143,17 @@ def _with_rows(shards: Shards) -> list[tuple[int, int]]:
 
 
 def _trained(
-    shards: Shards, query: LocalUpdate | WeightedUpdate, k: int, rng: np.random.Generator
+    shards: Shards,
+    inputs: Any,
+    query: LocalUpdate | WeightedUpdate,
+    k: int,
+    rng: np.random.Generator,
 ) -> tuple[Floats, float]:
     """What SGD on the rows of client k adds to w, and the mean loss on the way."""
     rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
     return query.architecture.local_update(
         query.w,
-        read_inputs(shards, query)[rows],
+        inputs[rows],
         shards.labels[rows],
         query.classes,
         query.sgd,

@@ -45,7 +45,7 @@ def run_train(
     with terminal.progress("reading", quiet=quiet) as steps:
 
         def moved(done: int, total: int, record: dict[str, Any]) -> None:
-            what = f"loss {record['train_loss']:.3f}" if "train_loss" in record else ""
+            what = f"loss {loss:.3f}" if (loss := record.get("train_loss")) is not None else ""
             if math.isfinite(record.get("epsilon", math.inf)):
                 what = f"epsilon at most {record['epsilon']:.2f} so far"
             if "test_accuracy" in record:

@@ -111,6 +111,11 @@ class Curator:
         self._paid: frozenset[int] = frozenset()  # rounds that were charged before a restart
 
     @property
+    def opened(self) -> bool:
+        """Whether any round was."""
+        return self._asked > 0
+
+    @property
     def run(self) -> str:
         """What names the run to sites and ledger."""
         return self._run

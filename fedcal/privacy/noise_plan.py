@@ -98,6 +98,8 @@ class Plan:
     cohort: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
+        if self.cohort and self.private:
+            raise InputError("a fixed number of clients in each round is for runs without privacy")
         if self.bound is None:
             return
         scales = self._scales()
@@ -350,6 +352,8 @@ class Plan:
         """The run in one line, for the ledger."""
         of = f"{self.law.event}, each of other clients" if self.parts > 1 else self.law.event
         drawn = f"Poisson({self.sampling_rate!r})"
+        if self.cohort and not self.asks_everyone:
+            drawn = f"{round(self.share_asked * self.clients)} of {self.clients} clients"
         if self.row_rate < 1:
             drawn = f"Poisson rows({self.row_rate!r})"
         return f"{self.rounds} x {drawn} of {of}"
@@ -364,6 +368,15 @@ class Plan:
             return None
         return zcdp_multiplier(self.epsilon, self.delta, self.rounds // self.parts)
 
+    @property
+    def share_asked(self) -> float:
+        """What share of the clients a round asks; of independent coins the expected one."""
+        if self.asks_everyone:
+            return 1.0
+        if self.cohort:
+            return max(1, round(self.sampling_rate * self.clients)) / self.clients
+        return self.sampling_rate / self.parts
+
     def sample(self, round_number: int) -> Integers:
         """Clients that are asked in a round: each with probability `sampling_rate`, independently.
 
@@ -375,13 +388,13 @@ class Plan:
             return np.flatnonzero(dealt % self.parts == round_number - 1)
         if self.sampling_rate == 1.0 or self.asks_everyone:
             return np.arange(self.clients)
+        if self.cohort:  # no secret: a seed draws it, wherever noise would come from
+            number = round(self.share_asked * self.clients)
+            drawn = stream(self.seed, Purpose.SAMPLING, round_number, "training")
+            return np.sort(drawn.permutation(self.clients)[:number])
         if self.noise_source == "system":
             heads = samplers.bernoulli(self.sampling_rate, self.clients, samplers.system_words)
             return np.flatnonzero(heads)
-        if self.cohort:
-            number = max(1, round(self.sampling_rate * self.clients))
-            drawn = stream(self.seed, Purpose.SAMPLING, round_number, "training")
-            return np.sort(drawn.permutation(self.clients)[:number])
         draws = stream(self.seed, Purpose.SAMPLING, round_number).random(self.clients)
         return np.flatnonzero(draws < self.sampling_rate)
 

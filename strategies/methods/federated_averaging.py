@@ -159,16 +159,21 @@ class FedAvg(_Averaging):
                 f"round {release.round}: the training diverged (at clients with {diverged:g} of "
                 f"{rows:g} rows); lower --lr (it is {self.lr})"
             )
-        self.losses.append(loss / rows if rows else 0.0)
+        self.losses.append(loss / rows if rows else math.nan)
         if rows:
             self._moved(self.server_lr * release.values[:-3] / rows, release.round)
 
     def round_record(self, round_number: int) -> dict[str, Any]:
-        """How many clients trained, their mean loss, and what the test rows say."""
-        told = {
-            "clients": len(self.plan.sample(round_number)),
-            "train_loss": self.losses[round_number - 1],
-        }
+        """How many clients were asked to train, their mean loss, and what the test rows say.
+
+        The number is left out where each client decides by its own coin; the loss is None where
+        nobody with rows answered.
+        """
+        told: dict[str, Any] = {}
+        if not self.plan.asks_everyone:
+            told["clients"] = len(self.plan.sample(round_number))
+        loss = self.losses[round_number - 1]
+        told["train_loss"] = None if math.isnan(loss) else loss
         judged = self.judged.get(round_number, ())
         return told | dict(zip(("test_loss", "test_accuracy"), judged, strict=False))
 

@@ -1,5 +1,6 @@
 """DP-FedAvg: what clients send is bounded and theirs alone; the clip follows the updates."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -7,7 +8,7 @@ import pytest
 from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer, contribute
-from fedcal.core.errors import InputError
+from fedcal.core.errors import InputError, PrivacyError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
@@ -147,3 +148,20 @@ def test_what_makes_no_sense_is_refused():
     assert_refused(table, lambda given: DPFedAvg(Federation(clients=5, classes=CLASSES), **given))
     with pytest.raises(InputError, match="fedavg has no privacy"):
         FedAvg(Federation(clients=5, classes=CLASSES, epsilon=1.0))
+
+
+@pytest.mark.parametrize("source", ["seeded", "system"])
+def test_as_many_clients_train_in_each_round_and_are_told(source):
+    """Also at real sites, where noise comes from the system; a private plan has no such draw."""
+    public = Federation(10, CLASSES, rounds=3, sampling_rate=0.05, noise_source=source)
+    method = FedAvg(public, shape="3")
+    asked = method.open_round(1)
+    assert asked is not None
+    assert len(asked.clients) == 1
+    assert asked.clients.tolist() == method.plan.sample(1).tolist()
+    assert method.plan.event.startswith("3 x 1 of 10 clients of ")
+    assert method.bytes_up == pytest.approx(0.1 * 8 * (len(method.w) + 3))
+    with pytest.raises(PrivacyError, match="keeps its ledger"):
+        method.charge_to(None)
+    with pytest.raises(InputError, match="for runs without privacy"):
+        replace(DPFedAvg(Federation(10, CLASSES, epsilon=1.0), shape="3").plan, cohort=True)
