@@ -62,6 +62,10 @@ def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
             allowed = near(key, [*known] or ["none"], "docs/guide/methods.md")
             raise InputError(f"unknown --set key {key!r} for {method}; {allowed}")
         kind = str(known[key].annotation)  # a text: annotations are not evaluated
+        if value is None and kind.endswith("None"):  # the default, spelt out
+            continue
+        if not isinstance(value, (bool, int, float, str, list, tuple)):
+            raise InputError(f"{key} must be a number, a text or a list, got {value!r:.80}")
         if kind.startswith("Sequence["):
             if not isinstance(value, str):  # a list as JSON text, which the method reads
                 listed(key, value, "names" if "str" in kind else "numbers")
@@ -71,6 +75,16 @@ def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
             )
         elif kind == "bool" and not isinstance(value, bool):
             raise InputError(f"{key} must be true or false, got {value!r:.80}")
+        elif kind.startswith(("int", "float")) and not _is_number(value):
+            raise InputError(f"{key} must be a finite number, got {value!r:.80}")
+        elif kind == "str" and not isinstance(value, str):
+            raise InputError(f"{key} must be a text, got {value!r:.80}")
+
+
+def _is_number(value: Setting) -> bool:
+    """Whether it is one that arithmetic can use."""
+    plain = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return plain and abs(value) < 1e300  # type: ignore[arg-type]  # a number, says the line above
 
 
 def as_text(settings: Mapping[str, Setting]) -> str:

@@ -41,7 +41,7 @@ EXAMPLES = (
     Config,
     but=("engine", "ray_address"),
     lists=True,
-    unset={"method": "all but auto", "epsilon": "inf,1"},
+    unset={"method": "those that calibrate, and the baselines", "epsilon": "inf,1"},
 )
 @takes(Grid, "seeds")
 def command(

@@ -188,7 +188,14 @@ def family_of(methods: Iterable[str]) -> Family:
 
 
 def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
-    """The family of the lines of a comparison, by what they tell."""
+    """The family of the lines of a comparison: their methods', or by what they tell.
+
+    Another process may not know a method of another package.
+    """
+    lines = list(lines)
+    for line in lines:
+        if line["method"] in STRATEGIES:
+            return family_of([line["method"]])
     told = {name for line in lines for name in line["after"]}
     if "coverage" in told:
         return FAMILIES["conformal"]

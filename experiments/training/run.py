@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -117,7 +118,7 @@ def train(
         )
     if not resume:
         data, resolved = load(merged(given))
-    reached = 0
+    reached, kept = 0, None
 
     def told(done: int, total: int, record: dict[str, Any]) -> None:
         nonlocal reached
@@ -127,14 +128,15 @@ def train(
 
     with _alone(folder):
         if resume:  # what is there must not change on the way
-            data, resolved = load(_resumed(folder, given))
+            asked, kept = _resumed(folder, given)
+            data, resolved = load(asked)
         try:
-            return train_on(resolved, data, folder=folder, resume=resume, progress=told)
+            return train_on(resolved, data, folder=folder, resume=resume, kept=kept, progress=told)
         except KeyboardInterrupt:
             if not (folder / CHECKPOINT).is_file():
                 raise
-            kept = f"{reached} rounds are" if reached else "what was done is"
-            raise Interrupted(f"{kept} kept; go on: fedcal train --out {folder} --resume") from None
+            what = f"{reached} rounds are" if reached else "what was done is"
+            raise Interrupted(f"{what} kept; go on: fedcal train --out {folder} --resume") from None
         except RoundFailed:
             if math.isinf(resolved.epsilon) and not (reached or resume):
                 (folder / CHECKPOINT).unlink(missing_ok=True)  # nothing is lost
@@ -147,6 +149,7 @@ def train_on(
     *,
     folder: Path | None = None,
     resume: bool = False,
+    kept: Checkpoint | None = None,
     progress: AfterRound | None = None,
 ) -> Training:
     """Train a model on rows that are dealt.
@@ -159,6 +162,8 @@ def train_on(
         for the checkpoint, and for the files in the end; None = nothing is kept
     resume
         go on with the checkpoint that is there, or with what was paid for
+    kept
+        this checkpoint with other options that may change, which is written if all else agrees
     progress
         called after each round
 
@@ -178,7 +183,9 @@ def train_on(
     about = {ROWS: data.fingerprint(), TRAINING: config.to_dict()} if folder is not None else {}
     begun = resume and folder is not None and (folder / CHECKPOINT).is_file()
     if begun and folder is not None:
-        _check_rows(config, Checkpoint.load(folder), job, about)
+        _check_rows(config, kept or Checkpoint.load(folder), job, about)
+        if kept is not None:
+            kept.save(folder)
     looks, spent = Looks(config, data), _spent(job.plan)
 
     def told(done: int, total: int) -> None:
@@ -231,8 +238,10 @@ def train_on(
     return training
 
 
-def _resumed(folder: Path, given: dict[str, Any]) -> TrainConfig:
-    """The options of a training that goes on; what is given beside them may say more rounds.
+def _resumed(folder: Path, given: dict[str, Any]) -> tuple[TrainConfig, Checkpoint | None]:
+    """The options of a training that goes on, and its checkpoint if these change it.
+
+    What is given beside those that it began with may say more rounds of FedAvg.
 
     Raises
     ------
@@ -241,7 +250,7 @@ def _resumed(folder: Path, given: dict[str, Any]) -> TrainConfig:
     """
     if not (folder / CHECKPOINT).is_file():
         if (folder / OUTCOME).is_file():
-            return merged(read_toml(folder / CONFIG), given)
+            return merged(read_toml(folder / CONFIG), given), None
         if (folder / "checkpoint.pt").is_file():
             raise InputError(
                 f"{folder / 'checkpoint.pt'} is of an earlier version of fedcal, which can go on "
@@ -253,19 +262,22 @@ def _resumed(folder: Path, given: dict[str, Any]) -> TrainConfig:
     kept = Checkpoint.load(folder)
     before, after = merged(kept.job[TRAINING]), merged(kept.job[TRAINING], given)
     free = {"checkpoint_every"} if after.by_method else {"rounds", "checkpoint_every"}
-    for name, value in after.to_dict().items():
-        if name not in free and value != getattr(before, name):
-            raise InputError(
-                f"--resume goes on with {name} = {getattr(before, name)!r}, but {value!r} is given"
-            )
+    if (folder / OUTCOME).is_file():
+        free -= {"rounds"}  # all were done, and paid for
+    for name in (field.name for field in fields(after)):
+        old, new = getattr(before, name), getattr(after, name)
+        if name not in free and new != old:
+            raise InputError(f"--resume goes on with {name} = {old!r}, but {new!r} is given")
     done = 0 if kept.state is None else len(kept.state.get("losses", ()))
     if (after.rounds or 0) < done:
         raise InputError(f"{done} rounds are done already, but rounds = {after.rounds}")
-    if after != before:
-        rounds = {} if after.by_method else {"rounds": after.rounds}
-        kept.job = {**kept.job, **rounds, TRAINING: after.to_dict()}
-        kept.save(folder)
-    return after
+    if (after.rounds or 0) < (before.rounds or 0):
+        raise InputError(f"{before.rounds} rounds were asked: --resume takes no fewer")
+    if after == before:
+        return after, None
+    rounds = {} if after.by_method else {"rounds": after.rounds}
+    kept.job = {**kept.job, **rounds, TRAINING: after.to_dict()}
+    return after, kept
 
 
 def _check_rows(config: TrainConfig, kept: Checkpoint, job: Job, about: dict[str, Any]) -> None:

@@ -205,6 +205,10 @@ class ScoreLogistic(OfScore):
         curve = one_of("how", how, get_args(Curve))
         return cls(score_fit.logistic(h, curve), h.middles[[0, -1]], score, classes, curve)
 
+    def constants(self) -> dict[str, Floats]:
+        """Without the limits, which are plain numbers of the curve."""
+        return {name: value for name, value in super().constants().items() if name != "limits"}
+
     def mapped(self, o: Operators, s: Array, constants: Constants) -> Array:
         """The curve at each score, cut to the limits."""
         a, b, c = (o.entry(constants["w"], i) for i in range(3))

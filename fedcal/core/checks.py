@@ -52,7 +52,10 @@ def listed(name: str, value: Any, kind: str) -> list[Any]:
             found = json.loads(value)
         except ValueError:
             found = None
-    if not isinstance(found, (list, tuple)):
+    of = (str, int) if kind.startswith("names") else (int, float)
+    if not isinstance(found, (list, tuple)) or not all(
+        isinstance(one, of) and not isinstance(one, bool) for one in found
+    ):
         raise InputError(f"{name} must be a list of {kind}, got {value!r:.80}")
     return list(found)
 

@@ -227,7 +227,7 @@ def test_a_wrong_type_is_one_line_that_says_what_is_allowed():
 
     table = [
         (("evaluate", "groups", [1]), "^groups must be a list of names"),
-        (("evaluate", "bins", [2]), "^bins must be a single value"),
+        (("evaluate", "bins", [2]), "^bins must be a single number or name"),
         (("evaluate", "other", "yes"), "^other must be true or false"),
         (("conformal", "costs", "0.5"), "^costs must be a list of numbers"),
     ]

@@ -119,6 +119,9 @@ OPTIONS = [  # options, words of the message
     (f"--set clip_positive=0 --method fedbin {EPS}", "clip_positive > 0"),
     ("--set bins_exponent=6.5 --method fedbbq", "bins_exponent 6.5"),
     ("--set low=9 --method fedoneshot", "low below high 9"),
+    ("--set threshold=abc --method evaluate", "threshold number 'abc'"),
+    ("--set calibrator=5 --method evaluate", "calibrator text 5"),
+    ('--set groups=[["a"]] --method evaluate', "groups list names"),
 ]
 
 

@@ -115,12 +115,16 @@ def headline(lines: Sequence[Line]) -> str:
         settings.setdefault((c["epsilon"], *(c[k] for k in varied)), []).append(c)
     if not settings:
         return "No method was run to its end with every seed."
+    none = ""
     if family.covers:
+        every = len(settings)
         settings = {key: kept for key, some in settings.items() if (kept := _covering(some))}
         if not settings:
             return "No line covers as many test rows as its sets say."
+        if every > len(settings):
+            none = f" In {every - len(settings)} of {every} settings no line covers as many."
     if len(settings) > _MOST:
-        return _counted(family, list(settings.values()))
+        return _counted(family, list(settings.values())) + none
     plain = {c["data"]: c for c in lines if c["method"] == "none" and c["seeds"]}
     parts = []
     for (epsilon, *facts), rivals in settings.items():
@@ -129,7 +133,7 @@ def headline(lines: Sequence[Line]) -> str:
         parts.append(
             ", ".join([where, *names]) + " " + _won(family, rivals, plain.get(rivals[0]["data"]))
         )
-    return f"{family.what}: {'; '.join(parts)}."
+    return f"{family.what}: {'; '.join(parts)}.{none}"
 
 
 def harmed(lines: Sequence[Line]) -> str:

@@ -23,7 +23,17 @@ _TELLING = (
 )
 _COLUMNS: dict[str, str] = {"sampling_rate": "sampling rate"}
 _KEPT = (
-    *("data", "method", "label", "settings", "clients", "partition", "rounds", "sampling_rate"),
+    *(
+        "data",
+        "method",
+        "label",
+        "settings",
+        "alpha",
+        "clients",
+        "partition",
+        "rounds",
+        "sampling_rate",
+    ),
     *("epsilon", "delta", "unit", "trust", "mechanism", "noise_std", "bytes_up", "bytes_down"),
 )
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
@@ -73,6 +83,8 @@ class Cells:
             said.append(f"{self._fixed['clients']:,} clients")
         if "partition" in self._fixed:
             said.append(self._fixed["partition"])
+        if "alpha" in self._fixed:
+            said.append(f"alpha {self._fixed['alpha']:g}")
         if self._fixed.get("sampling_rate", 1.0) != 1.0:
             said.append(f"sampling rate {self._fixed['sampling_rate']:g}")
         runs = max(len(line["seeds"]) + len(line["failures"]) for line in self._lines)
@@ -137,7 +149,7 @@ def as_csv(lines: Sequence[Line]) -> str:
     """For a spreadsheet or pandas: all digits, and fractions instead of percentages."""
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
     written = [
-        {key: line[key] for key in _KEPT}
+        {key: line[key] for key in _KEPT if key in line}
         | {"runs": len(line["seeds"]), "failed": len(line["failures"])}
         | {
             f"{metric}_{name}": line[part].get(metric, {}).get(of)

@@ -1,6 +1,7 @@
 """Training by FedAvg: what is learnt, what is written, what is the same after an interrupt."""
 
 import json
+import math
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -146,8 +147,11 @@ def test_what_cannot_be_resumed(images, tmp_path):
     table: list[tuple[dict[str, Any], str]] = [
         ({"lr": 0.2}, "goes on with lr = 0.1, but 0.2 is given"),
         ({"rounds": 1}, "2 rounds are done already, but rounds = 1"),
+        ({"rounds": config.rounds - 1}, "rounds were asked: --resume takes no fewer"),
     ]
+    before = (out / CHECKPOINT).read_bytes()
     each_is_refused(table, lambda options: train(out=out, resume=True, **options))
+    assert (out / CHECKPOINT).read_bytes() == before
     np.savez(images.with_name("other.npz"), **stripes(300, seed=1))
     images.with_name("other.npz").replace(images)
     with pytest.raises(InputError, match="other rows than when the training began"):
@@ -162,6 +166,17 @@ def test_what_cannot_be_resumed(images, tmp_path):
     (out / CHECKPOINT).rename(out / "checkpoint.pt")
     with pytest.raises(InputError, match="of an earlier version of fedcal"):
         train(out=out, resume=True)
+
+
+def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
+    own = {"data": str(images), "clients": 6, "rounds": 3, "method": "fedsgd", "epsilon": 4.0}
+    config = merged(own | {"partition": "iid", "unit": "example", "model": "linear"})
+    with pytest.raises(Interrupted):
+        interrupted(config, tmp_path / "out", 1, KeyboardInterrupt)
+    before = (tmp_path / "out" / CHECKPOINT).read_bytes()
+    with pytest.raises(InputError, match=r"goes on with epsilon = 4\.0, but inf"):
+        train(out=tmp_path / "out", resume=True, epsilon=math.inf)
+    assert (tmp_path / "out" / CHECKPOINT).read_bytes() == before
 
 
 def test_a_training_that_diverges_says_so_and_writes_nothing(images, tmp_path):
