@@ -170,7 +170,7 @@ def test_what_cannot_be_resumed(images, tmp_path):
 
 def test_what_is_refused_leaves_a_private_training_as_it_is(images, tmp_path):
     own = {"data": str(images), "clients": 6, "rounds": 3, "method": "fedsgd", "epsilon": 4.0}
-    config = merged(own | {"partition": "iid", "unit": "example", "model": "linear"})
+    config = merged(own | {"partition": "iid", "unit": "example", "model": "cnn"})
     with pytest.raises(Interrupted):
         interrupted(config, tmp_path / "out", 1, KeyboardInterrupt)
     before = (tmp_path / "out" / CHECKPOINT).read_bytes()
