@@ -235,6 +235,7 @@ class _Run:
 
     def _train(self, stage: Stage, config: TrainConfig, folder: Path) -> dict[str, Any]:
         told = self._told(stage)
+        folder.mkdir(parents=True, exist_ok=True)
         begun = any((folder / name).is_file() for name in (CHECKPOINT, OUTCOME))
         training = train_on(
             config,
