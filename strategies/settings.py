@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from fedcal.core.checks import listed, near
 from fedcal.core.errors import InputError
@@ -51,7 +51,7 @@ def settings_of(method: str) -> dict[str, inspect.Parameter]:
     return found
 
 
-def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
+def check_settings(method: str, settings: Mapping[str, Any]) -> None:
     """Refuse keys that the method does not have, and values of another type than its parameters'.
 
     What a value may be beyond its type is checked by the method.
@@ -81,10 +81,10 @@ def check_settings(method: str, settings: Mapping[str, Setting]) -> None:
             raise InputError(f"{key} must be a text, got {value!r:.80}")
 
 
-def _is_number(value: Setting) -> bool:
+def _is_number(value: Any) -> bool:
     """Whether it is one that arithmetic can use."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return plain and abs(value) < 1e300  # type: ignore[arg-type]  # a number, says the line above
+    return plain and abs(value) < 1e300
 
 
 def as_text(settings: Mapping[str, Setting]) -> str:
