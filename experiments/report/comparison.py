@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedcal.experiments.report import labels
-from fedcal.experiments.report.families import columns_of, family_in, shown
+from fedcal.experiments.report.families import Family, columns_of, family_in, shown
 from fedcal.experiments.report.figures.curves import (
     NAMES,
     budget,
@@ -62,9 +62,11 @@ def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
     """File name -> figure: for each data set quality against epsilon, and against bytes."""
     sheets: dict[str, Sheet] = {}
-    plotted = family_in(cells).plotted or _in_all(cells)
+    family = family_in(cells)
+    plotted = family.plotted or _in_all(cells)
     if not plotted:
         return sheets
+    pair = family.pair or plotted[:2]
     sets = names_of(cells)
     for i, (data, name) in enumerate(names_of(cells).items()):
         mine = [c for c in cells if str(c["data"]) == data]
@@ -74,10 +76,10 @@ def comparison_sheets(cells: Sequence[Mapping[str, Any]]) -> dict[str, Sheet]:
             sheets[f"epsilon{stem}"] = epsilon_sheet(mine, plotted, title)
         if len({c.get("trust") for c in mine if c["epsilon"] is not None}) > 1:
             title = f"Quality by trust model: {name}"
-            sheets[f"trust{stem}"] = trust_sheet(mine, _pair(plotted), title)
+            sheets[f"trust{stem}"] = trust_sheet(mine, pair, title)
         if any(c["bytes_up"] > 0 and not c["baseline"] for c in mine):
             title = f"Quality against bytes: {name}"
-            sheets[f"bytes{stem}"] = bytes_sheet(mine, _pair(plotted), title)
+            sheets[f"bytes{stem}"] = bytes_sheet(mine, pair, title)
     return sheets
 
 
@@ -88,11 +90,6 @@ def _in_all(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
         for metric in columns_of(cells)
         if all(c["after"].get(metric, {}).get("mean") is not None for c in cells)
     )[:4]
-
-
-def _pair(plotted: Sequence[str]) -> tuple[str, ...]:
-    """What two panels show."""
-    return ("ece", "nll") if plotted[0] == "ece" else tuple(plotted[:2])
 
 
 def comparison_context(
@@ -156,26 +153,23 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
         for c in sorted(some, key=budget):
             spent = "no privacy" if c["epsilon"] is None else f"ε = {c['epsilon']:g}"
             groups.setdefault(f"{place}, {spent}", []).append(c)
+    family = family_in(cells)
+    metrics = family.plotted or tuple(columns_of(cells))
     rows: list[tuple[Entry, ...]] = []
     sections = {}
     for title, some in groups.items():
         if some:
             sections[len(rows)] = title
-            rows += _rows(some, cells)
-    headings = [NAMES[m].replace(", nats", "") for m in _columns(cells)]
+            rows += _rows(some, family, metrics)
+    headings = [NAMES[m].replace(", nats", "") for m in metrics]
     columns = ("method", *headings, "bytes up", "bytes down", "rounds", "seconds")
     return TextTable(columns, rows, "All cells", sections=sections)
 
 
-def _columns(cells: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    return family_in(cells).plotted or tuple(columns_of(cells))
-
-
 def _rows(
-    cells: Sequence[Mapping[str, Any]], of: Sequence[Mapping[str, Any]]
+    cells: Sequence[Mapping[str, Any]], family: Family, columns: Sequence[str]
 ) -> list[tuple[Entry, ...]]:
-    """The rows of a group of the cells `of` a table, in the order of the family."""
-    family, columns = family_in(of), _columns(of)
+    """The rows of a group, in the order of the family."""
     best = {}
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
     for metric in columns if family.starred else ():

@@ -38,7 +38,9 @@ class Family:
     complete
         metrics that every run has; () = those that noise leaves
     plotted
-        those of the figures; the first two where a figure has two; () = what all lines have
+        those of the figures; () = what all lines have
+    pair
+        those of figures with two panels; () = the first two
     first
         how lines of a group are ordered in the report, in a sentence
     order
@@ -57,6 +59,7 @@ class Family:
     covers: bool = False
     complete: tuple[str, ...] = ()
     plotted: tuple[str, ...] = ()
+    pair: tuple[str, ...] = ()
     first: str = ""
     order: str = ""
     starred: bool = False
@@ -106,6 +109,7 @@ FAMILIES = {
         best="classwise_ece",
         complete=tuple(SHOWN),
         plotted=("ece", "classwise_ece", "nll", "accuracy"),
+        pair=("ece", "nll"),
         first="Within a group the smallest ECE comes first; a star marks the best of its column "
         "(as printed). Test metrics are exact, for the researcher's eyes.",
         order="ece",

@@ -113,6 +113,19 @@ def rows_to_evaluate(data: Dataset) -> Dataset:
     )
 
 
+def dealt_rows(
+    loaded: Dataset, method: str, partition: str, clients: int | None, seed: int
+) -> tuple[Dataset, Shards, tuple[str, ...]]:
+    """The rows that a method is about, dealt to clients, and what these are called.
+
+    A method that evaluates reads the rows that it judges; others read those that are fitted, beside
+    a test part.
+    """
+    data = rows_to_evaluate(loaded) if evaluated.evaluates(method) else loaded.split(seed)
+    shards = deal(data, partition, clients, seed)
+    return data, shards, evaluated.client_names(data, partition, shards.clients)
+
+
 @dataclass(frozen=True)
 class Rows:
     """What a run reads, and what judges it afterwards.
@@ -170,9 +183,9 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
         Of rows that are probably not what they are taken for.
     """
     evaluates = evaluated.evaluates(config.method)
-    data = rows_to_evaluate(loaded) if evaluates else loaded.split(config.seed)
-    dealt = deal(data, config.partition, config.clients, config.seed)
-    names = evaluated.client_names(data, config.partition, dealt.clients)
+    data, dealt, names = dealt_rows(
+        loaded, config.method, config.partition, config.clients, config.seed
+    )
     known, shards = evaluated.resolved(config, dealt, names)
     if evaluates:
         test = evaluated.holdout(shards, names, config.seed, data.class_names)

@@ -15,9 +15,8 @@ from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.comparison.grid import Cell, Grid
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.runs.load import rows_to_evaluate
+from fedcal.experiments.runs.load import dealt_rows
 from fedcal.experiments.runs.statement.sentences import large_delta
-from fedcal.partition import deal
 from fedcal.strategies.enough import too_little
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import exact_only, settings_of
@@ -63,20 +62,18 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
     """
 
     @cache
-    def dealt(
-        name: str, partition: str, clients: int | None, evaluates: bool
-    ) -> tuple[Shards, tuple[str, ...]]:
-        data = sources[name]
-        data = rows_to_evaluate(data) if evaluates else data.split(grid.seed)
-        shards = deal(data, partition, clients, grid.seed)
-        return shards, evaluated.client_names(data, partition, shards.clients)
+    def dealt(name: str, partition: str, clients: int | None) -> tuple[Shards, tuple[str, ...]]:
+        _, shards, names = dealt_rows(sources[name], some, partition, clients, grid.seed)
+        return shards, names
+
+    some = grid.method[0].method  # all are of one family, and so about the same rows
 
     cells, warned = dict[str, Cell](), dict[str, None]()
     left_out, used = list[LeftOut](), set[tuple[str, object]]()
     idle = {k: v for k, v in grid.set.items() if k != "rows_per_client"}
     for cell in grid.drafts({name: data.test_scores is None for name, data in sources.items()}):
         c = cell.config
-        shards, names = dealt(c.data, c.partition, c.clients, evaluated.evaluates(c.method))
+        shards, names = dealt(c.data, c.partition, c.clients)
         if not cell.variant.baseline:
 
             def made(

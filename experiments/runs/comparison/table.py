@@ -23,18 +23,9 @@ _TELLING = (
 )
 _COLUMNS: dict[str, str] = {"sampling_rate": "sampling rate"}
 _KEPT = (
-    *(
-        "data",
-        "method",
-        "label",
-        "settings",
-        "alpha",
-        "clients",
-        "partition",
-        "rounds",
-        "sampling_rate",
-    ),
-    *("epsilon", "delta", "unit", "trust", "mechanism", "noise_std", "bytes_up", "bytes_down"),
+    *("data", "method", "label", "settings", "alpha", "clients", "partition", "rounds"),
+    *("sampling_rate", "epsilon", "delta", "unit", "trust", "mechanism", "noise_std"),
+    *("bytes_up", "bytes_down"),
 )
 _WORDS = ("method", "data", "partition", "unit", "trust", "mechanism")
 _PARTS = (("before", "before", "mean"), ("mean", "after", "mean"), ("std", "after", "std"))
