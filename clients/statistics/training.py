@@ -149,7 +149,7 @@ def _trained(
     k: int,
     rng: np.random.Generator,
 ) -> tuple[Floats, float]:
-    """What SGD on the rows of client k adds to w, and the mean loss on the way."""
+    """Run SGD on the rows of client k; return what it adds to w, and the mean loss on the way."""
     rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
     return query.architecture.local_update(
         query.w,

@@ -55,7 +55,7 @@ INTERRUPTED = 130
 
 
 def help_of(name: str) -> str:
-    """What a command does: the docstring of its module, which is read and not imported."""
+    """Return the docstring of a command's module, which is read and not imported."""
     path = Path(__file__).parent.joinpath(*COMMANDS[name].split(".")).with_suffix(".py")
     text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
     return " ".join(text.split())

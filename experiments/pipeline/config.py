@@ -180,7 +180,7 @@ def _brackets(names: Any) -> str:
 
 @contextmanager
 def naming(where: str) -> Iterator[None]:
-    """What is refused inside names the table that is to blame."""
+    """Name the table that is to blame in what is refused inside."""
     try:
         yield
     except InputError as e:

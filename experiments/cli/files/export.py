@@ -24,7 +24,7 @@ OF_FLOAT32 = (
     "threshold, those that lose digits in float32 may get other sets: "
     "fedcal.export.save(sets, path, dtype='float64') takes all digits"
 )
-"""What to know of exported prediction sets."""
+"""This is told of exported prediction sets."""
 
 
 def command(
