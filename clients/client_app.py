@@ -10,6 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from fedcal.clients.answers import contribute
+from fedcal.clients.site.process.limits import OverLimit
 from fedcal.clients.site.sources import dealt_to, site_rows
 from fedcal.core.errors import ContributionRefused
 from fedcal.core.shards import Shards
@@ -75,6 +76,29 @@ def request_in(message: Message) -> Request:
     """The question of a `query.answer`; InputError if it makes no sense."""
     records = message.content.config_records
     return Request.from_fields(records["query"], records.get("context", {}))
+
+
+def drawn(
+    shards: Shards, request: Request, site: int, *, simulated: bool, private: bool
+) -> tuple[Words, Exception | None]:
+    """The contribution, (length,); of rows that the question fails on that of no rows, if private.
+
+    A hostile question may fail on some rows and not on others. Whether it did would be an exact
+    fact about them, and so the server is told of no failure that a client without rows does not
+    have. What failed is returned, for the client's own log.
+    """
+
+    def of(rows: Shards) -> Words:
+        return np.asarray(contribute(rows, request, np.array([site]), simulated=simulated)[0])
+
+    try:
+        return of(shards), None
+    except OverLimit:
+        raise  # the server sees how long an answer takes in any case
+    except Exception as e:
+        if not private:
+            raise
+        return of(shards.keep(np.zeros(0, np.int64))), e
 
 
 def asks_for_masks(message: Message) -> bool:

@@ -9,6 +9,7 @@ if __name__ != "fedcal.experiments":  # a second copy of every class and registr
     raise ImportError(f"import fedcal.experiments, not {__name__}")
 
 if TYPE_CHECKING:
+    from fedcal.experiments.deploy.after_training import AfterTraining
     from fedcal.experiments.planner.plan import plan, plan_sets
     from fedcal.experiments.runs.comparison import Comparison, compare
     from fedcal.experiments.runs.engines import InProcessGrid, run_inline
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fedcal.experiments.training.run import train
 
 __all__ = [
+    "AfterTraining",
     "CalibratedModel",
     "Comparison",
     "FederatedCalibrator",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AfterTraining": "fedcal.experiments.deploy.after_training",
     "CalibratedModel": "fedcal.experiments.runs.estimator",
     "FederatedCalibrator": "fedcal.experiments.runs.estimator",
     "InProcessGrid": "fedcal.experiments.runs.engines",

@@ -21,7 +21,9 @@ from fedcal.core.errors import (
 )
 
 if TYPE_CHECKING:
+    from fedcal.clients import add_answers
     from fedcal.experiments import (
+        AfterTraining,
         CalibratedModel,
         Comparison,
         FederatedCalibrator,
@@ -72,6 +74,7 @@ __all__ = [
     "ECET",
     "NLLT",
     "AccT",
+    "AfterTraining",
     "BudgetExceeded",
     "CalibratedModel",
     "Comparison",
@@ -108,6 +111,7 @@ __all__ = [
     "SimulationResult",
     "TooLittle",
     "__version__",
+    "add_answers",
     "compare",
     "evaluate",
     "plan",
@@ -129,5 +133,7 @@ def __getattr__(name: str) -> Any:
     """Functions and classes, imported on first use: `import fedcal` waits for nothing."""
     if name not in __all__:
         raise AttributeError(f"module 'fedcal' has no attribute {name!r}")
-    running = import_module("fedcal.experiments")
-    return getattr(running if name in running.__all__ else import_module("fedcal.strategies"), name)
+    for room in ("fedcal.clients", "fedcal.experiments"):  # strategies last: it needs SciPy
+        if name in (module := import_module(room)).__all__:
+            return getattr(module, name)
+    return getattr(import_module("fedcal.strategies"), name)

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
-from flwr.app import ConfigRecord, Context
+from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 
 from fedcal import datasets
@@ -59,8 +59,10 @@ def main(grid: Grid, context: Context) -> None:
     serve(grid, context.run_config)
 
 
-def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
+def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = None) -> Outcome:
     """Run the job that `fields` describe and leave its outcome where they say.
+
+    Clients of a Flower app score their rows by a `model` first.
 
     Raises
     ------
@@ -75,7 +77,7 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
     with _logged(), nullcontext() if out is None else held(out, resume=resume):
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
-        clients, met = wait_for_nodes(grid, early, int(fields["clients"]))
+        clients, met = wait_for_nodes(grid, early, int(fields["clients"]), model)
         job = _resolved(fields, clients, met[0] if met else None)
         for line in too_little(job.method, None, job):
             log.warning("fedcal: %s", line)
@@ -96,7 +98,7 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
                     Roster.from_text(job.roster), agreed, strategy.run, kept
                 )
             strategy.meet(met if job.tolerant else ())
-            strategy.start(grid, timeout=job.timeout)
+            strategy.start(grid, model, timeout=job.timeout)
 
         def moved(done: int, planned: int) -> None:
             if out is not None:
@@ -109,7 +111,7 @@ def serve(grid: Grid, fields: Mapping[str, Any]) -> Outcome:
             took_part = driven[0].took_part.told(names, secret=job.plan.secret_sample)
             artifact = outcome.artifact.of_sites(took_part)
             outcome = replace(outcome, sites=took_part, artifact=artifact)
-        rows = {key: str(fields.get(key, "")) for key in ("data", "partition")}
+        rows = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
         outcome = replace(outcome, job={**outcome.job, **rows})
         if out is None:
             _show(job, outcome)
@@ -138,7 +140,9 @@ def _logged() -> Iterator[None]:
         log.removeFilter(harmless)
 
 
-def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:
+def wait_for_nodes(
+    grid: Grid, job: Job, clients: int, model: ArrayRecord | None = None
+) -> tuple[int, list[Who]]:
     """Return once a node of each client is there and one of them has answered; of real sites all.
 
     Flower starts the server before the nodes are known and before Ray is up: nothing is
@@ -154,6 +158,8 @@ def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:
         how long to wait, and for whom
     clients
         enrolled; 0 = as many as there are nodes, which a node of a simulation knows
+    model
+        as `ask_who` takes it
 
     Returns
     -------
@@ -170,7 +176,7 @@ def wait_for_nodes(grid: Grid, job: Job, clients: int) -> tuple[int, list[Who]]:
     """
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
-        if not (met := ask_who(grid, nodes, job.timeout, tolerant=True)):
+        if not (met := ask_who(grid, nodes, job.timeout, True, model)):
             raise RoundFailed("none of the sites that are there has answered; nothing was asked")
         if job.roster:
             there = {who.place for who in met}
@@ -260,7 +266,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
             **fields,
             "classes": fields["classes"] or who.classes,
             "input": fields["input"] or who.input,
-            "class-digest": fields["class-digest"] or who.digest,
+            "class-digest": fields["class-digest"] or who.digest or "",
         }
     job = Job.from_fields(fields, nodes=clients, classes=_ANY)
     known = who is None or who.site is not None

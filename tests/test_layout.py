@@ -53,7 +53,10 @@ MAY_NOT = {
 MAY = {
     "fedcal/__init__.py": {"fedcal.clients", "fedcal.strategies", "fedcal.experiments"},
     "fedcal/__main__.py": {"fedcal.experiments"},
-    **{path: {"flwr"} for path in ("clients/client_app.py", "strategies/server_app.py")},
+    **{
+        path: {"flwr"}
+        for path in (*("clients/client_app.py", "clients/any_app.py", "strategies/server_app.py"),)
+    },
     **{f"clients/site/process/{n}.py": {"flwr"} for n in ("flower_guard", "runtime", "site_app")},
     **{f"strategies/server/{n}.py": {"flwr"} for n in ("exchange", "transport", "who")},
     "strategies/server/readiness.py": {"flwr"},

@@ -19,7 +19,7 @@ def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
     rounds = config.rounds
     asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
     where = f"on {config.data}, clients {config.clients}, {config.partition}"
-    if config.control is not None:  # over gRPC on one machine the data are known
+    if config.real:  # over gRPC on one machine the data are known
         told = f"{config.clients} real sites" if sites is None else participation.in_short(sites)
         where = f"on {told}"
     return f"{config.method} {where}{asked}"

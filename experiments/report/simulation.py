@@ -34,7 +34,7 @@ from fedcal.experiments.report.page import (
 )
 from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.report.tables import TextTable
-from fedcal.experiments.runs.config import SIMULATED, parse_setting
+from fedcal.experiments.runs.config import APP, SIMULATED, parse_setting
 from fedcal.experiments.runs.files import PAGE
 from fedcal.experiments.runs.statement.sentences import adjacency, meaning
 from fedcal.metrics import Reliability
@@ -194,6 +194,7 @@ def run_context(
         "command": command(config, home, tool),
         "handed_over": labels.handed_over(config["data"]) if config["data"] else [],
         "real": "control" in config,
+        "in_app": config.get("engine") == APP,
         "config": config,
         "versions": result["versions"],
     }
@@ -298,6 +299,9 @@ def command(
     tool
         of a run that is no deployment
     """
+    if config.get("engine") == APP:
+        shown = {k: v for k, v in config.items() if v != "" and k not in SIMULATED}
+        return [f"AfterTraining({', '.join(f'{key}={value!r}' for key, value in shown.items())})"]
     real = "control" in config
     parts = ["fedcal deploy run --out again"] if real else [tool]
     for key, value in config.items():

@@ -78,6 +78,8 @@ _NOT_GRID = "its file holds what to compare, not where it is computed; give --{}
 _OF_SITES = "it is about real sites, and a comparison is a simulation"
 
 ENGINES = ("inline", "ray", "grpc")
+APP = "app"
+"""The engine of a run in a Flower app of somebody else's, which only that app can start."""
 
 TIMEOUT, GRACE = 120.0, 60.0
 """Seconds that a site may take to answer, and that the sites have to appear."""
@@ -219,7 +221,7 @@ class Config(Options):
 
     def __post_init__(self) -> None:
         one_of("method", self.method, (*STRATEGIES, *POOLED, AUTO), "fedcal simulate --help")
-        one_of("engine", self.engine, ENGINES)
+        one_of("engine", self.engine, ENGINES if self.engine != APP else (APP,))
         if self.secure_aggregation is not None:
             one_of("secure aggregation", self.secure_aggregation, SECURE_AGGREGATION)
         self._check_protocol()
@@ -262,6 +264,11 @@ class Config(Options):
         """Whether sites add up among themselves: asked for, or named by a federation file."""
         return self.secure_aggregation == "protocol" or self.federation is not None
 
+    @property
+    def real(self) -> bool:
+        """Whether the clients are real ones, each with rows of its own."""
+        return self.control is not None or self.engine == APP
+
     def _check_protocol(self) -> None:
         if not self.protocol:
             unused(
@@ -285,7 +292,7 @@ class Config(Options):
     def _check_sites(self) -> None:
         """What belongs to sites and messages, and what real sites rule out."""
         given = [name for name in _SITES if getattr(self, name) is not None]
-        if given and self.engine != "grpc":
+        if given and self.engine not in ("grpc", APP):
             raise InputError(f"{given[0]} needs the engine grpc: give --engine grpc")
         for name in ("timeout", "grace"):
             if getattr(self, name) is not None:
@@ -296,10 +303,11 @@ class Config(Options):
             for name in ("root_certificates", "federation"):
                 if getattr(self, name) is not None:
                     raise InputError(f"{name} needs real sites: give --control HOST:PORT")
-            return
-        if self.root_certificates is None:
+            if not self.real:
+                return
+        elif self.root_certificates is None:
             raise InputError("control needs root_certificates: the control API is reached by TLS")
-        if self.clients is None and self.federation is None:
+        elif self.clients is None and self.federation is None:
             raise InputError("with real sites --clients or --federation must say who is enrolled")
         if self.method in POOLED or self.method == AUTO:
             raise InputError(

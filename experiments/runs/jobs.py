@@ -13,7 +13,7 @@ from typing import Any
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
-from fedcal.experiments.runs.config import AUTO, GRACE, TIMEOUT, Config
+from fedcal.experiments.runs.config import APP, AUTO, GRACE, TIMEOUT, Config
 from fedcal.privacy.federation import Federation
 from fedcal.secure_aggregation.committee import (
     EVERYBODY_UP_TO,
@@ -93,7 +93,8 @@ def job_of(config: Config, shards: Shards | None) -> Job:
         if shards is None:
             raise InputError(
                 f"{config.method} with privacy needs a public nominal number of rows of a client, "
-                "chosen without looking: give --set rows_per_client=200"
+                "chosen without looking: give --set rows_per_client=200, in Python "
+                'set={"rows_per_client": 200}'
             )
         settings["rows_per_client"] = nominal_rows(config.method, federation, shards)
     known: dict[str, Any] = {} if shards is None else {"input": shards.input}
@@ -129,7 +130,7 @@ def _among_sites(config: Config) -> dict[str, Any]:
 
 def _waiting(config: Config) -> dict[str, Any]:
     """How the job of real processes waits for its sites, and for which classes."""
-    if config.engine != "grpc":
+    if config.engine not in ("grpc", APP):
         return {}
     named = config.control is not None and config.class_names is not None
     return {

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedcal.core.classes import names_in
 from fedcal.datasets import Dataset, is_shipped
-from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.statement import of_plan
 from fedcal.experiments.runs.statement.sentences import sets_noise, with_real_sites
@@ -55,7 +55,7 @@ def recorded(
     )
     rows: Any = None if untold else job.settings.get(name)  # checked by the strategy
     noun = outcome.artifact.noun
-    real = config.control is not None
+    real, guarded = config.real, config.control is not None
     simulated = None if real else rows  # a simulation's number may tell of its rows
     privacy = of_plan(
         plan,
@@ -64,7 +64,7 @@ def recorded(
         simulated,
         tested=tested,
         noun=noun,
-        real=real,
+        real=guarded,
     )
     needed = STRATEGIES[job.method].needs_rows(job.federation, job.settings)
     if untold:
@@ -76,7 +76,7 @@ def recorded(
     if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
         privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
     if real:
-        with_real_sites(privacy)
+        with_real_sites(privacy, in_app=config.engine == APP)
         privacy["statement"] += sentences(outcome.sites)
     return known, privacy
 
@@ -125,7 +125,7 @@ def result_of(
     artifact = outcome.artifact.under(privacy["statement"])
     shipped = is_shipped(config.data)
     named = config.data if shipped else Path(config.data).name  # the name tells no path
-    artifact.of_data("" if config.control is not None else named)
+    artifact.of_data("" if config.real else named)
     for each in (artifact, *outcome.history):
         each.of_classes(names)
     return SimulationResult(

@@ -20,7 +20,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
 from fedcal.datasets import Dataset
-from fedcal.experiments.runs.config import AUTO, POOLED, Config, merge
+from fedcal.experiments.runs.config import APP, AUTO, POOLED, Config, merge
 from fedcal.experiments.runs.engines import NamedData, run
 from fedcal.experiments.runs.folders import RUN, claim, exports_in
 from fedcal.experiments.runs.jobs import federation_of, job_of
@@ -104,6 +104,8 @@ def simulate(
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
     asked = merge(options) if config is None else config
+    if asked.engine == APP:
+        raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
     if asked.control is not None:
         from fedcal.experiments.deploy.run import deployed
 

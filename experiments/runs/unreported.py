@@ -12,6 +12,7 @@ from fedcal.experiments.runs.load import load_any, test_part
 from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.paid import CONFIG
 from fedcal.experiments.runs.record import recorded, result_of
+from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.runs.statement import about_subjects
 from fedcal.experiments.runs.statement.sentences import held_out as held_out_of
@@ -19,6 +20,7 @@ from fedcal.partition import DEALT
 from fedcal.storage.artifact import Holdout
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
+from fedcal.strategies.server.run_folder import forget
 
 
 def finish(folder: Path) -> Path:
@@ -41,6 +43,7 @@ def finish(folder: Path) -> Path:
         deployed(asked, test=asked.data or None, out=folder, resume=True)
     elif not (folder / CONFIG).is_file():
         _of_flower(folder).save(folder)
+        forget(folder, checkpoint=True)  # what it holds is in the result
     elif "model" in read_toml(folder / CONFIG):
         from fedcal.experiments.training.run import train
 
@@ -57,20 +60,35 @@ def finish(folder: Path) -> Path:
     return folder / "report.html"
 
 
-def _of_flower(folder: Path) -> Any:
+def _of_flower(folder: Path) -> SimulationResult:
     """The result of a run that `flwr run` started; of simulated sites the test rows judge it."""
     outcome = Outcome.load(folder)
     if not outcome.job:
         raise InputError(f"{folder / OUTCOME} does not say what was run")
+    return of_messages(outcome)
+
+
+def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> SimulationResult:
+    """The result of a run that Flower drove.
+
+    Parameters
+    ----------
+    outcome
+        with its job
+    test
+        rows that judge it; None = those of simulated sites, if it was on such
+    **given
+        options of the run that a job does not have
+    """
     job = Job.from_fields(outcome.job)
     fields = {key.replace("-", "_"): value for key, value in outcome.job.items()}
     known = {n: v for n, v in fields.items() if n in options_of(Config) and v not in ("", 0)}
     for name in ("committee", "timeout", "grace"):  # another thing there, or of no use any more
         known.pop(name, None)
     data, partition = str(fields.get("data", "")), str(fields.get("partition", ""))
-    known |= {"data": data, "set": job.settings, "engine": "ray" if data else "grpc"}
+    known |= {"data": data, "set": job.settings, **given}
+    known["engine"] = fields.get("engine") or ("ray" if data else "grpc")
     rows: Dataset | None = None
-    test: Holdout | None = None
     held_out = False
     if data and partition != DEALT:
         loaded = load_any(data)

@@ -186,7 +186,7 @@ def who_sets_noise(facts: Facts) -> str:
             "books the run: a server that asks for less noise, or asks again, gets nothing more."
         )
     return (
-        "The clients of a simulation answer whatever they are asked. Real sites make the plan by "
+        "These clients answer whatever they are asked. Real sites make the plan by "
         "themselves, draw their own noise and answer a round once."
     )
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 
@@ -17,7 +17,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 
 
 def message(
-    content: dict[str, ConfigRecord], node: int, kind: str, group: int, ttl: float
+    content: Mapping[str, ConfigRecord | ArrayRecord], node: int, kind: str, group: int, ttl: float
 ) -> Message:
     """A message that nobody keeps longer than the server waits for its reply (seconds)."""
     records: dict[str, Any] = dict(content)

@@ -67,6 +67,8 @@ class FlowerTransport(Strategy):
     class_digest
         of the names of the classes; "" = what the first site says. A site with other classes
         stops the run before anything is asked
+    model
+        that `start` was given: clients of a Flower app score their rows by it
     roster
         Flower's number of each node that was met -> the client's number. Sites that do not know
         theirs are numbered as they come
@@ -79,6 +81,7 @@ class FlowerTransport(Strategy):
     def __init__(self) -> None:
         self.tolerant = self.without_unready = False
         self.class_digest = ""
+        self.model: ArrayRecord | None = None
         self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
         self._passed: set[int] = set()  # nodes that cannot take part
@@ -118,7 +121,7 @@ class FlowerTransport(Strategy):
             raise InputError(
                 f"num_rounds = {num_rounds}, but the privacy plan was made for {planned}"
             )
-        self._timeout = timeout
+        self._timeout, self.model = timeout, initial_arrays or None
         ending = _Ending()
         log.addFilter(ending)
         try:
@@ -297,7 +300,7 @@ class FlowerTransport(Strategy):
         self._sites = {site: node for site, node in self._sites.items() if node in nodes}
         new = sorted(nodes - set(self._sites.values()) - self._passed)
         if new:
-            self.meet(ask_who(grid, new, self._timeout, self.tolerant))
+            self.meet(ask_who(grid, new, self._timeout, self.tolerant, self.model))
 
     def _check_ready(self, grid: Grid, content: dict[str, ConfigRecord], number: int) -> None:
         """Ask real sites that are new whether they can take part.

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from flwr.app import Message
+from flwr.app import ArrayRecord, Message
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
@@ -18,6 +18,9 @@ from fedcal.training.network import shape_of
 
 WHO = "query.who"
 """Flower message type: which site is this node."""
+
+MODEL = "model"
+"""Record of such a message with the arrays of a model."""
 
 ABSENT = (
     ErrorCode.MESSAGE_UNAVAILABLE,
@@ -64,8 +67,16 @@ class Who(NamedTuple):
     inputs: tuple[int, ...] | None = None
 
 
-def ask_who(grid: Grid, nodes: list[int], timeout: float, tolerant: bool = False) -> list[Who]:
+def ask_who(
+    grid: Grid,
+    nodes: list[int],
+    timeout: float,
+    tolerant: bool = False,
+    model: ArrayRecord | None = None,
+) -> list[Who]:
     """Who each of the nodes is that answers, in the order of their numbers.
+
+    A `model` goes with the question, for clients that score their rows by it.
 
     Raises
     ------
@@ -73,7 +84,8 @@ def ask_who(grid: Grid, nodes: list[int], timeout: float, tolerant: bool = False
         If one fails to say it, and is not to be passed over (`tolerant`).
     """
     found = []
-    asking = [message({}, node, WHO, 0, timeout) for node in nodes]
+    content = {} if model is None else {MODEL: model}
+    asking = [message(content, node, WHO, 0, timeout) for node in nodes]
     for reply in grid.send_and_receive(asking, timeout=timeout):
         try:
             if not reply.has_error():

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import shlex
 import socket
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from typing import Any
 import tomli_w
 
 from fedcal.experiments.deploy.certificates import make_certificates
+from fedcal.experiments.runs.engines import superlink
 from fedcal.experiments.runs.engines.processes import ProcessTree
+from fedcal.experiments.runs.engines.ray import ray_environment
 from fedcal.experiments.runs.engines.superlink import free_port as free_port  # also found here
 
 BIN = Path(sys.executable).parent
@@ -69,6 +72,25 @@ class SuperLink:
                     time.sleep(0.1)
             yield
 
+    @contextlib.contextmanager
+    def supernodes(self, *sites: str) -> Iterator[None]:
+        """Flower's own SuperNodes, registered, each with its place among them."""
+        with contextlib.ExitStack() as nodes:
+            for k, site in enumerate(sites):
+                folder = self.folder / f"node-{site}"
+                folder.mkdir()
+                command: list[str | Path] = [
+                    *(BIN / "flower-supernode", "--superlink", self.fleet),
+                    *("--root-certificates", self.root, "--host", "127.0.0.1"),
+                    *("--port", str(free_port()), "--auth-supernode-private-key", self.key(site)),
+                    *("--node-config", f"partition-id={k} num-partitions={len(sites)}"),
+                ]
+                env = {**self.env, "FLWR_HOME": str(folder)}
+                nodes.enter_context(
+                    ProcessTree(command, folder=folder, env=env, log=folder / "log")
+                )
+            yield
+
     def flwr(self, *arguments: str | Path) -> str:
         done = subprocess.run(
             [str(BIN / "flwr"), *map(str, arguments)],
@@ -94,3 +116,19 @@ class SuperLink:
         text = self.flwr("list", CONNECTION, "--format", "json")
         found: list[Mapping[str, Any]] = json.loads(text[text.index("{") :])["runs"]
         return found
+
+
+def shell(line: str, cwd: Path) -> str:
+    """What a line of shell prints, in an environment of its own; nothing that it starts stays."""
+    with superlink.run_folder() as folder:
+        found = superlink.commands("ray")
+        env = superlink.environment(folder, folder / "home", found) | ray_environment(folder, None)
+        del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it, if it must
+        env["FLWR_LOCAL_SUPERLINK_HTTP_API_PORT"] = str(superlink.free_port())
+        env["FLWR_LOCAL_CONTROL_API_PORT"] = str(superlink.free_port())
+        log = folder / "log"
+        command = ["sh", "-c", f"cd {shlex.quote(str(cwd))} && {line}"]
+        with ProcessTree(command, folder=folder, env=env, log=log) as run:
+            while run.poll() is None:
+                time.sleep(0.1)
+        return log.read_text("utf-8", "replace")

@@ -10,13 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from fedcal import __version__
-from fedcal.clients.answers import contribute
-from fedcal.clients.client_app import answer_with, asks_for_masks, request_in, seeds_for
+from fedcal.clients.client_app import answer_with, asks_for_masks, drawn, request_in, seeds_for
 from fedcal.clients.site.guard import check
 from fedcal.clients.site.own_terms import own_terms
 from fedcal.clients.site.prepared import Prepared, prepared
@@ -26,7 +24,6 @@ from fedcal.clients.site.site_log import LOGGER
 from fedcal.clients.site.site_rounds import SecureSite
 from fedcal.core.errors import BudgetExceeded, ContributionRefused, FedcalError, InputError
 from fedcal.core.fields import read
-from fedcal.core.shards import Shards
 from fedcal.core.types import Words
 from fedcal.privacy.agreement import TermsOfJob, context_of, job_digest, under_protocol
 from fedcal.queries.request import Context as Asked
@@ -103,7 +100,19 @@ def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
 
             def draw() -> Words:
                 with _discreet():
-                    return _drawn(site, request, private=asked.epsilon < math.inf)
+                    words, failed = drawn(
+                        site.shards,
+                        request,
+                        site.number or 0,
+                        simulated=site.simulated,
+                        private=asked.epsilon < math.inf,
+                    )
+                if failed is not None:
+                    log.warning(
+                        "the question fails on this site's rows, none are counted: %s",
+                        _where(failed)[1],
+                    )
+                return words
 
             if under_protocol(context.run_config):
                 records = message.content.config_records
@@ -234,29 +243,6 @@ def _unfit(
         log.warning("cannot take part: %s", e)
         return "what is left of its budget does not suffice for this run"
     return ""
-
-
-def _drawn(site: Prepared, request: Request, *, private: bool) -> Words:
-    """The contribution, (length,); of rows that the question fails on that of no rows, if private.
-
-    A hostile question may fail on some rows and not on others. Whether it did would be an exact
-    fact about them, and so the server is told of no failure that a site without rows does not have.
-    """
-
-    def of(shards: Shards) -> Words:
-        sites = np.array([site.number or 0])
-        return np.asarray(contribute(shards, request, sites, simulated=site.simulated)[0])
-
-    try:
-        return of(site.shards)
-    except OverLimit:
-        raise  # the server sees how long an answer takes in any case
-    except Exception as e:
-        if not private:
-            raise
-        words = of(site.shards.keep(np.zeros(0, np.int64)))
-        log.warning("the question fails on this site's rows, none are counted: %s", _where(e)[1])
-        return words
 
 
 def _question(request: Request, asked: Asked) -> str:

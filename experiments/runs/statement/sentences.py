@@ -343,18 +343,33 @@ def _unpromised(about: Facts) -> list[str]:
     ]
 
 
-def with_real_sites(privacy: dict[str, Any]) -> None:
+_IN_APP = (
+    "The clients were those of a Flower app, under ordinary SuperNodes or simulated: without the "
+    "guard, the policy and the ledger of a real site of fedcal. They run what the app sends and "
+    "answer whatever its server asks, as often as it asks: that no more was asked than is said "
+    "here is the server's word.",
+    "The trained model, and how it was trained, are not covered: what is promised is of the "
+    "releases of this run alone.",
+)
+
+
+def with_real_sites(privacy: dict[str, Any], *, in_app: bool = False) -> None:
     """Tell of a run with real sites what holds there: nobody has all rows, and Flower keeps some.
 
     Parameters
     ----------
     privacy
         record of the run; changed
+    in_app
+        whether they were clients of somebody else's Flower app
     """
     own = (
         "each site, at the end",
         "The result, which it judges on its own rows: those numbers stay with it.",
     )
+    if in_app:
+        own = ("who wrote the app", "Whatever the app's code sends of a client's rows.")
+        privacy["statement"] += _IN_APP
     keeps = (
         "who reads the SuperLink's disk",
         "What the server sees, as long as residues of messages lie in its database.",

@@ -9,7 +9,6 @@ import re
 import shlex
 import shutil
 import sys
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -17,16 +16,14 @@ from typing import Any
 import pytest
 
 import fedcal
-import fedcal.experiments.runs.engines.superlink as superlink
 from fedcal.clients.site.sources import site_rows
 from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
 from fedcal.experiments.deploy.flower_app import FILE, app_toml, run_config, write_app
 from fedcal.experiments.runs.config import Config
-from fedcal.experiments.runs.engines.processes import ProcessTree
-from fedcal.experiments.runs.engines.ray import ray_environment
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
+from tests.support.superlink import shell
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
 GUIDE = ROOT / "docs" / "guide" / "engines.md"
@@ -101,22 +98,6 @@ def expected(line: str) -> float:
         epsilon=float(epsilon[1]) if epsilon else math.inf,
     )
     return float(result.calibrator.arrays()["temperature"])
-
-
-def shell(line: str, cwd: Path) -> str:
-    """What a line of shell prints, in an environment of its own; nothing that it starts stays."""
-    with superlink.run_folder() as folder:
-        found = superlink.commands("ray")
-        env = superlink.environment(folder, folder / "home", found) | ray_environment(folder, None)
-        del env["FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION"]  # the line says it, if it must
-        env["FLWR_LOCAL_SUPERLINK_HTTP_API_PORT"] = str(superlink.free_port())
-        env["FLWR_LOCAL_CONTROL_API_PORT"] = str(superlink.free_port())
-        log = folder / "log"
-        command = ["sh", "-c", f"cd {shlex.quote(str(cwd))} && {line}"]
-        with ProcessTree(command, folder=folder, env=env, log=log) as run:
-            while run.poll() is None:
-                time.sleep(0.1)
-        return log.read_text("utf-8", "replace")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from fedcal import __version__
 from fedcal.calibrators import TemperatureScaling
+from fedcal.clients import client_app
 from fedcal.clients.answers import contribute
 from fedcal.clients.site import results
 from fedcal.clients.site.prepared import prepare
@@ -168,7 +169,7 @@ def test_an_error_among_the_rows_tells_nobody_of_them(site, caplog, monkeypatch)
     def fails(*_: object, **__: object) -> None:
         raise raised[-1]
 
-    monkeypatch.setattr(site_app, "contribute", fails)
+    monkeypatch.setattr(client_app, "contribute", fails)
     assert "ContributionRefused" in refused(site.answer(site.request()))
     assert caplog.messages[-1] == "refused to answer: a contribution leaves the ring"
     raised.append(ValueError("label 17 of Mrs Smith is out of range"))
@@ -189,7 +190,7 @@ def test_memory_that_runs_out_on_rows_is_seen_in_exact_sums_alone(
             raise MemoryError
         return contribute(shards, *rest, **named)
 
-    monkeypatch.setattr(site_app, "contribute", hungry)
+    monkeypatch.setattr(client_app, "contribute", hungry)
     assert not site.answer(site.request()).has_error()
     why = "it takes more memory than this site gives a message"
     assert f"the question fails on this site's rows, none are counted: {why}" in caplog.messages

@@ -1,0 +1,135 @@
+"""Calibrate, evaluate or make prediction sets at the end of a training in any Flower app."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from flwr.app import ArrayRecord
+from flwr.serverapp import Grid
+
+from fedcal.core.errors import InputError
+from fedcal.experiments.runs.config import APP, merge
+from fedcal.experiments.runs.folders import RUN, claim
+from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.load import load_any, test_part
+from fedcal.experiments.runs.paid import Paid
+from fedcal.experiments.runs.result import SimulationResult
+from fedcal.experiments.runs.unreported import of_messages
+from fedcal.storage.artifact import Holdout
+from fedcal.storage.atomic import path_of
+from fedcal.strategies import STRATEGIES
+from fedcal.strategies.server.run_folder import forget
+from fedcal.strategies.server_app import FRESH, serve
+
+
+class AfterTraining:
+    """A strategy object for the end of a Flower ServerApp: `start(grid, arrays)` after FedAvg's.
+
+    The clients, whose app calls `fedcal.add_answers`, score their own rows by the model that was
+    trained; a method of fedcal asks them bounded questions.
+
+    Formal guarantee: of the releases of this run alone, for the chosen unit, (epsilon, delta)
+    against who reads them (trust `central`) or also against the server (`local`), under the
+    adjacency that the result names. It assumes that the server asks what this object asks: an
+    ordinary SuperNode has no guard, policy or ledger that would refuse more. Neither the training
+    nor what else the app sends is covered. Public are the number of clients, the method and its
+    parameters. Noise comes from the operating system.
+
+    Parameters
+    ----------
+    method
+        as `simulate` takes it: "fednewton" calibrates, "evaluate" evaluates, "conformal" gives
+        prediction sets, ...
+    out
+        folder for result files, and for what was released as soon as it is; None or "" = no files
+    test
+        labelled scores of the server's own rows, as `simulate` takes data: they judge the result
+    **options
+        of `simulate`, but for those of a simulation: clients (None = all nodes), rounds, epsilon,
+        delta, unit, trust (central or local), mechanism, class_names, timeout, grace, ledger, cap,
+        cap_delta, seed, sampling_rate, set={"rows_per_client": 50, ...}
+
+    Raises
+    ------
+    InputError
+        If an option is not allowed.
+    """
+
+    def __init__(
+        self,
+        method: str | type = "fednewton",
+        *,
+        out: str | Path | None = None,
+        test: Any = None,
+        **options: Any,
+    ) -> None:
+        here = {"engine": APP, "data": "", "partition": "natural", "noise_source": "system"}
+        if taken := sorted(here.keys() & options.keys()):
+            raise InputError(
+                f"{taken[0]} is of a simulation; the app's clients have their own rows"
+            )
+        self._config = merge({"method": method, **options, **here})
+        if STRATEGIES[self._config.method].family == "train":
+            raise InputError(f"{self._config.method} trains a model; the app has trained its own")
+        self._out = path_of(out).resolve() if out else None
+        self._test = None if test is None else _all_rows(test, self._config.seed)
+        # refuses now what it would refuse after the training
+        _ = job_of(replace(self._config, clients=self._config.clients or 100), None).plan
+        if self._out is not None:
+            claim(self._out, RUN)
+
+    def start(
+        self, grid: Grid, initial_arrays: ArrayRecord, timeout: float | None = None
+    ) -> SimulationResult:
+        """Ask the clients, and give the result; with `out` its files are written, too.
+
+        Parameters
+        ----------
+        grid
+            of the ServerApp
+        initial_arrays
+            of the trained model, as `start` of a Flower strategy returns them (`result.arrays`)
+        timeout
+            seconds that a client may take to answer; None = 120
+
+        Raises
+        ------
+        InputError
+            What is not allowed; nothing was released.
+        RoundFailed
+            Too few clients answered.
+        """
+        if not initial_arrays:
+            raise InputError(
+                "start needs the arrays of the trained model: start(grid, result.arrays)"
+            )
+        config = self._config
+        if config.clients is None:
+            config = replace(config, clients=len(list(grid.get_node_ids())))
+        if timeout is not None:
+            config = replace(config, timeout=timeout)
+        job = job_of(config, None)
+        open_to_clients = {"classes": 0, "input": "", "engine": APP, "data": "", "partition": ""}
+        kept = {"out": "" if self._out is None else str(self._out)}
+        paid = Paid(self._out, RUN, "")
+        with paid.reporting():
+            outcome = serve(
+                grid, {**job.to_fields(), **FRESH, **open_to_clients, **kept}, initial_arrays
+            )
+            paid.known = self._out is not None
+            known = {"class_names": config.class_names, "partition": config.partition}
+            result = of_messages(outcome, self._test, **known)
+            if self._out is not None:
+                result.save(self._out)
+                forget(self._out, checkpoint=True)  # what it holds is in the result
+        return result
+
+
+def _all_rows(test: Any, seed: int) -> Holdout:
+    """The test part of what was given; without one all of it."""
+    data = load_any(test)
+    if data.test_scores is None:
+        data = replace(data, test_scores=data.scores, test_labels=data.labels)
+    return test_part(data, seed)

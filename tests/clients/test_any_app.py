@@ -1,0 +1,176 @@
+"""What a client of somebody else's Flower app answers, and what it keeps to itself."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, Context
+from flwr.clientapp import ClientApp
+
+from fedcal import (
+    AfterTraining,
+    InProcessGrid,
+    InputError,
+    RoundFailed,
+    datasets,
+    simulate,
+)
+from fedcal.clients.any_app import logits_of
+from fedcal.partition import deal
+
+DATA = datasets.load("resnet110-cifar10").split(0)
+SHARDS = deal(DATA, "iid", 4, 0)
+MODEL = ArrayRecord({"w": Array(np.array([2.0]))})
+
+
+def scaled(arrays: ArrayRecord, context: Context):
+    """A model that doubles what the files say."""
+    rows = SHARDS.block(
+        int(context.node_config["partition-id"]), 1 + int(context.node_config["partition-id"])
+    )
+    return arrays["w"].numpy()[0] * rows.logits, rows.labels
+
+
+def grid_of(scores, **changed):
+    app = ClientApp()
+    add_answers(app, scores=scores)
+    return InProcessGrid(app, range(1, 5))
+
+
+def test_it_calibrates_the_model_that_was_sent():
+    after = AfterTraining("fednewton").start(grid_of(scaled), MODEL)
+    alone = simulate("resnet110-cifar10", method="fednewton", clients=4, partition="iid")
+    assert after.calibrator.temperature == pytest.approx(2 * alone.calibrator.temperature, rel=1e-3)
+    assert after.privacy["epsilon"] is None
+    assert after.test is None
+
+
+def test_probabilities_columns_and_test_rows():
+    def probs(arrays, context):
+        logits, labels = scaled(arrays, context)
+        odds = np.exp(logits - logits.max(1, keepdims=True))
+        return {"probs": odds / odds.sum(1, keepdims=True), "labels": labels, "subject": labels}
+
+    test = {"logits": 2 * DATA.test_logits, "labels": DATA.test_labels}
+    after = AfterTraining("fedbbq", epsilon=3.0, unit="subject", test=test)
+    result = after.start(grid_of(probs), MODEL)
+    assert result.artifact.input == "probs"
+    assert result.after["ece"] < result.before["ece"]
+
+
+class Outputs:
+    def __init__(self, logits):
+        self.logits = logits
+
+
+class Net(torch.nn.Linear):
+    def __init__(self):
+        super().__init__(2, 3)
+
+    def forward(self, x=None, first=None, second=None):
+        return super().forward(x) if x is not None else Outputs(super().forward(first + second))
+
+
+ROWS, LABELS = torch.arange(8.0).reshape(4, 2), torch.tensor([0, 1, 2, 1])
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        (ROWS, LABELS),
+        {"img": ROWS, "label": LABELS, "file": ["a", "b", "c", "d"]},
+        {"first": ROWS / 2, "second": ROWS / 2, "labels": LABELS},
+    ],
+)
+def test_batches_are_read_as_quickstarts_make_them(batch):
+    net = Net().train()
+    found = logits_of(net, [batch, batch])
+    expected = torch.nn.functional.linear(ROWS, net.weight, net.bias).detach().numpy()
+    np.testing.assert_allclose(found["logits"], np.tile(expected, (2, 1)), rtol=1e-6)
+    assert found["labels"].tolist() == 2 * LABELS.tolist()
+    assert net.training
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ([{"img": ROWS}], "no labels: its keys are img"),
+        ([], "no batches"),
+        ([(ROWS[:, :, None].repeat(1, 1, 2), LABELS)], "logits \\(n, classes\\) of 4 rows"),
+    ],
+)
+def test_other_batches_are_refused(batches, said):
+    with pytest.raises(InputError, match=said):
+        logits_of(Net(), batches)
+
+
+def test_noise_is_the_client_s_own_whatever_seed_the_server_sends(monkeypatch):
+    sent = []
+    grid = grid_of(scaled)
+    deliver = grid._deliver
+
+    def seen(message):
+        reply = deliver(message)
+        if message.metadata.message_type == "query.answer":
+            again = deliver(message)
+            sent.append([r.content["answer"]["words"].numpy() for r in (reply, again)])
+        return reply
+
+    monkeypatch.setattr(grid, "_deliver", seen)
+    AfterTraining("fedbbq", epsilon=5.0, trust="local", seed=3).start(grid, MODEL)
+    assert len(sent) == 4
+    assert not any((one == two).all() for one, two in sent)
+
+
+def test_the_server_learns_no_text_of_an_error(caplog):
+    def fails(arrays, context):
+        raise ValueError("row 17 is of Ms Meyer")
+
+    with caplog.at_level(logging.INFO), pytest.raises(RoundFailed) as failed:
+        AfterTraining("fednewton").start(grid_of(fails), MODEL)
+    assert "Meyer" not in str(failed.value)
+    told = [r.getMessage() for r in caplog.records if r.name == "flwr"]
+    assert not [line for line in told if "Meyer" in line]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"method": "fedavg"}, "trains a model"),
+        ({"partition": "iid"}, "partition is of a simulation"),
+        ({"noise_source": "seeded"}, "noise_source is of a simulation"),
+        ({"trust": "distributed", "epsilon": 1.0}, "central or local"),
+        ({"method": "auto"}, "federated method"),
+        ({"method": "fedoneshot", "epsilon": 1.0}, "rows_per_client"),
+        ({"unknown": 1}, "unknown"),
+    ],
+)
+def test_what_is_not_of_an_app_is_refused_before_the_training(given, said):
+    with pytest.raises(InputError, match=said):
+        AfterTraining(**given)
+
+
+def test_it_needs_the_model_and_one_way_to_score(tmp_path):
+    with pytest.raises(InputError, match=r"start\(grid, result.arrays\)"):
+        AfterTraining().start(grid_of(scaled), ArrayRecord())
+    for given in ({}, {"model": Net}, {"scores": scaled, "model": Net}):
+        with pytest.raises(InputError, match="model and rows, or scores"):
+            add_answers(ClientApp(), **given)
+
+
+def test_what_was_released_is_there_before_anything_can_fail(tmp_path, monkeypatch):
+    from fedcal.experiments.deploy import after_training
+    from fedcal.experiments.runs.unreported import finish
+
+    def fail(*args, **given):
+        raise MemoryError
+
+    monkeypatch.setattr(after_training, "of_messages", fail)
+    with pytest.raises(Exception, match=r"fedcal report .* makes the report"):
+        AfterTraining("fedbbq", epsilon=1.0, out=tmp_path).start(grid_of(scaled), MODEL)
+    assert finish(tmp_path).is_file()
+    said = (tmp_path / "report.html").read_text("utf-8")
+    assert "without the guard, the policy and the ledger" in said
+    with pytest.raises(InputError, match="holds "):
+        AfterTraining("fedbbq", epsilon=1.0, out=tmp_path)
