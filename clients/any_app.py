@@ -107,7 +107,7 @@ def add_answers(
 
 
 def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
-    """Logits (n, c) that a `torch.nn.Module` gives of batches, as `add_answers` reads them, with labels.
+    """Logits (n, c) of a `torch.nn.Module` and the labels, of batches as `add_answers` reads them.
 
     The model is in evaluation mode meanwhile, and reads where its parameters are.
 

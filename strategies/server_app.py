@@ -292,7 +292,7 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
             """settings='{"rows_per_client": 50}' in the run config"""
         )
     seed = job.federation.seed
-    data = datasets.load(str(fields["data"])).split(seed)
+    data = datasets.load(str(fields["data"])).read_by(job.method, seed)
     shards = deal(data, str(fields["partition"]), clients, seed)
     check_subjects(job.federation, shards)
     job = Job.from_fields(fields, nodes=clients, classes=shards.classes, input=shards.input)

@@ -31,7 +31,7 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
         what all sites share: `data` (a shipped name, an absolute path, or the file that
         `write_dealt` wrote), `partition` (as `--partition` takes it, or "dealt"), `clients`
         (0: as many as there are nodes), `seed`; and, if the calibrator is to say what it takes,
-        `input`, "logits" or "probs" ("": what the data are)
+        `input`, "logits" or "probs" ("": what the data are); and the `method`
     node
         what this one is: `partition-id`, from 0, and `num-partitions`, the number of nodes
 
@@ -51,7 +51,7 @@ def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
         site = int(node["partition-id"])
     except KeyError as missing:
         raise InputError(f"a site needs the key {missing} to find its rows") from None
-    shards = _dealt(*shared)
+    shards = _dealt(*shared, str(run.get("method", "")))
     if (said := run.get("input") or shards.input) != shards.input:
         raise InputError(f"{shared[0]} holds {shards.input}, but 'input' of the run is {said!r}")
     if not 0 <= site < shards.clients:
@@ -76,9 +76,9 @@ def write_dealt(path: Path, shards: Shards) -> None:
 
 
 @lru_cache(maxsize=1)  # a process of a simulation answers for many sites, in every round
-def _dealt(data: str, partition: str, clients: int, seed: int) -> Shards:
+def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> Shards:
     if partition != DEALT:
-        return deal(datasets.load(data).split(seed), partition, clients, seed)
+        return deal(datasets.load(data).read_by(method, seed), partition, clients, seed)
     try:
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)

@@ -15,10 +15,13 @@ from typing import Any
 import tomli_w
 
 import fedcal
+from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.evaluated import METHOD
 from fedcal.privacy.federation import Federation
 from fedcal.storage.atomic import whole_file
+from fedcal.strategies import FedConformal, FedSGD
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
 from fedcal.strategies.settings import Plain
@@ -32,9 +35,18 @@ _HEADER = """\
 """
 
 
-def run_config() -> dict[str, Plain]:
+FAMILIES = {
+    "calibrate": Config.method,
+    "evaluate": METHOD,
+    "conformal": FedConformal.name,
+    "train": FedSGD.name,
+}
+"""Family -> the method of its app, if `-c` names no other."""
+
+
+def run_config(family: str = "calibrate") -> dict[str, Plain]:
     """Every key of the run config: the defaults of `simulate`; what is 0 or "" the run fills in."""
-    config = Config()
+    config = Config(method=FAMILIES[one_of("family", family, FAMILIES)])
     job = Job(config.method, Federation(clients=1, classes=2))
     fields = job.to_fields() | {"clients": 0, "classes": 0, "trust": "", "input": ""}
     here = {"data": config.data, "partition": config.partition, "out": ""}
@@ -61,21 +73,22 @@ def app_toml(fields: Mapping[str, Any]) -> str:
     return tomli_w.dumps({"project": project, "tool": {"flwr": {"app": flower}}})
 
 
-def write_app(folder: Path) -> Path:
-    """Write the file with the defaults into `folder`, which is made if it is not there.
+def write_app(folder: Path, family: str = "calibrate") -> Path:
+    """Write the file with the defaults of a family into `folder`, which is made if it is not there.
 
     Raises
     ------
     InputError
-        If it cannot be written, or there is a `pyproject.toml` that is somebody else's.
+        If there is no such family, it cannot be written, or there is a `pyproject.toml` that is
+        somebody else's.
     """
-    file = folder / FILE
+    file, fields = folder / FILE, run_config(family)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if file.exists() and not _is_ours(file.read_bytes()):
             raise InputError(f"{file} is not of `fedcal flower-app`; choose another folder")
         with whole_file(file) as out:
-            out.write((_HEADER + app_toml(run_config())).encode())
+            out.write((_HEADER + app_toml(fields)).encode())
     except OSError as e:
         raise InputError(f"cannot write {file}: {e.strerror}") from None
     return file

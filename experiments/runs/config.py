@@ -56,13 +56,15 @@ def label_of(method: str) -> str:
     return strategy.__name__ if strategy else POOLED.get(method, method)
 
 
-def method_named(text: str | type) -> str:
+def method_named(text: Any) -> Any:
     """The name of a method that is given by name or label, in any case; others as they are.
 
     `module:Class`, or in Python the class itself, is a method of another package (`enlist`).
     """
     if isinstance(text, type):
         return enlist(text)
+    if not isinstance(text, str):
+        return text
     if ":" in text and text not in STRATEGIES:
         return enlist(named("--method", text.strip()))
     spelt = {form.lower(): m for m in (*STRATEGIES, *POOLED) for form in (label_of(m), m)}
@@ -118,6 +120,7 @@ class Config(Options):
         DATA,
         " | ".join(partition.forms()),
         axis=True,
+        read=partition.spelt,
     )
     rounds: int | None = option(None, DATA, "Rounds of queries", unset="the method's", axis=True)
     sampling_rate: float = option(1.0, DATA, "A client takes part with this probability", axis=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,32 +87,6 @@ def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
         warnings.warn(f"{where}: {finding}", stacklevel=stacklevel + 1)
 
 
-def rows_to_evaluate(data: Dataset) -> Dataset:
-    """What an evaluation reads: the test part as the only rows, or all where there is none.
-
-    Scores of a second model, and whom rows are about, are known of the other rows: where they are
-    given, these are read.
-    """
-    more = data.other_scores is not None or data.subject is not None
-    if data.test_scores is None or data.test_labels is None or more:
-        if not data.labelled:
-            raise InputError(f"{data.name}: rows without labels cannot be evaluated")
-        return data
-    return replace(
-        data,
-        scores=data.test_scores,
-        labels=data.test_labels,
-        client=data.test_client,
-        client_names=None if data.test_client is None else data.client_names,
-        group=data.test_group,
-        group_names=None if data.test_group is None else data.group_names,
-        test_scores=None,
-        test_labels=None,
-        test_client=None,
-        test_group=None,
-    )
-
-
 def dealt_rows(
     loaded: Dataset, method: str, partition: str, clients: int | None, seed: int
 ) -> tuple[Dataset, Shards, tuple[str, ...]]:
@@ -121,7 +95,7 @@ def dealt_rows(
     A method that evaluates reads the rows that it judges; others read those that are fitted, beside
     a test part.
     """
-    data = rows_to_evaluate(loaded) if evaluated.evaluates(method) else loaded.split(seed)
+    data = loaded.evaluated() if evaluated.evaluates(method) else loaded.split(seed)
     shards = deal(data, partition, clients, seed)
     return data, shards, evaluated.client_names(data, partition, shards.clients)
 
@@ -205,9 +179,10 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
         test=test,
         tested=not evaluates,
         held_out=loaded.test_scores is None and not evaluates,
-        # sites by themselves would find the fit rows, and no groups but those of their column
+        # sites by themselves would find no groups but those of their column, and know by the name
+        # of fedcal's own methods alone which rows are read
         source=NamedData(config.data, config.partition)
-        if by_name and not evaluates and shards is dealt
+        if by_name and shards is dealt and ":" not in config.method
         else None,
         said=said,
     )

@@ -65,8 +65,8 @@ class Option:
         """`value` in the type that the field holds; InputError for another."""
         if isinstance(value, Path):
             value = str(value)
-        if isinstance(value, type):  # a class stands for its name, where the option takes one
-            value = self.read(value)
+        if self.kind is str and not isinstance(value, str):
+            value = self.read(value)  # a class or an object stands for its name, where it has one
         if isinstance(value, np.generic):
             value = value.item()
         if self.kind is str and not isinstance(value, str):

@@ -35,7 +35,7 @@ class EvaluateOptions(Shared, total=False):
     """Options of `evaluate`: those of `simulate` but the method."""
 
     clients: int | None
-    partition: str
+    partition: Any  # a text, or a partitioner object of flwr-datasets
     rounds: int | None
     sampling_rate: float
     epsilon: float

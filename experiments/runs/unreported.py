@@ -8,7 +8,7 @@ from typing import Any
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import Config, load_config, merge, read_toml
-from fedcal.experiments.runs.load import load_any, test_part
+from fedcal.experiments.runs.load import load_any, rows_of
 from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.paid import CONFIG
 from fedcal.experiments.runs.record import recorded, result_of
@@ -89,12 +89,11 @@ def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> 
     known |= {"data": data, "set": job.settings, **given}
     known["engine"] = fields.get("engine") or ("ray" if data else "grpc")
     rows: Dataset | None = None
-    held_out = False
+    held_out, tested = False, test is not None
     if data and partition != DEALT:
-        loaded = load_any(data)
-        held_out, rows = loaded.test_scores is None, loaded.split(job.federation.seed)
-        test = test_part(rows, job.federation.seed)
-    config, privacy = recorded(merge(known), job, outcome, tested=test is not None)
+        dealt = rows_of(merge(known), load_any(data))
+        held_out, rows, test, tested = dealt.held_out, dealt.data, dealt.test, dealt.tested
+    config, privacy = recorded(merge(known), job, outcome, tested=tested)
     if held_out:
         privacy["statement"].append(held_out_of(outcome.artifact.noun))
     privacy["statement"] += about_subjects(job.plan, partition, held_out)

@@ -238,6 +238,44 @@ class Dataset:
             **{f"test_{k}": columns[k][held_out] for k in _TESTED if k in columns},
         )
 
+    def evaluated(self) -> Dataset:
+        """What an evaluation reads: the test part as the only rows, or all where there is none.
+
+        Scores of a second model, and whom rows are about, are known of the other rows: where they
+        are given, these are read.
+
+        Raises
+        ------
+        InputError
+            Unlabelled rows.
+        """
+        more = self.other_scores is not None or self.subject is not None
+        if self.test_scores is None or self.test_labels is None or more:
+            if not self.labelled:
+                raise InputError(f"{self.name}: rows without labels cannot be evaluated")
+            return self
+        return replace(
+            self,
+            scores=self.test_scores,
+            labels=self.test_labels,
+            client=self.test_client,
+            client_names=None if self.test_client is None else self.client_names,
+            group=self.test_group,
+            group_names=None if self.test_group is None else self.group_names,
+            test_scores=None,
+            test_labels=None,
+            test_client=None,
+            test_group=None,
+        )
+
+    def read_by(self, method: str, seed: int) -> Dataset:
+        """What is dealt to clients of a method: `evaluated` of one that evaluates, else `split`.
+
+        Every engine, and every site of a simulation, knows by its name which it is: names of
+        methods that evaluate, and no others, begin with "evaluate".
+        """
+        return self.evaluated() if method.startswith("evaluate") else self.split(seed)
+
     def shards(self, owner: Integers, clients: int) -> Shards:
         """The rows of the fit part as those of clients.
 

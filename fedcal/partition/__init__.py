@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fedcal.partition.base import DrawnPartition, Partition
 from fedcal.partition.dealing import DEALT, PARTITIONS, deal, forms, parse
+from fedcal.partition.flower_partitioners import spelt
 from fedcal.partition.holdout import held_out
 from fedcal.partition.owners import dirichlet, iid, label_shards, natural, quantity
 
@@ -21,4 +22,5 @@ __all__ = [
     "natural",
     "parse",
     "quantity",
+    "spelt",
 ]

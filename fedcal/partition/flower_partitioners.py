@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 import io
+import json
 import tomllib
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -89,6 +90,31 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
             f"flwr:{name}{''.join(f':{key}=VALUE' for key in lacking)}"
         )
     return name, tuple(options.items())
+
+
+def spelt(partition: Any) -> Any:
+    """`flwr:NAME:KEY=VALUE:...` for a partitioner object of flwr-datasets; anything else as it is.
+
+    Its parameters are read from the object, so that a run's config says how rows are dealt.
+
+    Raises
+    ------
+    InputError
+        If it is a class of its own, or has a parameter that no text says, such as a function.
+    """
+    if "Partitioner" not in {kind.__name__ for kind in type(partition).__mro__}:
+        return partition
+    name = type(partition).__name__
+    own: Any = _partitioners().get(name)
+    if type(partition) is not own:
+        raise InputError(f"partition: {name} is none of flwr-datasets' own partitioners")
+    said = [f"flwr:{name}"]
+    for key in _parameters(name):
+        value = getattr(partition, f"_initial_{key}", getattr(partition, f"_{key}"))
+        if value is not None:
+            value = np.asarray(value).tolist()
+            said.append(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+    return ":".join(said)
 
 
 def owners_by(

@@ -13,6 +13,7 @@ from fedcal import (
     InProcessGrid,
     InputError,
     RoundFailed,
+    add_answers,
     datasets,
     simulate,
 )

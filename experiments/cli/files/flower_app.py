@@ -9,15 +9,18 @@ import typer
 
 from fedcal.experiments.cli.parameters import Json, Quiet, show_written
 
-EXAMPLES = ("fedcal flower-app app",)
+EXAMPLES = ("fedcal flower-app app", "fedcal flower-app app --family evaluate")
 
 
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where `flwr run` will find it.")],
+    family: Annotated[
+        str, typer.Option(help="calibrate | evaluate | conformal | train: what the app does.")
+    ] = "calibrate",
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
     """Write it."""
     from fedcal.experiments.deploy.flower_app import write_app
 
-    show_written(write_app(folder), quiet=quiet, as_json=json)
+    show_written(write_app(folder, family), quiet=quiet, as_json=json)

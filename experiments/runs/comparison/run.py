@@ -25,7 +25,7 @@ from fedcal.experiments.runs.comparison.table import as_csv, as_markdown
 from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
-from fedcal.experiments.runs.load import load_any, rows_to_evaluate, test_part, warn_of_rows
+from fedcal.experiments.runs.load import load_any, test_part, warn_of_rows
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.signatures import CompareOptions, spelt_out
 from fedcal.experiments.runs.sweep import Folder, Row, begun_config, pool_of, run_all
@@ -270,7 +270,7 @@ def compare(
         resolved = resolve(grid, sources)
     for name, source in sources.items():
         if family == "evaluate":
-            judged = evaluated.holdout(deal(rows_to_evaluate(source), "iid", 1, grid.seed), (), 0)
+            judged = evaluated.holdout(deal(source.evaluated(), "iid", 1, grid.seed), (), 0)
             warn_of_rows(replace(judged, class_names=source.class_names), f"{name}: rows")
         else:
             warn_of_rows(test_part(source.split(grid.seed), grid.seed), f"{name}: test rows")

@@ -41,6 +41,14 @@ def test_every_site_has_the_rows_that_it_is_dealt(partition, clients, seed, tmp_
         assert same(site_rows(run, {"partition-id": site}), want.block(site, site + 1))
 
 
+def test_a_method_that_evaluates_reads_the_test_part():
+    data = datasets.load("resnet110-cifar10")
+    want = deal(data.evaluated(), "iid", 7, 0)
+    assert len(want.labels) == len(data.test_labels)
+    run = run_config("resnet110-cifar10", "iid", 7) | {"method": "evaluate"}
+    assert same(site_rows(run, {"partition-id": 2}), want.block(2, 3))
+
+
 def test_no_clients_are_as_many_as_flower_says_there_are():
     want = deal(datasets.load("imdb-binary").split(0), "dirichlet:0.1", 7, 0)
     for site in range(7):

@@ -3,6 +3,7 @@
 The runs marked slow take half a minute each; what they start ends with them.
 """
 
+import json
 import math
 import os
 import re
@@ -13,16 +14,28 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedcal
+from fedcal import InProcessGrid
+from fedcal.clients.client_app import client_app
 from fedcal.clients.site.sources import site_rows
 from fedcal.core.errors import InputError
 from fedcal.experiments import simulate
-from fedcal.experiments.deploy.flower_app import FILE, app_toml, run_config, write_app
+from fedcal.experiments.deploy.flower_app import (
+    FAMILIES,
+    FILE,
+    app_toml,
+    run_config,
+    write_app,
+)
 from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.unreported import finish
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.server_app import FRESH
+from fedcal.strategies.server.outcome import Outcome
+from fedcal.strategies.server_app import FRESH, serve
 from tests.support.superlink import shell
 
 ROOT = Path(fedcal.__file__).resolve().parents[1]
@@ -52,6 +65,30 @@ def test_every_key_has_the_default_of_simulate_here_and_in_the_project_s_own_fil
     assert job.settings == config.set
     rows = site_rows(fields, {"partition-id": 99, "num-partitions": 100})
     assert rows.clients == 1  # the sites understand it too
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_has_an_app_that_runs_as_it_is(family, tmp_path):
+    fields = flower(write_app(tmp_path, family).read_text("utf-8"))["config"]
+    assert STRATEGIES[fields["method"]].family == family
+    out = tmp_path / "out"
+    app = client_app(
+        lambda context: site_rows(fields, context.node_config), simulated=True, dealt_to=lambda _: 3
+    )
+    serve(InProcessGrid(app, range(1, 4)), {**fields, "out": str(out)})
+    expected, known = simulate(method=fields["method"], clients=3), Outcome.load(out).artifact
+    numbers = {k: v for k, v in expected.artifact.arrays().items() if v.dtype.kind in "fiu"}
+    for name, values in numbers.items():
+        np.testing.assert_array_equal(values, known.arrays()[name])
+    result = json.loads((finish(out).parent / "result.json").read_text("utf-8"))
+    same = expected.to_json()
+    for key in same.keys() & {"after", "metrics", "sets", "intervals"}:
+        assert json.dumps(result[key]) == json.dumps(same[key])
+
+
+def test_the_name_of_a_method_says_whether_it_evaluates():
+    for name, method in STRATEGIES.items():
+        assert (method.family == "evaluate") == name.startswith("evaluate")
 
 
 def test_the_folder_holds_one_file_and_it_may_be_written_again(tmp_path):

@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Sequence
 from types import NoneType
-from typing import get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import fedcal
 from fedcal.experiments.planner.plan import plan
@@ -14,7 +14,7 @@ from fedcal.strategies import FederatedStrategy
 
 
 def test_the_types_are_those_of_the_fields():
-    hints = get_type_hints(Config) | {"method": str | type[FederatedStrategy]}
+    hints = get_type_hints(Config) | {"method": str | type[FederatedStrategy], "partition": Any}
     del hints["data"]
     assert get_type_hints(SimulateOptions) == hints
 

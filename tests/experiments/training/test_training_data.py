@@ -14,7 +14,7 @@ from refusals import each_is_refused
 from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.pipeline.rows import rows_of_scores
-from fedcal.experiments.runs.load import load_any, rows_to_evaluate
+from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
@@ -133,7 +133,7 @@ def test_nothing_is_fitted_to_a_test_part(tmp_path, kind):
         assert len(logits) == 150
     assert (at_site.test[0] == MARK).all()
     assert (part_for_tests(loaded, 0).logits == MARK).all()
-    assert (rows_to_evaluate(loaded).scores == MARK).all()
+    assert (loaded.evaluated().scores == MARK).all()
 
 
 def image_folder(folder: Path, mode: str = "RGB") -> Path:

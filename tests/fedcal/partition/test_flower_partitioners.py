@@ -1,5 +1,6 @@
 """Partitioners of flwr-datasets: each row one owner, repeatable, and refused in one line."""
 
+import inspect
 import random
 import re
 import sys
@@ -11,7 +12,7 @@ from refusals import each_is_refused
 
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset, from_arrays
-from fedcal.partition import deal, parse
+from fedcal.partition import deal, parse, spelt
 from fedcal.partition.flower_partitioners import owners_by
 
 
@@ -42,6 +43,11 @@ def owners(spec: str, clients: int = 8, seed: int = 0, data: Dataset | None = No
     return owners_by(partition.partitioner, partition.options, given, clients, seed)[0]
 
 
+BY = {
+    "NaturalIdPartitioner": "client",
+    "GroupedNaturalIdPartitioner": "client",
+    "ContinuousPartitioner": "confidence",
+}
 PARTITIONERS = {  # spec -> sizes, where they are promised
     "flwr:IidPartitioner": [50] * 8,
     "flwr:DirichletPartitioner:alpha=0.5:min_partition_size=1": None,
@@ -76,6 +82,37 @@ def test_every_row_has_one_owner_by_the_seed_and_nothing_else_changes(spec, capf
     assert random.getstate() == before[0]
     np.testing.assert_array_equal(np.random.get_state()[1], before[1][1])  # noqa: NPY002
     assert capfd.readouterr() == ("", "")
+
+
+@needs_it
+@pytest.mark.parametrize("spec", PARTITIONERS)
+def test_an_object_of_theirs_deals_as_its_text_does(spec):
+    import flwr_datasets.partitioner as theirs
+
+    kind, partition = getattr(theirs, spec.split(":")[1]), parse(spec)
+    takes = inspect.signature(kind).parameters
+    options = {k: np.array(v).tolist() if isinstance(v, tuple) else v for k, v in partition.options}
+    if "distribution_array" in options:
+        options["distribution_array"] = np.array(options["distribution_array"])
+    sizes = [ROWS // 8] * 8
+    filled = {"num_partitions": 8, "partition_sizes": sizes, "seed": 0, "partition_by": "label"}
+    filled["partition_by"] = BY.get(kind.__name__, "label")
+    given = {key: value for key, value in {**filled, **options}.items() if key in takes}
+    said = spelt(kind(**given))
+    np.testing.assert_array_equal(owners(said), owners(spec))
+
+
+@needs_it
+def test_other_objects_stay_or_are_refused():
+    import flwr_datasets.partitioner as theirs
+
+    own = type("Own", (theirs.IidPartitioner,), {})
+    made = theirs.IdToSizeFncPartitioner(3, lambda k: k + 1)
+    for partitioner in (own(3), made):
+        with pytest.raises(InputError, match="none of flwr-datasets' own partitioners"):
+            spelt(partitioner)
+    assert spelt("iid") == "iid"
+    assert spelt(3) == 3
 
 
 @needs_it
