@@ -18,7 +18,7 @@ from tests.support.superlink import SuperLink, shell
 
 APPS = Path(__file__).parent / "apps"
 NAMES = sorted(path.name for path in APPS.iterdir())
-SETTINGS = {"num-server-rounds": 3, "learning-rate": 0.1}
+SETTINGS = {"num-server-rounds": 1, "learning-rate": 0.1}
 
 
 def changed(name: str, folder: Path) -> Path:
