@@ -5,9 +5,104 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from fedcal.core.errors import InputError
+
+
+class Extra(NamedTuple):
+    """What an extra is for: commands (none = Python alone), and what of them needs it."""
+
+    commands: tuple[str, ...]
+    what: str
+    all: bool = False
+    """Nothing of the commands runs without it."""
+
+
+EXTRAS = {
+    "simulation": Extra(
+        ("simulate", "evaluate", "compare", "train"),
+        "Flower's simulations on Ray (--engine ray, --ray-address)",
+    ),
+    "parquet": Extra(
+        ("simulate", "evaluate", "compare", "apply", "deploy", "site"),
+        ".parquet files and Hugging Face folders",
+    ),
+    "datasets": Extra(
+        ("simulate", "evaluate", "compare", "train"),
+        "flwr-datasets partitioners (--partition flwr:NAME)",
+    ),
+    "export": Extra(("export",), "PyTorch programs and ONNX models", all=True),
+    "sklearn": Extra((), "estimators (FederatedCalibrator, CalibratedModel)"),
+    "train": Extra(
+        ("train", "pipeline", "reproduce"), "networks in PyTorch with gradients by Opacus"
+    ),
+    "features": Extra(("features",), "the models efficientnet-lite0 and wordllama"),
+}
+"""The extras that people install, by name; those that are not here are developers'."""
+
+
+class Package(NamedTuple):
+    """A package that another one needs, the version that is there ("" = none), and if that fits."""
+
+    name: str
+    version: str
+    fits: bool
+
+    def __str__(self) -> str:
+        version = f" {self.version}" + " (another is needed)" * (not self.fits)
+        return self.name + version * bool(self.version)
+
+
+def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
+    """What an installed package, or an extra of it, asks for by the metadata that pip wrote.
+
+    Parameters
+    ----------
+    extra
+        what this one adds; "" = what the package itself needs
+    of
+        the package; so are the extras of other packages that it asks for
+
+    Raises
+    ------
+    InputError
+        If it was not installed, such as a folder on PYTHONPATH.
+    """
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    try:
+        lines = metadata.requires(of) or ()
+    except metadata.PackageNotFoundError:
+        raise InputError(f"{of} is not installed by pip: what it needs is not known") from None
+    for wanted in map(Requirement, lines):
+        marker = wanted.marker
+        asked_by = (e for e in ("", extra) if marker is None or marker.evaluate({"extra": e}))
+        if next(asked_by, None) != extra:
+            continue
+        try:
+            there = metadata.version(wanted.name)
+        except metadata.PackageNotFoundError:
+            yield Package(wanted.name, "", False)
+            continue
+        yield Package(wanted.name, there, wanted.specifier.contains(there, prereleases=True))
+        for more in wanted.extras:
+            yield from packages(more, wanted.name)
+
+
+def install(extra: str) -> str:
+    """How people get an extra."""
+    return f"pip install 'fedcal[{extra}]'"
+
+
+def absent(package: str, extra: str, purpose: str) -> InputError:
+    """The refusal of what a package is needed for."""
+    return InputError(
+        f"{purpose} needs the package {package}, which is not installed: {install(extra)}"
+    )
 
 
 def need(module: str, extra: str, purpose: str) -> Any:
@@ -17,10 +112,7 @@ def need(module: str, extra: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == package:
-            raise InputError(
-                f"{purpose} needs the package {package.replace('_', '-')}, which is not installed: "
-                f"pip install 'fedcal[{extra}]'"
-            ) from None
+            raise absent(package.replace("_", "-"), extra, purpose) from None
         raise InputError(f"{purpose}: {package} lacks the package {error.name}") from None
     except ImportError as error:
         raise InputError(
