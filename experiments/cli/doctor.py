@@ -8,14 +8,15 @@ import platform
 import shutil
 import socket
 import webbrowser
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from fedcal import __version__
 from fedcal.core.errors import InputError
-from fedcal.core.optional import EXTRAS, Extra, Package, install, packages
+from fedcal.core.optional import EXTRAS, Use, install, packages
 from fedcal.core.parallel import usable_cores
 from fedcal.experiments.cli.main import COMMANDS
 from fedcal.experiments.cli.parameters import Json, Quiet
@@ -30,15 +31,6 @@ EXAMPLES = ("fedcal doctor", "fedcal doctor --json")
 _LOCKING = ("train --out", "site", "deploy")
 _PORTS = (8000, 9092)  # of a SuperLink, where nothing else is said
 _DEVELOPERS = {"all", "bench", "dev", "docs"}
-
-
-class Lack(NamedTuple):
-    """Command lines that lack something, and what; none = Python alone."""
-
-    commands: tuple[str, ...]
-    line: str
-    all: bool = False
-    """Nothing of the commands runs."""
 
 
 def command(quiet: Quiet = False, json: Json = False) -> None:
@@ -56,54 +48,43 @@ def command(quiet: Quiet = False, json: Json = False) -> None:
 
 def look() -> dict[str, Any]:
     """What `--json` prints: sentences, lines by command, versions, extras and the machine."""
-    base = list(packages())
-    extras = {name: sorted(packages(name)) for name in _extras()}
-    lacks = [*_missing(extras), *_refused()]
+    names = metadata.metadata("fedcal").get_all("Provides-Extra") or ()
+    extras = {name: sorted(packages(name)) for name in names if name not in _DEVELOPERS}
+    lost = {name: ", ".join(str(p) for p in own if not p.fits) for name, own in extras.items()}
+    lacks = [*_lacking(lost), *_refused()]
     stopped = {name for lack in lacks if lack.all for name in lack.commands}
     runs = ", ".join(name for name in COMMANDS if " " not in name and name not in stopped)
     whole = "all but what the next lines name" if lacks else "with every option"
     return {
         "summary": f"fedcal {runs} run here, {whole}.",
-        "lacking": [f"fedcal {', '.join(n.commands) or 'in Python'}: {n.line}" for n in lacks],
+        "lacking": [f"fedcal {', '.join(n.commands) or 'in Python'}: {n.what}" for n in lacks],
         "commands": {
-            name: [n.line for n in lacks if name in {c.partition(" --")[0] for c in n.commands}]
+            name: [n.what for n in lacks if name in {c.partition(" --")[0] for c in n.commands}]
             for name in COMMANDS
         },
         "versions": {"fedcal": __version__, "Python": platform.python_version()}
-        | {package.name: package.version for package in base},
-        "extras": {f"fedcal[{name}]": _whole(own) for name, own in extras.items()},
+        | {package.name: str(package).partition(" ")[2] for package in packages()},
+        "extras": {
+            f"fedcal[{name}]": f"lacks {lost[name]}" if lost[name] else ", ".join(map(str, own))
+            for name, own in extras.items()
+        },
         "machine": _machine(),
     }
 
 
-def _extras() -> list[str]:
-    """Those that the metadata names, but for developers'."""
-    names = metadata.metadata("fedcal").get_all("Provides-Extra") or []
-    return [name for name in names if name not in _DEVELOPERS]
+def _lacking(lost: Mapping[str, str]) -> Iterator[Use]:
+    """What each extra is for, and the packages of it that are lost."""
+    for name in filter(lost.get, lost):
+        use = EXTRAS.get(name, Use((), f"what the extra {name} is for"))
+        yield use._replace(what=f"{use.what} lack {lost[name]}: {install(name)}")
 
 
-def _lost(own: Sequence[Package]) -> str:
-    return ", ".join(str(package) for package in own if not package.fits)
-
-
-def _whole(own: Sequence[Package]) -> str:
-    lost = _lost(own)
-    return f"lacks {lost}" if lost else ", ".join(map(str, own))
-
-
-def _missing(extras: Mapping[str, Sequence[Package]]) -> Iterator[Lack]:
-    for name, own in extras.items():
-        if lost := _lost(own):
-            use = EXTRAS.get(name, Extra((), f"the extra {name}"))
-            yield Lack(use.commands, f"{use.what} lack {lost}: {install(name)}", use.all)
-
-
-def _refused() -> Iterator[Lack]:
+def _refused() -> Iterator[Use]:
     """What this system, or this Flower, does not run."""
     try:
         posix_locks(Path("its folder"))
     except InputError as e:
-        yield Lack(_LOCKING, str(e), all=True)
+        yield Use(_LOCKING, str(e), all=True)
         return
     try:
         scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
@@ -111,7 +92,7 @@ def _refused() -> Iterator[Lack]:
 
         check_flower()
     except (InputError, ImportError) as e:
-        yield Lack(("site", "simulate --engine grpc"), str(e), all=True)
+        yield Use(("site", "simulate --engine grpc"), str(e), all=True)
 
 
 def _machine() -> dict[str, Any]:
@@ -121,32 +102,27 @@ def _machine() -> dict[str, Any]:
         "cores": usable_cores(),
         "free memory, GB": _memory(),
         "free disk here, GB": round(shutil.disk_usage(os.curdir).free / 1e9, 1),
-        "browser for reports": _browser(),
+        "browser for reports": _browser() or "none found",
         "ports on 127.0.0.1": "free" if _bound(0) else "refused",
     } | {f"port {port} (SuperLink)": "free" if _bound(port) else "taken" for port in _PORTS}
 
 
 def _memory() -> float | None:
     """What Linux says that programs may still take."""
-    try:
-        lines = Path("/proc/meminfo").read_text("ascii").splitlines()
-        (kilobytes,) = (line.split()[1] for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError):
-        return None
-    return round(int(kilobytes) * 1024 / 1e9, 1)
+    with suppress(OSError, ValueError):
+        _, text = Path("/proc/meminfo").read_text("ascii").split("MemAvailable:")
+        return round(int(text.split()[0]) * 1024 / 1e9, 1)
+    return None
 
 
-def _browser() -> str:
-    try:
+def _browser() -> str | None:
+    with suppress(webbrowser.Error):
         return str(getattr(webbrowser.get(), "name", "the system's"))
-    except webbrowser.Error:
-        return "none found"
+    return None
 
 
 def _bound(port: int) -> bool:
     """Whether a server could have the port now."""
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
+    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False

@@ -11,34 +11,26 @@ from typing import Any, NamedTuple
 from fedcal.core.errors import InputError
 
 
-class Extra(NamedTuple):
-    """What an extra is for: commands (none = Python alone), and what of them needs it."""
+class Use(NamedTuple):
+    """Commands (none = Python alone), and what of them, or all of them, needs something."""
 
     commands: tuple[str, ...]
     what: str
     all: bool = False
-    """Nothing of the commands runs without it."""
 
 
+_RUNS = ("simulate", "evaluate", "compare", "train")
 EXTRAS = {
-    "simulation": Extra(
-        ("simulate", "evaluate", "compare", "train"),
-        "Flower's simulations on Ray (--engine ray, --ray-address)",
-    ),
-    "parquet": Extra(
+    "simulation": Use(_RUNS, "Flower's simulations on Ray (--engine ray, --ray-address)"),
+    "parquet": Use(
         ("simulate", "evaluate", "compare", "apply", "deploy", "site"),
         ".parquet files and Hugging Face folders",
     ),
-    "datasets": Extra(
-        ("simulate", "evaluate", "compare", "train"),
-        "flwr-datasets partitioners (--partition flwr:NAME)",
-    ),
-    "export": Extra(("export",), "PyTorch programs and ONNX models", all=True),
-    "sklearn": Extra((), "estimators (FederatedCalibrator, CalibratedModel)"),
-    "train": Extra(
-        ("train", "pipeline", "reproduce"), "networks in PyTorch with gradients by Opacus"
-    ),
-    "features": Extra(("features",), "the models efficientnet-lite0 and wordllama"),
+    "datasets": Use(_RUNS, "flwr-datasets partitioners (--partition flwr:NAME)"),
+    "export": Use(("export",), "PyTorch programs and ONNX models", all=True),
+    "sklearn": Use((), "estimators (FederatedCalibrator, CalibratedModel)"),
+    "train": Use(("train", "pipeline"), "networks in PyTorch with gradients by Opacus"),
+    "features": Use(("features",), "the models efficientnet-lite0 and wordllama"),
 }
 """The extras that people install, by name; those that are not here are developers'."""
 

@@ -27,6 +27,7 @@ WINDOWS = {
     "report run": "",
     "doctor": "",
     "site --data rows.npz --dry-run": "",
+    "site key site.key": "",
     "train --data adult-features --clients 4 --rounds 1": "",
     "pipeline pipeline.toml --out pipeline": "",
     "train --data adult-features --clients 4 --rounds 1 --out model": f"model/lock {LOCK}",
