@@ -48,6 +48,7 @@ def command(quiet: Quiet = False, json: Json = False) -> None:
 
 def look() -> dict[str, Any]:
     """What `--json` prints: sentences, lines by command, versions, extras and the machine."""
+    versions = {package.name: str(package).partition(" ")[2] for package in packages()}
     names = metadata.metadata("fedcal").get_all("Provides-Extra") or ()
     extras = {name: sorted(packages(name)) for name in names if name not in _DEVELOPERS}
     lost = {name: ", ".join(str(p) for p in own if not p.fits) for name, own in extras.items()}
@@ -62,8 +63,7 @@ def look() -> dict[str, Any]:
             name: [n.what for n in lacks if name in {c.partition(" --")[0] for c in n.commands}]
             for name in COMMANDS
         },
-        "versions": {"fedcal": __version__, "Python": platform.python_version()}
-        | {package.name: str(package).partition(" ")[2] for package in packages()},
+        "versions": {"fedcal": __version__, "Python": platform.python_version()} | versions,
         "extras": {
             f"fedcal[{name}]": f"lacks {lost[name]}" if lost[name] else ", ".join(map(str, own))
             for name, own in extras.items()
@@ -85,7 +85,6 @@ def _refused() -> Iterator[Use]:
         posix_locks(Path("its folder"))
     except InputError as e:
         yield Use(_LOCKING, str(e), all=True)
-        return
     try:
         scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
         from fedcal.clients.site.process.flower_guard import check_flower
