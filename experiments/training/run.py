@@ -30,7 +30,7 @@ from fedcal.experiments.training.splits import PARTS, ClientData, load, run_conf
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import path_of
 from fedcal.storage.locks import locked
-from fedcal.strategies.methods.training import FedSGD
+from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
