@@ -116,3 +116,14 @@ def test_the_bill_of_materials_is_cyclonedx_and_names_what_runs(tmp_path):
     )
     assert done.returncode != 0
     assert done.stderr == f"sbom: numpy {version('numpy')} is installed, locked is 1.0\n"
+
+
+def test_workflows_are_what_the_schema_says_and_name_untried_actions_by_version():
+    files = sorted((ROOT / ".github" / "workflows").iterdir())
+    schema = ("-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows")
+    subprocess.run([sys.executable, *schema, *files], check=True)
+    for file in files:
+        text = file.read_text("utf-8")
+        assert text.startswith("# Untried: ")
+        for action in re.findall(r"uses: (\S+)", text):
+            assert re.fullmatch(r"[\w-]+/[\w-]+@(release/)?v\d+", action), action

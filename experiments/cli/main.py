@@ -39,6 +39,7 @@ COMMANDS = {
     "deploy": "deploy",
     "flower-app": "files.flower_app",
     "datasets": "files.datasets",
+    "doctor": "doctor",
 }
 """Name -> its module in `fedcal.experiments.cli`; a name of two words is a command below the first.
 

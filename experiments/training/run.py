@@ -30,6 +30,7 @@ from fedcal.experiments.training.splits import PARTS, ClientData, load, run_conf
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import path_of
 from fedcal.storage.locks import locked
+from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
@@ -174,8 +175,10 @@ def train_on(
     RoundFailed
         If a client failed, or the training diverged.
     """
-    if NETWORKS[str(config.model)].in_torch:
+    if NETWORKS[str(config.model)].in_torch:  # now, before a ledger is charged
         need("torch", "train", "training a model")
+        if config.method == FedSGD.name:
+            need("opacus", "train", f"training by {FedSGD.name}")
     run, shards = run_config(config, data), data.shards(trainers=not config.by_method)
     job = job_of(run, shards)
     check_subjects(job.federation, shards)

@@ -5,9 +5,96 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from fedcal.core.errors import InputError
+
+
+class Use(NamedTuple):
+    """Commands (none = Python alone), and what of them, or all of them, needs something."""
+
+    commands: tuple[str, ...]
+    what: str
+    all: bool = False
+
+
+_RUNS = ("simulate", "evaluate", "compare", "train")
+EXTRAS = {
+    "simulation": Use(_RUNS, "Flower's simulations on Ray (--engine ray, --ray-address)"),
+    "parquet": Use(
+        ("simulate", "evaluate", "compare", "apply", "deploy", "site"),
+        ".parquet files and Hugging Face folders",
+    ),
+    "datasets": Use(_RUNS, "flwr-datasets partitioners (--partition flwr:NAME)"),
+    "export": Use(("export",), "PyTorch programs and ONNX models", all=True),
+    "sklearn": Use((), "estimators (FederatedCalibrator, CalibratedModel)"),
+    "train": Use(("train", "pipeline"), "networks in PyTorch with gradients by Opacus"),
+    "features": Use(("features",), "the models efficientnet-lite0 and wordllama"),
+}
+"""The extras that people install, by name; those that are not here are developers'."""
+
+
+class Package(NamedTuple):
+    """A package that another one needs, the version that is there ("" = none), and if that fits."""
+
+    name: str
+    version: str
+    fits: bool
+
+    def __str__(self) -> str:
+        version = f" {self.version}" + " (another is needed)" * (not self.fits)
+        return self.name + version * bool(self.version)
+
+
+def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
+    """What an installed package, or an extra of it, asks for by the metadata that pip wrote.
+
+    Parameters
+    ----------
+    extra
+        what this one adds; "" = what the package itself needs
+    of
+        the package; so are the extras of other packages that it asks for
+
+    Raises
+    ------
+    InputError
+        If it was not installed, such as a folder on PYTHONPATH.
+    """
+    from importlib import metadata
+
+    from packaging.requirements import Requirement
+
+    try:
+        lines = metadata.requires(of) or ()
+    except metadata.PackageNotFoundError:
+        raise InputError(f"{of} is not installed by pip: what it needs is not known") from None
+    for wanted in map(Requirement, lines):
+        marker = wanted.marker
+        asked_by = (e for e in ("", extra) if marker is None or marker.evaluate({"extra": e}))
+        if next(asked_by, None) != extra:
+            continue
+        try:
+            there = metadata.version(wanted.name)
+        except metadata.PackageNotFoundError:
+            yield Package(wanted.name, "", False)
+            continue
+        yield Package(wanted.name, there, wanted.specifier.contains(there, prereleases=True))
+        for more in wanted.extras:
+            yield from packages(more, wanted.name)
+
+
+def install(extra: str) -> str:
+    """How people get an extra."""
+    return f"pip install 'fedcal[{extra}]'"
+
+
+def absent(package: str, extra: str, purpose: str) -> InputError:
+    """The refusal of what a package is needed for."""
+    return InputError(
+        f"{purpose} needs the package {package}, which is not installed: {install(extra)}"
+    )
 
 
 def need(module: str, extra: str, purpose: str) -> Any:
@@ -17,10 +104,7 @@ def need(module: str, extra: str, purpose: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] == package:
-            raise InputError(
-                f"{purpose} needs the package {package.replace('_', '-')}, which is not installed: "
-                f"pip install 'fedcal[{extra}]'"
-            ) from None
+            raise absent(package.replace("_", "-"), extra, purpose) from None
         raise InputError(f"{purpose}: {package} lacks the package {error.name}") from None
     except ImportError as error:
         raise InputError(

@@ -100,7 +100,7 @@ def from_huggingface(
     if len(called) < len(given):
         roles = ", ".join(("scores", "labels", *IDS))
         raise InputError(f"{name}: one column cannot be two of {roles}")
-    pa = need("pyarrow", "datasets", "reading Hugging Face data")
+    pa = need("pyarrow", "parquet", "reading Hugging Face data")
 
     try:
         parts = data if isinstance(data, Mapping) else {"": data}
@@ -140,7 +140,7 @@ def read_saved(folder: Path, labels_required: bool) -> dict[str, Any]:
     InputError
         One line: pyarrow is missing, or what is wrong with the folder.
     """
-    pa = need("pyarrow", "datasets", "reading a saved Hugging Face dataset")
+    pa = need("pyarrow", "parquet", "reading a saved Hugging Face dataset")
     with intact(damage(pa, _FOLDER)):
         if not (folder / _DICT).is_file():
             return _from_folder(pa, folder, labels_required)

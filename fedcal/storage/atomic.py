@@ -23,6 +23,8 @@ def reason(error: OSError) -> str:
 
 def sync_folder(folder: Path) -> None:
     """Return once what was made, renamed or removed in a folder outlasts a power failure."""
+    if not hasattr(os, "O_DIRECTORY"):  # Windows opens no folder
+        return
     number = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(number)

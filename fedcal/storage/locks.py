@@ -6,8 +6,20 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 from fedcal.core.errors import InputError
+
+
+def posix_locks(path: Path) -> ModuleType:
+    """`fcntl`; or InputError on Windows, where all else of fedcal can be imported."""
+    try:
+        import fcntl
+    except ImportError:
+        raise InputError(
+            f"{path} needs a lock (fcntl), which Linux and macOS have; this system does not"
+        ) from None
+    return fcntl
 
 
 @contextlib.contextmanager
@@ -28,11 +40,12 @@ def locked(path: Path, taken: str, *, wait: bool = False, folder: bool = False) 
     Raises
     ------
     InputError
-        If another process holds it and nobody waits, or the file cannot be written.
+        If another process holds it and nobody waits, the file cannot be written, or the system has
+        no locks.
     """
     try:
-        import fcntl
-    except ImportError:  # Windows, where all else of fedcal can be imported
+        fcntl = posix_locks(path)
+    except InputError:
         if not folder:
             raise
         yield

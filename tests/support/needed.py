@@ -8,27 +8,17 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 
-PACKAGES = {
-    "ray": "Ray's engine",
-    "torch": "training and exports",
-    "opacus": "private training",
-    "onnx": "exports",
-    "onnxruntime": "exports",
-    "pyarrow": "Parquet and Arrow files",
-    "datasets": "Hugging Face's data sets",
-    "flwr_datasets": "Flower's partitioners",
-    "sklearn": "estimators",
-}
+from fedcal.core.optional import packages
+
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 
 def missing() -> Iterator[str]:
     """Say what is missing, and how to get it."""
-    for package, use in PACKAGES.items():
-        if find_spec(package) is None:
-            yield f"Python package {package} ({use}): `make test` installs it"
+    for package in packages("dev"):
+        if not package.fits:
+            yield f"{package}: `make test` installs it"
     if not any(map(shutil.which, BROWSERS)):
         yield f"a browser (reports): install one of {', '.join(BROWSERS)}"
     if sys.platform != "linux" or not os.path.isdir("/proc/self"):

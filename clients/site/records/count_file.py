@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.storage.atomic import reason
+from fedcal.storage.locks import posix_locks
 
 UNNAMED = "-"
 """Id of records of earlier versions of fedcal, which had none, and of no records."""
@@ -55,7 +56,7 @@ class CountFile:
         self._database = database
         self.path = path or database.with_suffix(".count")
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
         except OSError as e:
             other = "" if path is None else "; name a file that outlasts --state as --key-records"
             raise InputError(f"cannot write {self.path}: {e.strerror}{other}") from None
@@ -63,8 +64,7 @@ class CountFile:
     @contextmanager
     def held(self) -> Iterator[None]:
         """Whoever else opened it, in this process or another, waits meanwhile."""
-        import fcntl  # not on Windows, where all else of fedcal can be imported
-
+        fcntl = posix_locks(self.path)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
             yield

@@ -309,7 +309,7 @@ def _write(
 def _write_table(out: Path, file: IO[bytes], table: Mapping[str, NDArray[Any]]) -> None:
     """Columns as .parquet, .csv or .csv.gz."""
     if out.suffix == ".parquet":
-        need("pyarrow", "datasets", "writing a .parquet file")
+        need("pyarrow", "parquet", "writing a .parquet file")
         import pyarrow
         import pyarrow.parquet
 

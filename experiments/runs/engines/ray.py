@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fedcal.clients.site.sources import write_dealt
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.optional import absent
 from fedcal.core.parallel import usable_cores
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.superlink import FlowerRun, commands, run_folder
@@ -76,7 +77,7 @@ def run_ray(
     """
     found = commands("ray")
     if importlib.util.find_spec("ray") is None:
-        raise InputError("engine 'ray' needs Ray: pip install 'fedcal[simulation]'")
+        raise absent("ray", "simulation", "engine 'ray'")
     if ray_address is not None:
         check_cluster(ray_address)
     with run_folder() as folder:

@@ -72,9 +72,7 @@ class Commands(NamedTuple):
 
 
 def commands(engine: str) -> Commands:
-    """Where they are; InputError if they are missing, or this is no system for them."""
-    if os.name != "posix":
-        raise InputError(f"engine '{engine}' needs Linux or macOS; use --engine inline")
+    """Where they are; InputError as `scripts`."""
     folder = scripts(f"engine '{engine}'", *Commands._fields)
     return Commands(folder / _NAMES["superlink"], folder / _NAMES["flwr"])
 
@@ -85,8 +83,10 @@ def scripts(who: str, *names: str) -> Path:
     Raises
     ------
     InputError
-        If they are not there: `who` needs them.
+        If they are not there, or this is no system for them: `who` needs them.
     """
+    if not hasattr(os, "fork"):
+        raise InputError(f"{who} needs Linux or macOS")
     wanted = [_NAMES[name] for name in names]
     for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))):
         if all(os.access(folder / name, os.X_OK) for name in wanted):

@@ -11,15 +11,12 @@ calibrator of fedcal's behind the classifier; `FederatedCalibrator` learns one, 
 
 from __future__ import annotations
 
-from fedcal.core.errors import InputError
+from fedcal.core.optional import absent
 
 try:
     import sklearn.base  # noqa: F401  only whether it is there
 except ModuleNotFoundError:
-    raise InputError(
-        "fedcal.experiments.runs.estimator needs scikit-learn, which is not installed: "
-        "pip install 'fedcal[sklearn]'"
-    ) from None
+    raise absent("scikit-learn", "sklearn", "fedcal.experiments.runs.estimator") from None
 
 from fedcal.experiments.runs.estimator.calibrated_model import CalibratedModel, scores_of
 from fedcal.experiments.runs.estimator.federated import FederatedCalibrator

@@ -1,7 +1,6 @@
 """Parquet: columns as in text, lists of scores, Arrow's types, and files that are damaged."""
 
 import decimal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -235,13 +234,3 @@ def test_damaged_statistics_do_not_end_the_process(tmp_path):
         patch.setattr(pq, "ParquetFile", Watched)
         load(path)
     assert set(called) <= {"num_rows", "num_row_groups"}
-
-
-def test_without_pyarrow_one_line_says_what_to_install(tmp_path, monkeypatch):
-    (tmp_path / "x.parquet").write_bytes(b"")
-    (tmp_path / "folder").mkdir()
-    (tmp_path / "folder" / "state.json").write_text("{}")
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    missing = "needs the package pyarrow, which is not installed: pip install 'fedcal"
-    for name, extra in (("x.parquet", "parquet"), ("folder", "datasets")):
-        each_is_refused([(tmp_path / name, rf"{missing}\[{extra}\]'$")], load)

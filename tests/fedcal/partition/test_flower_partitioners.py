@@ -3,7 +3,6 @@
 import inspect
 import random
 import re
-import sys
 from typing import Any
 
 import numpy as np
@@ -226,11 +225,3 @@ def test_a_row_with_two_owners_is_refused(monkeypatch):
     monkeypatch.setattr(theirs.IidPartitioner, "load_partition", everything)
     with pytest.raises(InputError, match="gives 400 of 400 rows to more than one client"):
         owners("flwr:IidPartitioner")
-
-
-def test_without_flwr_datasets_one_line_says_what_to_install(monkeypatch):
-    for name in [name for name in sys.modules if name.partition(".")[0] == "flwr_datasets"]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "flwr_datasets", None)
-    said = r"needs the package flwr-datasets, .*not installed: pip install 'fedcal\[datasets\]'$"
-    each_is_refused([(spec, said) for spec in ("flwr:IidPartitioner", DIRICHLET)], parse)

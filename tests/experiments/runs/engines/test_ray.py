@@ -299,7 +299,7 @@ def test_an_address_without_a_cluster_or_no_ray(monkeypatch):
     monkeypatch.setattr(engine.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError) as missing:
         run()
-    assert str(missing.value) == "engine 'ray' needs Ray: pip install 'fedcal[simulation]'"
+    assert str(missing.value).endswith("is not installed: pip install 'fedcal[simulation]'")
     assert FOLDERS == []
 
 

@@ -218,7 +218,7 @@ def test_the_module_is_imported_only_when_used():
 def test_without_scikit_learn_there_is_one_line(monkeypatch):
     monkeypatch.delitem(sys.modules, "fedcal.experiments.runs.estimator")
     monkeypatch.setitem(sys.modules, "sklearn.base", None)
-    with pytest.raises(InputError, match=r"needs scikit-learn.*fedcal\[sklearn\]"):
+    with pytest.raises(InputError, match=r"needs the package scikit-learn.*fedcal\[sklearn\]"):
         __import__("fedcal.experiments.runs.estimator")
 
 

@@ -1,0 +1,127 @@
+"""Say what is installed, which command lacks what, and what the machine has; the exit code is 0
+whatever is lacking."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import socket
+import webbrowser
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fedcal import __version__
+from fedcal.core.errors import InputError
+from fedcal.core.optional import EXTRAS, Use, install, packages
+from fedcal.core.parallel import usable_cores
+from fedcal.experiments.cli.main import COMMANDS
+from fedcal.experiments.cli.parameters import Json, Quiet
+from fedcal.experiments.report.tables import TextTable, print_table
+from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.engines.superlink import scripts
+from fedcal.experiments.runs.files import to_json
+from fedcal.storage.locks import posix_locks
+
+EXAMPLES = ("fedcal doctor", "fedcal doctor --json")
+
+_LOCKING = ("train --out", "site", "deploy")
+_PORTS = (8000, 9092)  # of a SuperLink, where nothing else is said
+_DEVELOPERS = {"all", "bench", "dev", "docs"}
+
+
+def command(quiet: Quiet = False, json: Json = False) -> None:
+    """Look, and show it."""
+    found = look()
+    if json:
+        print(to_json(found), end="")
+    elif not quiet:
+        to = console()
+        to.print("\n".join([found["summary"], *found["lacking"]]))
+        parts = ("versions", "extras", "machine")
+        rows = [(name, str(value or "?")) for part in parts for name, value in found[part].items()]
+        print_table(to, TextTable(("", "here"), rows, left={0, 1}), edge=True)
+
+
+def look() -> dict[str, Any]:
+    """What `--json` prints: sentences, lines by command, versions, extras and the machine."""
+    versions = {package.name: str(package).partition(" ")[2] for package in packages()}
+    names = metadata.metadata("fedcal").get_all("Provides-Extra") or ()
+    extras = {name: sorted(packages(name)) for name in names if name not in _DEVELOPERS}
+    lost = {name: ", ".join(str(p) for p in own if not p.fits) for name, own in extras.items()}
+    lacks = [*_lacking(lost), *_refused()]
+    stopped = {name for lack in lacks if lack.all for name in lack.commands}
+    runs = ", ".join(name for name in COMMANDS if " " not in name and name not in stopped)
+    whole = "all but what the next lines name" if lacks else "with every option"
+    return {
+        "summary": f"fedcal {runs} run here, {whole}.",
+        "lacking": [f"fedcal {', '.join(n.commands) or 'in Python'}: {n.what}" for n in lacks],
+        "commands": {
+            name: [n.what for n in lacks if name in {c.partition(" --")[0] for c in n.commands}]
+            for name in COMMANDS
+        },
+        "versions": {"fedcal": __version__, "Python": platform.python_version()} | versions,
+        "extras": {
+            f"fedcal[{name}]": f"lacks {lost[name]}" if lost[name] else ", ".join(map(str, own))
+            for name, own in extras.items()
+        },
+        "machine": _machine(),
+    }
+
+
+def _lacking(lost: Mapping[str, str]) -> Iterator[Use]:
+    """What each extra is for, and the packages of it that are lost."""
+    for name in filter(lost.get, lost):
+        use = EXTRAS.get(name, Use((), f"what the extra {name} is for"))
+        yield use._replace(what=f"{use.what} lack {lost[name]}: {install(name)}")
+
+
+def _refused() -> Iterator[Use]:
+    """What this system, or this Flower, does not run."""
+    try:
+        posix_locks(Path("its folder"))
+    except InputError as e:
+        yield Use(_LOCKING, str(e), all=True)
+    try:
+        scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
+        from fedcal.clients.site.process.flower_guard import check_flower
+
+        check_flower()
+    except (InputError, ImportError) as e:
+        yield Use(("site", "simulate --engine grpc"), str(e), all=True)
+
+
+def _machine() -> dict[str, Any]:
+    """None = not known."""
+    return {
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": usable_cores(),
+        "free memory, GB": _memory(),
+        "free disk here, GB": round(shutil.disk_usage(os.curdir).free / 1e9, 1),
+        "browser for reports": _browser() or "none found",
+        "ports on 127.0.0.1": "free" if _bound(0) else "refused",
+    } | {f"port {port} (SuperLink)": "free" if _bound(port) else "taken" for port in _PORTS}
+
+
+def _memory() -> float | None:
+    """What Linux says that programs may still take."""
+    with suppress(OSError, ValueError):
+        _, text = Path("/proc/meminfo").read_text("ascii").split("MemAvailable:")
+        return round(int(text.split()[0]) * 1024 / 1e9, 1)
+    return None
+
+
+def _browser() -> str | None:
+    with suppress(webbrowser.Error):
+        return str(getattr(webbrowser.get(), "name", "the system's"))
+    return None
+
+
+def _bound(port: int) -> bool:
+    """Whether a server could have the port now."""
+    with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+        return True
+    return False

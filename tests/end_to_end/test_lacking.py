@@ -1,0 +1,120 @@
+"""Without a package, and on Windows as far as this system can play it: what runs all the same, and
+what is refused in one line that says what is lacking."""
+
+import os
+import re
+import subprocess
+import sys
+
+import lacking
+import numpy as np
+import pytest
+
+from fedcal.calibrators import TemperatureScaling
+from fedcal.experiments.deploy.certificates import make_certificates
+
+DATA = "--data game-forecasts"
+BARE = "--no-report --quiet --out"
+LOCK = "needs a lock (fcntl), which Linux and macOS have; this system does not"
+LINK = "--root-certificates keys/ca.crt"
+CALIBRATOR = "--calibrator calibrator.npz"
+WINDOWS = {
+    f"simulate {DATA} --epsilon 1 --ledger ledger.db --cap 2 {BARE} run": "",
+    f"compare {DATA} --method acct --epsilon 1 --seeds 1 --jobs 1 {BARE} many": "",
+    f"evaluate {DATA} {BARE} read": "",
+    "plan --clients 100 --rows-per-client 50 --classes 10 --epsilon 1 --method acct": "",
+    f"apply --data rows.npz {CALIBRATOR} --out probabilities.npz": "",
+    "report run": "",
+    "doctor": "",
+    "site --data rows.npz --dry-run": "",
+    "site key site.key": "",
+    "train --data adult-features --clients 4 --rounds 1": "",
+    "pipeline pipeline.toml --out pipeline": "",
+    "train --data adult-features --clients 4 --rounds 1 --out model": f"model/lock {LOCK}",
+    f"site --data rows.npz --fleet 127.0.0.1:1 {LINK} --key keys/sites/a.key": f"site/lock {LOCK}",
+    f"deploy run --control 127.0.0.1:1 {LINK} --clients 3 --method fedoneshot --out real": LOCK,
+    **{
+        f"simulate --engine {name} --clients 2": f"engine '{name}' needs Linux or macOS"
+        for name in ("ray", "grpc")
+    },
+}
+PACKAGES = (
+    *("ray", "pyarrow", "flwr_datasets", "datasets", "torch", "opacus", "onnx", "sklearn"),
+    *("efficientnet_lite_pytorch", "wordllama", "safetensors", "tokenizers"),
+)
+EXTRAS = {
+    f"simulate {DATA} {BARE} run": "",
+    "simulate --data rows.parquet": "parquet",
+    "evaluate --data saved": "parquet",
+    f"apply --data rows.npz {CALIBRATOR} --out new.parquet": "parquet",
+    "simulate --engine ray": "simulation",
+    "compare --method acct --ray-address 127.0.0.1:1": "simulation",
+    "evaluate --partition flwr:IidPartitioner": "datasets",
+    "train --data adult-features --partition flwr:IidPartitioner": "datasets",
+    f"export {CALIBRATOR} --out calibrator.onnx": "export",
+    f"export {CALIBRATOR} --out calibrator.pt2": "export",
+    "train --data images.npz --clients 4": "train",
+    "features images.npz --model efficientnet-lite0 --out features.npz": "features",
+    "features texts.csv --model wordllama --out features.npz": "features",
+}
+PIPELINE = """
+data = "adult-features"
+epsilon = 8
+delta = 1e-5
+[train]
+set = {epochs = 0.05}
+[recalibrate]
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """With everything that the command lines name."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(60) % 3
+    make_certificates(tmp_path / "keys", names=["localhost"], sites=["a"])
+    TemperatureScaling(2.0, 3).save(tmp_path / "calibrator.npz")
+    np.savez(tmp_path / "rows.npz", logits=rng.normal(size=(60, 3)), labels=labels)
+    np.savez(tmp_path / "images.npz", x=rng.integers(0, 255, (60, 12, 12), np.uint8), y=labels)
+    (tmp_path / "rows.parquet").touch()
+    (tmp_path / "saved").mkdir()
+    (tmp_path / "saved" / "state.json").write_text("{}")
+    (tmp_path / "texts.csv").write_text("text,label\ngood,1\nbad,0\n" * 20)
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    return tmp_path
+
+
+def check(lines, folder, *modules):
+    """Each line says at its end what is expected, or, of "", it runs; returns all that was said."""
+    done = subprocess.run(
+        [sys.executable, lacking.__file__, *modules],
+        cwd=folder,
+        input="\n".join(lines),
+        env=os.environ | {"FLWR_TELEMETRY_ENABLED": "0"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    parts = re.split(r"^-> (\d+)\n", done.stdout, flags=re.M)
+    assert len(parts) == 2 * len(lines) + 1, done.stdout[-3000:]
+    for (line, refusal), said, code in zip(lines.items(), parts[::2], parts[1::2], strict=False):
+        assert code == ("2" if refusal else "0"), (line, said)
+        assert said.rstrip("\n").endswith(refusal), (line, said)
+    return done.stdout
+
+
+def test_without_extras_the_line_names_the_one_that_is_needed(folder):
+    needed = {line: name and f"pip install 'fedcal[{name}]'" for line, name in EXTRAS.items()}
+    check(needed, folder, *PACKAGES)
+
+
+def test_a_package_that_is_missing_costs_no_budget(folder):
+    line = "train --data images.npz --clients 4 --epsilon 8 --ledger ledger.db --cap 8"
+    check({line: "pip install 'fedcal[train]'"}, folder, "opacus")
+    assert not (folder / "ledger.db").exists()
+
+
+def test_what_windows_lacks_is_refused_where_it_is_needed(folder):
+    said = check(WINDOWS, folder)
+    assert f"fedcal train --out, site, deploy: its folder {LOCK}" in said

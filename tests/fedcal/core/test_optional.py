@@ -1,0 +1,57 @@
+"""Extras: one table of what they are for, beside what they install."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+import fedcal
+from fedcal.core.errors import InputError
+from fedcal.core.optional import EXTRAS, packages
+from fedcal.experiments.cli.main import COMMANDS
+
+ROOT = Path(fedcal.__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+DEVELOPERS = {"all", "bench", "dev", "docs"}
+SOURCES = "\n".join(
+    path.read_text("utf-8")
+    for room in ("fedcal", "clients", "strategies", "experiments")
+    for path in (ROOT / room).rglob("*.py")
+)
+
+
+def test_every_extra_stands_in_the_table_and_in_the_guide():
+    assert EXTRAS.keys() == PROJECT["optional-dependencies"].keys() - DEVELOPERS
+    guide = (ROOT / "docs/guide/install.md").read_text("utf-8").replace("`", "")
+    for name, (commands, what, _) in EXTRAS.items():
+        assert set(commands) <= COMMANDS.keys()
+        assert f"| {name} | {what} | {', '.join(commands) or 'Python alone'} |" in guide, name
+
+
+def test_the_extra_that_a_refusal_names_installs_the_package():
+    called = re.findall(r'\bneed\(\s*"(\w+)[\w.]*", "(\w+)"', SOURCES)
+    assert len(called) > 20
+    for module, extra in {*called} - {("datasets", "datasets"), ("ray", "simulation")}:  # Flower's
+        lines = PROJECT["optional-dependencies"][extra]
+        installed = {Requirement(line).name.replace("-", "_") for line in lines}
+        assert {"PIL": "pillow"}.get(module, module) in installed, (module, extra)
+
+
+def test_what_an_extra_asks_for_is_looked_up_in_extras_of_others_too(monkeypatch):
+    lines = {
+        "ours": ["numpy>=2", "other[more]>=3; extra == 'a'", "lost; python_version < '3'"],
+        "other": ["scipy", "ray<2; extra == 'more'", "none; extra == 'b'"],
+    }
+    versions = {"numpy": "1.9", "other": "3.0", "ray": "1.5"}
+    monkeypatch.setattr("importlib.metadata.requires", lines.__getitem__)
+    monkeypatch.setattr("importlib.metadata.version", versions.__getitem__)
+    assert list(map(str, packages(of="ours"))) == ["numpy 1.9 (another is needed)"]
+    found = list(packages("a", "ours"))
+    assert [(package.name, package.fits) for package in found] == [("other", True), ("ray", True)]
+
+
+def test_a_folder_that_pip_did_not_install_says_so():
+    with pytest.raises(InputError, match="no-such-package is not installed by pip"):
+        list(packages(of="no-such-package"))
