@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.evaluated import method_of, settings
 from fedcal.experiments.runs.result import SimulationResult
@@ -17,8 +15,9 @@ from fedcal.strategies.server.outcome import Progress
 
 @spelt_out(EvaluateOptions, Config)
 def evaluate(
-    data: str | Path | Dataset | Mapping[str, Any] | None = None,
+    data: Any = None,
     *,
+    model: Any = None,
     only: str | None = None,
     calibrator: str | Path | None = None,
     by: str = "none",
@@ -42,8 +41,8 @@ def evaluate(
 
     Parameters
     ----------
-    data
-        as `simulate` takes it
+    data, model
+        as `simulate` takes them
     only
         "accuracy", "auc" or "ks": this metric for the whole budget; None = all metrics
     calibrator
@@ -97,6 +96,7 @@ def evaluate(
         run |= {"set": {**asked, **options.get("set", {})}, "method": method_of(only)}
     return simulate(
         data,
+        model=model,
         config=config,
         out=out,
         resume=resume,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 from fedcal import datasets
 from fedcal.core.errors import InputError
@@ -25,7 +25,13 @@ from fedcal.experiments.runs.comparison.table import as_csv, as_markdown
 from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
-from fedcal.experiments.runs.load import load_any, rows_to_evaluate, test_part, warn_of_rows
+from fedcal.experiments.runs.load import (
+    is_pair,
+    load_any,
+    rows_to_evaluate,
+    test_part,
+    warn_of_rows,
+)
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.signatures import CompareOptions, spelt_out
 from fedcal.experiments.runs.sweep import Folder, Row, begun_config, pool_of, run_all
@@ -33,8 +39,6 @@ from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
 from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
-
-Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
 
 DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
@@ -172,8 +176,9 @@ class Comparison:
 
 @spelt_out(CompareOptions, Grid)
 def compare(
-    data: Data | Sequence[Data] | None = None,
+    data: Any = None,
     *,
+    model: Any = None,
     config: str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -193,8 +198,8 @@ def compare(
 
     Parameters
     ----------
-    data
-        as in `simulate`, or a list of such
+    data, model
+        as in `simulate`, or a list of such data
     config
         TOML file with any of the options
     out
@@ -257,7 +262,7 @@ def compare(
     if out is not None:
         unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
         claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report)
-    named, arrays = _named(data)
+    named, arrays = _named(data, model)
     read = {} if config is None else read_toml(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
     of = partial(load_any, class_names=grid.class_names, positive=grid.positive)
@@ -298,12 +303,15 @@ def compare(
     )
 
 
-def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]:
+def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     """What the option `data` is to say, and those that are no file and no shipped set by name."""
-    if data is None or isinstance(data, str):
+    if model is None and (data is None or isinstance(data, str)):
         return data, {}
-    listed = list(data) if isinstance(data, Sequence) else [data]
-    loaded = [d if isinstance(d, (str, Path)) else load_any(d) for d in listed]
+    listed = list(data) if isinstance(data, Sequence) and not is_pair(data) else [data]
+    loaded = [
+        d if isinstance(d, (str, Path)) and model is None else load_any(d, model=model)
+        for d in listed
+    ]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
 

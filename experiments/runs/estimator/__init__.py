@@ -21,7 +21,7 @@ except ModuleNotFoundError:
         "pip install 'fedcal[sklearn]'"
     ) from None
 
-from fedcal.experiments.runs.estimator.calibrated_model import CalibratedModel, scores_of
+from fedcal.experiments.runs.estimator.calibrated_model import CalibratedModel
 from fedcal.experiments.runs.estimator.federated import FederatedCalibrator
 
-__all__ = ["CalibratedModel", "FederatedCalibrator", "scores_of"]
+__all__ = ["CalibratedModel", "FederatedCalibrator"]

@@ -46,11 +46,22 @@ def test_frames_hold_lists_scores_and_columns_that_may_lack_values():
     assert not bare.labelled
 
 
+def test_a_pair_is_logits_and_labels_and_may_be_tensors():
+    torch = pytest.importorskip("torch")
+    assert same(load_any((LOGITS, LABELS)))
+    assert same(load_any((torch.tensor(LOGITS, requires_grad=True), torch.tensor(LABELS))))
+    pair: Any = {"method": "fedtemp", "clients": 3, "seeds": 1, "epsilon": "inf", "jobs": 1}
+    assert {cell["data"] for cell in compare((LOGITS, LABELS), **pair).cells} == {"arrays"}
+    named = ({"logits": LOGITS, "labels": LABELS}, frame())
+    assert {cell["data"] for cell in compare(named, **pair).cells} == {"arrays", "frame"}
+
+
 def test_what_is_not_taken_says_what_is():
     other = "data must be a name, a path, .*; got "
     named = {"logits": LOGITS, "labels": ["cat", "dog"] * 30}
     table = [
-        ((LOGITS, LABELS), f"{other}tuple"),
+        ((LOGITS, LABELS, LABELS), f"{other}tuple"),
+        ((np.eye(3)[LABELS], LABELS), "rows lie in .* declare them as probs"),
         (LOGITS, f"{other}ndarray"),
         (named, r"labels: 2 names \('cat', 'dog'\) for 3 columns of scores"),
     ]
