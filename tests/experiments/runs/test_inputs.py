@@ -10,7 +10,7 @@ from refusals import each_is_refused
 from fedcal import calibrators, conformal, datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
-from fedcal.experiments import compare, evaluate, simulate
+from fedcal.experiments import compare, evaluate, prediction_sets, simulate
 from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.rereading import reread
@@ -66,6 +66,21 @@ def test_what_is_not_taken_says_what_is():
         (named, r"labels: 2 names \('cat', 'dog'\) for 3 columns of scores"),
     ]
     each_is_refused(table, simulate)
+
+
+def test_prediction_sets_are_the_method_conformal(tmp_path):
+    data, few = (LOGITS, LABELS), {"clients": 3, "partition": "iid"}
+    simulate(data, **few).calibrator.save(tmp_path / "c.npz")
+    asked = {"alpha": 0.3, "score": "aps", "by": "class", "guarantee": "pac"}
+    made: Any = {"calibrator": tmp_path / "c.npz", "set": {"confidence": 0.8}, **asked}
+    sets = prediction_sets(data, **few, **made)
+    settings = asked | {"confidence": 0.8, "calibrator": str(tmp_path / "c.npz")}
+    same = simulate(data, **few, method="conformal", set=settings)
+    assert sets.config == same.config
+    np.testing.assert_array_equal(sets.sets.thresholds, same.sets.thresholds)
+    for call, more in ((prediction_sets, {"alpha": 0.1}), (evaluate, {"only": "auc"})):
+        with pytest.raises(InputError, match=f"{next(iter(more))} has no effect here: config"):
+            call(data, config=sets.config, **more)
 
 
 def test_a_method_may_be_called_as_tables_print_it(tmp_path):
