@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fedcal.core.pages import Intervals
 from fedcal.experiments.planner.advice import DRAWN_AT_ONCE, LOOKED_AT, Advice
 from fedcal.experiments.planner.candidates import fits_locally
 from fedcal.experiments.planner.choice import MOST_WORSE, NEAR_GRPC, PAYS, CandidateEstimate
@@ -105,6 +106,16 @@ class MethodAdvice(Advice):
         if self.engine != "grpc":
             return estimate.to_json()
         return estimate.to_json() | {"wall_seconds": grpc_seconds(estimate.plan)}
+
+    def chart(self) -> Intervals:
+        """The error that is left: its mean over worlds, and the least and most of a run."""
+        lines = [(e, [run.left for run in e.runs]) for e in self.estimates]
+        shown = tuple(
+            (e.candidate.text, 100 * e.left, 100 * min(runs), 100 * max(runs)) for e, runs in lines
+        )
+        return Intervals(
+            "Error left", "error left, %", {"mean, all runs": shown}, {"the model": 100.0}
+        )
 
     def recommended(self) -> str:
         """The recommendation in a line, or why there is none."""

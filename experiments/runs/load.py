@@ -48,7 +48,7 @@ def load_any(
         return datasets.from_huggingface(data, **named)
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         return datasets.from_frame(data, **named)
-    if is_pair(data):
+    if isinstance(data, tuple) and len(data) == 2:
         data = dict(zip(("logits", "labels"), data, strict=True))
     if not isinstance(data, Mapping):
         raise InputError(
@@ -61,14 +61,6 @@ def load_any(
             f"got {', '.join(map(str, data))}"
         )
     return datasets.from_arrays(**data, **named)
-
-
-def is_pair(data: Any) -> bool:
-    """Whether data are (scores, labels) or (rows, labels), and not two sets of data."""
-    if not isinstance(data, tuple) or len(data) != 2:
-        return False
-    whole = isinstance(data[1], (str, Path, Dataset, Mapping, tuple))
-    return not whole and not hasattr(data[1], "columns") and not hasattr(data[1], "column_names")
 
 
 def name_of(data: Any, loaded: Dataset) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,22 +43,8 @@ def from_frame(
         One line: columns that are unknown, missing or do not go together, or what `from_arrays`
         refuses.
     """
-    names = [str(column) for column in frame.columns]
+    found = find_columns([str(column) for column in frame.columns], labels_required, lists=True)
     arrays = {str(name): frame[name].to_numpy() for name in frame.columns}
-    return from_table(names, arrays, name, labels_required, classes, positive)
-
-
-def from_table(
-    names: Sequence[str],
-    arrays: Mapping[str, Any],
-    name: str,
-    labels_required: bool = True,
-    classes: Sequence[str] | None = None,
-    positive: str | None = None,
-    class_names: Sequence[str] | None = None,
-) -> Dataset:
-    """`from_frame` of columns by name; `class_names` say what columns in a list are called."""
-    found = find_columns(names, labels_required, lists=True)
     values = {name: arrays[name] for name in found.single}
     for model, scores in found.models.items():
         if scores.listed:
@@ -69,6 +55,4 @@ def from_table(
     if "split" in values:
         values["split"] = np.array([str(part) for part in values["split"]])
     columns = arguments(found, values, labels_required)
-    if class_names is not None:
-        columns["class_names"] = class_names
     return from_columns(columns, name, labels_required, classes, positive)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
@@ -21,7 +22,7 @@ from fedcal.core.scores import KINDS, Kind, as_array, check_scores, logits_of, w
 from fedcal.core.types import Floats, Integers
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, Dataset
-from fedcal.datasets._frame import from_table
+from fedcal.datasets._frame import from_frame
 
 BATCH = 256
 """Rows that a torch model is given at once."""
@@ -63,23 +64,30 @@ def from_model(
         One line: a model that is not fitted, fails or gives other shapes, a label that it does
         not know, or what `from_arrays` refuses.
     """
-    torch = sys.modules.get("torch")
+    torch, name = sys.modules.get("torch"), type(model).__name__
     of_torch = torch is not None and isinstance(model, torch.nn.Module)
     own = None if of_torch else _classes(model)
-    kind: Kind = "logits" if of_torch else "probs"
-    named: dict[str, Any] = {"class_names": _names(own), "classes": classes, "positive": positive}
-    known_as = f"scores of {type(model).__name__}"
 
-    def scored(rows: Any) -> Any:
-        return _by_torch(torch, model, rows) if of_torch else _by_classifier(model, rows)
+    def scored(rows: Any) -> Floats:
+        try:
+            if of_torch:
+                return _by_torch(torch, model, rows)
+            return scores_of(model, without_gradient(rows), "probs")
+        except InputError:
+            raise
+        except Exception as e:  # noqa: BLE001  it is the user's own code
+            said = str(e).strip().partition("\n")[0]
+            what = f"{type(e).__name__}: {said}"
+            raise InputError(f"model: {name} fails on these rows: {what}") from None
 
     def columns(labels: Any) -> Any:
         return labels if own is None else columns_of(own, as_array("labels", labels), len(own))
 
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         rows, rest = _parted(model, data)
-        rest |= {"label": columns(rest["label"]), kind: scored(rows)}
-        return from_table(list(rest), rest, known_as, **named)
+        rest |= {"label": columns(rest["label"]), "probs": scored(rows).tolist()}
+        found = from_frame(type(data)(rest), name=f"scores of {name}")
+        return replace(found, class_names=_names(own)).in_order(classes, positive)
     if isinstance(data, tuple) and len(data) == 2:
         data = dict(zip(("rows", "labels"), data, strict=True))
     if not isinstance(data, Mapping) or not {"rows", "labels"} <= set(data) <= set(_KEYS):
@@ -89,13 +97,13 @@ def from_model(
             f"was fitted on, or a mapping with rows and labels; allowed are {', '.join(_KEYS)}; "
             f"got {got}"
         )
-    arrays = {"name": known_as, **data}
+    arrays = {"name": f"scores of {name}", "class_names": _names(own), **data}
     for part in ("", "test_"):
         if (rows := arrays.pop(f"{part}rows", None)) is not None:
-            arrays[f"{part}{kind}"] = scored(rows)
+            arrays[f"{part}{'logits' if of_torch else 'probs'}"] = scored(rows)
         if (labels := arrays.get(f"{part}labels")) is not None:
             arrays[f"{part}labels"] = columns(labels)
-    return from_arrays(**arrays, **named)
+    return from_arrays(**arrays, classes=classes, positive=positive)
 
 
 def _classes(model: Any) -> NDArray[Any]:
@@ -133,17 +141,7 @@ def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
     return frame[list(features)], rest
 
 
-def _by_classifier(model: Any, rows: Any) -> Floats:
-    try:
-        return scores_of(model, without_gradient(rows), "probs")
-    except InputError:
-        raise
-    except Exception as e:  # noqa: BLE001  it is the user's own code
-        raise _failed(model, e) from None
-
-
 def _by_torch(torch: Any, model: Any, rows: Any) -> Floats:
-    name = type(model).__name__
     modes = [(module, module.training) for module in model.modules()]
     held = chain(model.parameters(), model.buffers())
     like = next((x for x in held if x.is_floating_point()), torch.empty(0))
@@ -158,14 +156,10 @@ def _by_torch(torch: Any, model: Any, rows: Any) -> Floats:
                 if len(shape) != 2 or shape[0] != size or shape[1] < 2:
                     what = f"shape {shape}" if shape else f"type {type(told).__name__}"
                     raise InputError(
-                        f"model: {name} gives {size} rows outputs of {what}; they must be logits, "
-                        "(rows, classes), one for each of at least two classes"
+                        f"model: {type(model).__name__} gives {size} rows outputs of {what}; they "
+                        "must be logits, (rows, classes), one for each of at least two classes"
                     )
-                parts.append(as_array(name, told))
-    except InputError:
-        raise
-    except Exception as e:  # noqa: BLE001  it is the user's own code
-        raise _failed(model, e) from None
+                parts.append(as_array("outputs", told))
     finally:
         for module, mode in modes:
             module.training = mode
@@ -174,27 +168,18 @@ def _by_torch(torch: Any, model: Any, rows: Any) -> Floats:
 
 def _batches(torch: Any, rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
     """How many rows, and these as tensors where the model is, floats of its own precision."""
-    columns = dict(rows) if isinstance(rows, Mapping) else {"": rows}
+    columns = dict(rows) if isinstance(rows, Mapping) else {"rows": rows}
     tensors = {
-        key: x if isinstance(x, torch.Tensor) else torch.as_tensor(as_array(key or "rows", x))
+        key: x if isinstance(x, torch.Tensor) else torch.as_tensor(as_array(key, x))
         for key, x in columns.items()
     }
-    count = [len(x) if x.ndim else 0 for x in tensors.values()]
-    if len(set(count)) != 1 or 0 in count:
+    count = {len(x) if x.ndim else 0 for x in tensors.values()}
+    if len(count) != 1 or 0 in count:
         raise InputError("rows: there are none, or arrays of different length")
-    for start in range(0, count[0], BATCH):
-        batch = {k: x[start : start + BATCH] for k, x in tensors.items()}
-        moved = {
-            k: x.to(like.device, like.dtype if x.is_floating_point() else x.dtype)
-            for k, x in batch.items()
-        }
-        yield len(next(iter(moved.values()))), moved.get("", moved)
-
-
-def _failed(model: Any, error: Exception) -> InputError:
-    first = str(error).strip().partition("\n")[0]
-    name = type(model).__name__
-    return InputError(f"model: {name} fails on these rows: {type(error).__name__}: {first}")
+    for parts in zip(*(x.split(BATCH) for x in tensors.values()), strict=True):
+        moved = [x.to(like.device, like.dtype if x.is_floating_point() else None) for x in parts]
+        named = dict(zip(tensors, moved, strict=True))
+        yield len(moved[0]), named if isinstance(rows, Mapping) else moved[0]
 
 
 def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:

@@ -13,20 +13,22 @@ from typing import Any, Unpack
 from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
+from fedcal.experiments.report.comparison import comparison_sheets, finished
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.report.figures import COMPARISON_NAMES
+from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.comparison.grid import Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.row import check_row, run_row, runs_of
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.comparison.summary import Line, headline, summarise
-from fedcal.experiments.runs.comparison.table import as_csv, as_markdown
+from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_rows
 from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
 from fedcal.experiments.runs.load import (
-    is_pair,
     load_any,
     rows_to_evaluate,
     test_part,
@@ -52,7 +54,7 @@ _LINES = 8
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Shown):
     """Methods beside each other, over budgets, partitions and seeds.
 
     Attributes
@@ -166,6 +168,12 @@ class Comparison:
         table = [line for line in as_markdown(self.cells).splitlines() if line]
         more = len(table) - _LINES
         return "\n".join([self.headline, *table[:_LINES], *([f"and {more} more"] * (more > 0))])
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return as_rows(self.cells)
+
+    def _figures(self) -> dict[str, Sheet]:
+        return comparison_sheets(finished(self.cells))
 
     def _repr_html_(self) -> str:
         """The table in a notebook."""
@@ -307,11 +315,10 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     """What the option `data` is to say, and those that are no file and no shipped set by name."""
     if model is None and (data is None or isinstance(data, str)):
         return data, {}
-    listed = list(data) if isinstance(data, Sequence) and not is_pair(data) else [data]
-    loaded = [
-        d if isinstance(d, (str, Path)) and model is None else load_any(d, model=model)
-        for d in listed
-    ]
+    pair = isinstance(data, tuple) and not isinstance(data[0], (str, Path, Dataset, Mapping))
+    listed = list(data) if isinstance(data, Sequence) and not pair else [data]
+    named = (str, Path) if model is None else ()
+    loaded = [d if isinstance(d, named) else load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
 
