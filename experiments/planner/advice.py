@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
-from fedcal.core.pages import Intervals
 from fedcal.experiments.planner.candidates import Estimate
 from fedcal.experiments.planner.facts import PublicFacts
-from fedcal.experiments.report.figures.drawing import Sheet
-from fedcal.experiments.report.shown import Shown, figures_of
+from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.report.simulation import command
 from fedcal.experiments.runs.config import Config
 from fedcal.privacy.federation import MOST_CLIENTS
@@ -85,15 +83,8 @@ class Advice(Shown):
     def line(self, estimate: Any) -> dict[str, Any]:
         """What is expected of a candidate, in plain values."""
 
-    @abstractmethod
-    def chart(self) -> Intervals:
-        """What is expected of all candidates, for `plot`."""
-
     def _lines(self) -> list[dict[str, Any]]:
         return [self.line(estimate) for estimate in self.estimates]
-
-    def _figures(self) -> dict[str, Sheet]:
-        return figures_of([self.chart()], str)
 
     @abstractmethod
     def recommended(self) -> str:

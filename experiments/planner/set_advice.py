@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcal.conformal.set_release import Goal
-from fedcal.core.pages import Intervals
 from fedcal.datasets import Dataset
 from fedcal.experiments.planner.advice import DRAWN_AT_ONCE, LOOKED_AT, Advice
 from fedcal.experiments.planner.candidates import SETS, Estimate
@@ -132,14 +131,6 @@ class SetAdvice(Advice):
             "fewest_rows": None if fewest is None else math.ceil(fewest * each),
             "useful": estimate.useful,
         }
-
-    def chart(self) -> Intervals:
-        """The coverage that is expected of each rule."""
-        told = [(e.quantile, 100 * e.coverage) for e in self.estimates]
-        rules = {"expected": tuple((name, share, share, share) for name, share in told)}
-        return Intervals(
-            "Expected coverage", "coverage, %", rules, {"asked": 100 - 100 * self.goal.alpha}
-        )
 
     def recommended(self) -> str:
         """The recommendation in a line, or why there is none."""

@@ -26,9 +26,9 @@ class Shown(ABC):
     def _lines(self) -> Sequence[Mapping[str, Any]]:
         """Its numbers, by column."""
 
-    @abstractmethod
     def _figures(self) -> Mapping[str, Sheet]:
         """By name, the first one first."""
+        return {}
 
     def to_frame(self) -> DataFrame:
         """Its numbers as a data frame of pandas; InputError where that is not installed."""
@@ -62,7 +62,7 @@ class Shown(ABC):
         if ax is None:
             from matplotlib import pyplot
 
-            axes = draw(sheet, new=pyplot.figure).axes
+            axes = draw(sheet, on=pyplot.figure()).axes  # made under the user's settings
         else:
             axes = list(np.ravel(ax))
             if len(axes) != len(sheet.panels):
@@ -99,11 +99,11 @@ def lines_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
         | dict(zip(("low", "high"), ends.get(metric, (None, None)), strict=True))
         for metric, value in told["after"].items()
     ]
+    names = told.get("class_names")
     for by, covered in told.get("coverage_by", {}).items():
-        lines += [
-            {"rows": f"{by} {part}", "metric": "coverage", "after": one["coverage"]}
-            | {name: one[name] for name in ("low", "high")}
-            for part, one in covered.items()
-            if by != "whole"
-        ]
+        named = names if by in ("class", "alone") else None
+        for part, one in covered.items() if by != "whole" else ():
+            which = f"{by} {named[int(part)] if named else part}"
+            found = {"after": one["coverage"], "low": one["low"], "high": one["high"]}
+            lines.append({"rows": which, "metric": "coverage", **found})
     return lines

@@ -221,7 +221,7 @@ class SimulationResult(Shown):
         return artifact_card(self.to_json(), self.page())
 
     def _lines(self) -> list[dict[str, Any]]:
-        return lines_of({**self.judged, **self._intervals})
+        return lines_of({**self.judged, **self._intervals, "class_names": self.class_names})
 
     def _figures(self) -> dict[str, Sheet]:
         config = {"data": self.config.data}

@@ -66,7 +66,7 @@ def from_model(
     """
     torch, name = sys.modules.get("torch"), type(model).__name__
     of_torch = torch is not None and isinstance(model, torch.nn.Module)
-    own = None if of_torch else _classes(model)
+    own, names = (None, None) if of_torch else _classes(model)
 
     def scored(rows: Any) -> Floats:
         try:
@@ -87,7 +87,7 @@ def from_model(
         rows, rest = _parted(model, data)
         rest |= {"label": columns(rest["label"]), "probs": scored(rows).tolist()}
         found = from_frame(type(data)(rest), name=f"scores of {name}")
-        return replace(found, class_names=_names(own)).in_order(classes, positive)
+        return replace(found, class_names=names).in_order(classes, positive)
     if isinstance(data, tuple) and len(data) == 2:
         data = dict(zip(("rows", "labels"), data, strict=True))
     if not isinstance(data, Mapping) or not {"rows", "labels"} <= set(data) <= set(_KEYS):
@@ -97,7 +97,7 @@ def from_model(
             f"was fitted on, or a mapping with rows and labels; allowed are {', '.join(_KEYS)}; "
             f"got {got}"
         )
-    arrays = {"name": f"scores of {name}", "class_names": _names(own), **data}
+    arrays = {"name": f"scores of {name}", "class_names": names, **data}
     for part in ("", "test_"):
         if (rows := arrays.pop(f"{part}rows", None)) is not None:
             arrays[f"{part}{'logits' if of_torch else 'probs'}"] = scored(rows)
@@ -106,24 +106,16 @@ def from_model(
     return from_arrays(**arrays, classes=classes, positive=positive)
 
 
-def _classes(model: Any) -> NDArray[Any]:
-    """What a classifier's columns are; of a model that is none, or not fitted, InputError."""
-    classes = getattr(model, "classes_", None)
-    if classes is None:
+def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """A fitted classifier's classes, and their names unless they are the numbers of the columns."""
+    if (found := getattr(model, "classes_", None)) is None:
         raise InputError(
             f"model: {type(model).__name__} is no fitted classifier, for it has no classes_; give "
             "one of scikit-learn after its fit, or a torch.nn.Module"
         )
-    return np.asarray(classes)
-
-
-def _names(classes: NDArray[Any] | None) -> tuple[str, ...] | None:
-    """Names of classes; None where they are the numbers of the columns, or nobody says them."""
-    if classes is None:
-        return None
-    if classes.dtype.kind != "b" and np.array_equal(classes, np.arange(len(classes))):
-        return None
-    return tuple(map(str, classes.tolist()))
+    classes = np.asarray(found)
+    numbered = classes.dtype.kind != "b" and np.array_equal(classes, np.arange(len(classes)))
+    return classes, None if numbered else tuple(map(str, classes.tolist()))
 
 
 def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.experiments.report.figures.style import BOXES, LINES, settings
+from fedcal.experiments.report.figures.style import BOXES, HUES, LINES, settings
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -87,8 +87,8 @@ class Sheet:
         return svg_of(self.figure)
 
 
-def draw(sheet: Sheet, dark: bool = False, new: Callable[[], Figure] | None = None) -> Figure:
-    """All panels with one legend below; on a `new` figure as it will look under any settings."""
+def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
+    """All panels with one legend below; on an empty figure as it will look under any settings."""
     from matplotlib.figure import Figure
 
     rows = [sheet.panels[k : k + sheet.columns] for k in range(0, len(sheet.panels), sheet.columns)]
@@ -97,7 +97,8 @@ def draw(sheet: Sheet, dark: bool = False, new: Callable[[], Figure] | None = No
     lines = [max(bool(p.title) + bool(p.note) for p in row) for row in rows]
     tall = [WIDTH * row[0].aspect for row in rows]
     with settings(dark):
-        figure = Figure() if new is None else new()
+        figure = on or Figure()
+        figure.set_facecolor(HUES["paper"][dark])
         height = top = 0.3 + sum(tall) + (TOP + BOTTOM) * len(rows) + _LINE * sum(lines)
         height = top = height + _add_legend(figure, sheet, width)
         figure.set_size_inches(width, height)
@@ -117,7 +118,7 @@ def draw(sheet: Sheet, dark: bool = False, new: Callable[[], Figure] | None = No
                 middle, above = (left + WIDTH / 2) / width, (top + tall[r] + 0.07) / height
                 figure.text(middle, above, words, ha="center", va="bottom")
             top -= BOTTOM
-        if new is not None:
+        if on is not None:
             _keep_colours(figure)
             figure.draw_without_rendering()  # ticks are made
     return figure

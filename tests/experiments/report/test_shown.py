@@ -79,7 +79,6 @@ def test_without_pandas_the_extra_is_named(monkeypatch):
         ("sets", 1, "coverage, %"),
         ("compare", 4, "epsilon"),
         ("plan", 1, "error left, %"),
-        ("plan sets", 1, "coverage, %"),
     ],
 )
 def test_figures_are_axes_that_keep_their_colours(name, panels, x, tmp_path):
@@ -110,4 +109,4 @@ def test_a_person_s_own_axes_keep_what_is_on_them():
     with pytest.raises(InputError, match="unknown figure 'roc'; allowed: Accuracy by group, "):
         result("evaluate").plot("roc")
     with pytest.raises(InputError, match="this result has no figure"):
-        fedcal.evaluate("heart-disease", only="auc").plot()
+        result("plan sets").plot()
