@@ -38,6 +38,8 @@ def load_any(
     """
     names = None if class_names is None else names_in(class_names)
     named: Any = {"classes": names, "positive": positive}
+    if isinstance(data, Mapping) and datasets.is_shipped(str(data.get("name"))):
+        raise InputError(f"name {data['name']!r} is a shipped set's, and its config would run that")
     if model is not None:
         return datasets.from_model(model, data, **named)
     if isinstance(data, Dataset):

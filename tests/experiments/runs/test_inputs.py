@@ -63,6 +63,7 @@ def test_what_is_not_taken_says_what_is():
         ((LOGITS, LABELS, LABELS), f"{other}tuple"),
         ((np.eye(3)[LABELS], LABELS), "rows lie in .* declare them as probs"),
         (LOGITS, f"{other}ndarray"),
+        ({"logits": LOGITS, "labels": LABELS, "name": "heart-disease"}, "is a shipped set's"),
         (named, r"labels: 2 names \('cat', 'dog'\) for 3 columns of scores"),
     ]
     each_is_refused(table, simulate)
