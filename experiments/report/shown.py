@@ -31,8 +31,11 @@ class Shown(ABC):
         return {}
 
     def to_frame(self) -> DataFrame:
-        """Its numbers as a data frame of pandas; InputError where that is not installed."""
-        frame: DataFrame = need("pandas", "frames", "to_frame").json_normalize(self._lines())
+        """Its numbers as a frame of pandas; InputError without that, or without any numbers."""
+        pandas = need("pandas", "frames", "to_frame")
+        if not (lines := self._lines()):
+            raise InputError("this result has no numbers here: no rows judged it")
+        frame: DataFrame = pandas.json_normalize(lines)
         return frame
 
     def plot(self, figure: str | None = None, *, ax: Any = None) -> Any:

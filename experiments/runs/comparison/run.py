@@ -315,7 +315,8 @@ def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     """What the option `data` is to say, and those that are no file and no shipped set by name."""
     if model is None and (data is None or isinstance(data, str)):
         return data, {}
-    pair = isinstance(data, tuple) and not isinstance(data[0], (str, Path, Dataset, Mapping))
+    whole = (str, Path, Dataset, Mapping)
+    pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], whole)
     listed = list(data) if isinstance(data, Sequence) and not pair else [data]
     named = (str, Path) if model is None else ()
     loaded = [d if isinstance(d, named) else load_any(d, model=model) for d in listed]
