@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.optional import need
 from fedcal.core.shards import Shards
 from fedcal.datasets import from_arrays
+from fedcal.datasets.model_scores import moved_to, outputs_of
 from fedcal.partition import deal
 from fedcal.privacy.agreement import context_of
 
@@ -109,35 +110,24 @@ def add_answers(
 def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
     """Logits (n, c) of a `torch.nn.Module` and the labels, of batches as `add_answers` reads them.
 
-    The model is in evaluation mode meanwhile, and reads where its parameters are.
-
     Raises
     ------
     InputError
-        If a batch has no labels, or the outputs are no (n, c).
+        If a batch has no labels, or the outputs are no logits.
     """
-    torch = need("torch", "export", "answering by a PyTorch model")
-    training, place = model.training, next(iter(model.parameters())).device
-    logits, labels = list[Any](), list[Any]()
-    model.eval()
-    try:
-        with torch.no_grad():
-            for batch in batches:
-                inputs, truth = _parts(batch, torch.is_tensor)
-                moved = {key: value.to(place) for key, value in inputs.items()}
-                made = model(*moved.values()) if len(moved) == 1 else model(**moved)
-                logits.append(getattr(made, "logits", made).float().cpu().numpy())
-                labels.append(np.asarray(truth))
-    finally:
-        model.train(training)
-    if not logits:
+    torch, labels = need("torch", "export", "answering by a PyTorch model"), list[Any]()
+
+    def read(like: Any) -> Iterator[tuple[int, Any]]:
+        for batch in batches:
+            inputs, truth = _parts(batch, torch.is_tensor)
+            moved = {key: moved_to(like, value) for key, value in inputs.items()}
+            labels.append(np.asarray(truth))
+            yield len(truth), moved if len(moved) > 1 else next(iter(moved.values()))
+
+    logits = outputs_of(model, read)
+    if not labels:
         raise InputError("there are no batches of labelled rows")
-    found, known = np.concatenate(logits), np.concatenate(labels)
-    if found.ndim != 2 or len(found) != len(known):
-        raise InputError(
-            f"the model must give logits (n, classes) of {len(known)} rows, got shape {found.shape}"
-        )
-    return {"logits": found, "labels": known}
+    return {"logits": logits, "labels": np.concatenate(labels)}
 
 
 def _parts(batch: Any, is_tensor: Callable[[Any], bool]) -> tuple[dict[str, Any], Any]:

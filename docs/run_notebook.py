@@ -15,7 +15,8 @@ import nbformat
 from nbclient import NotebookClient
 from traitlets.config import Config
 
-NOTEBOOKS = sorted((Path(__file__).parent / "notebooks").glob("*.ipynb"))
+HOME = Path(__file__).resolve().parents[1]
+NOTEBOOKS = sorted([*HOME.glob("docs/notebooks/*.ipynb"), *HOME.glob("examples/*.ipynb")])
 
 METADATA = {
     "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
@@ -26,7 +27,6 @@ METADATA = {
 def execute(path: Path) -> Any:
     """The notebook at `path`, run in an empty folder by this interpreter; raises what it raises."""
     notebook = nbformat.read(path, as_version=4)
-    home = str(Path(__file__).resolve().parents[1])
     with tempfile.TemporaryDirectory() as sockets, tempfile.TemporaryDirectory() as empty:
         # Sockets in a folder of our own, not network ports.
         sockets_only = Config(KernelManager={"transport": "ipc", "ip": f"{sockets}/s"})
@@ -39,7 +39,7 @@ def execute(path: Path) -> Any:
             coalesce_streams=True,
             resources={"metadata": {"path": empty}},
         )
-        client.execute(env=_environment(home))
+        client.execute(env=_environment(str(HOME)))
     notebook.metadata = nbformat.from_dict(METADATA)
     for number, cell in enumerate(notebook.cells, 1):
         cell.id = f"cell-{number:02d}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from fedcal.experiments.runs.comparison import Comparison, compare
     from fedcal.experiments.runs.engines import InProcessGrid, run_inline
     from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
-    from fedcal.experiments.runs.evaluation import evaluate
+    from fedcal.experiments.runs.evaluation import evaluate, prediction_sets
     from fedcal.experiments.runs.result import SimulationResult
     from fedcal.experiments.runs.simulation import simulate
     from fedcal.experiments.training.run import train
@@ -30,6 +30,7 @@ __all__ = [
     "evaluate",
     "plan",
     "plan_sets",
+    "prediction_sets",
     "run_inline",
     "simulate",
     "train",
@@ -46,6 +47,7 @@ _HOMES = {
     "evaluate": "fedcal.experiments.runs.evaluation",
     "plan": "fedcal.experiments.planner.plan",
     "plan_sets": "fedcal.experiments.planner.plan",
+    "prediction_sets": "fedcal.experiments.runs.evaluation",
     "run_inline": "fedcal.experiments.runs.engines",
     "simulate": "fedcal.experiments.runs.simulation",
     "train": "fedcal.experiments.training.run",

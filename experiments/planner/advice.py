@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from fedcal.experiments.planner.candidates import Estimate
 from fedcal.experiments.planner.facts import PublicFacts
+from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.report.simulation import command
 from fedcal.experiments.runs.config import Config
 from fedcal.privacy.federation import MOST_CLIENTS
@@ -35,7 +36,7 @@ class Enough:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Advice(ABC):
+class Advice(Shown):
     """What `fedcal plan` says, of methods that calibrate or of prediction sets.
 
     Attributes
@@ -81,6 +82,9 @@ class Advice(ABC):
     @abstractmethod
     def line(self, estimate: Any) -> dict[str, Any]:
         """What is expected of a candidate, in plain values."""
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return [self.line(estimate) for estimate in self.estimates]
 
     @abstractmethod
     def recommended(self) -> str:

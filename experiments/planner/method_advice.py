@@ -5,10 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fedcal.core.pages import Intervals
 from fedcal.experiments.planner.advice import DRAWN_AT_ONCE, LOOKED_AT, Advice
 from fedcal.experiments.planner.candidates import fits_locally
 from fedcal.experiments.planner.choice import MOST_WORSE, NEAR_GRPC, PAYS, CandidateEstimate
 from fedcal.experiments.planner.estimate import LEAST_SIMULATED, Size
+from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.shown import figures_of
 from fedcal.privacy.noise_plan import Plan
 from fedcal.trust import TRUSTS
 from fedcal.units import UNITS
@@ -105,6 +108,14 @@ class MethodAdvice(Advice):
         if self.engine != "grpc":
             return estimate.to_json()
         return estimate.to_json() | {"wall_seconds": grpc_seconds(estimate.plan)}
+
+    def _figures(self) -> dict[str, Sheet]:
+        lines = []
+        for e in self.estimates:
+            left = [100 * run.left for run in e.runs]
+            lines.append((e.candidate.text, 100 * e.left, min(left), max(left)))
+        series, model = {"mean, all runs": tuple(lines)}, {"the model": 100.0}
+        return figures_of([Intervals("Error left", "error left, %", series, model)], str)
 
     def recommended(self) -> str:
         """The recommendation in a line, or why there is none."""

@@ -1,4 +1,4 @@
-"""Evaluating a model over simulated clients: what `fedcal evaluate` runs."""
+"""Evaluating a model over simulated clients, as `fedcal evaluate`; and its prediction sets."""
 
 from __future__ import annotations
 
@@ -6,19 +6,21 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Unpack
 
-from fedcal.datasets import Dataset
+from fedcal.core.checks import unused
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.evaluated import method_of, settings
 from fedcal.experiments.runs.result import SimulationResult
 from fedcal.experiments.runs.signatures import EvaluateOptions, spelt_out
 from fedcal.experiments.runs.simulation import simulate
+from fedcal.strategies import FedConformal
 from fedcal.strategies.server.outcome import Progress
 
 
 @spelt_out(EvaluateOptions, Config)
 def evaluate(
-    data: str | Path | Dataset | Mapping[str, Any] | None = None,
+    data: Any = None,
     *,
+    model: Any = None,
     only: str | None = None,
     calibrator: str | Path | None = None,
     by: str = "none",
@@ -42,8 +44,8 @@ def evaluate(
 
     Parameters
     ----------
-    data
-        as `simulate` takes it
+    data, model
+        as `simulate` takes them
     only
         "accuracy", "auc" or "ks": this metric for the whole budget; None = all metrics
     calibrator
@@ -83,25 +85,98 @@ def evaluate(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    run: dict[str, Any] = {**options}
-    if config is None:
-        asked = settings(
-            by,
-            calibrator,
-            threshold=threshold,
-            score=score,
-            bins=bins,
-            estimand=estimand,
-            rows_per_subject=rows_per_subject,
-        )
-        run |= {"set": {**asked, **options.get("set", {})}, "method": method_of(only)}
+    asked = settings(
+        by,
+        calibrator,
+        threshold=threshold,
+        score=score,
+        bins=bins,
+        estimand=estimand,
+        rows_per_subject=rows_per_subject,
+    )
+    if config is not None:
+        unused("config says it", only=only)
     return simulate(
         data,
+        model=model,
         config=config,
         out=out,
         resume=resume,
         overwrite=overwrite,
         report=report,
         progress=progress,
-        **run,
+        **_run(method_of(only), asked, config, options),
     )
+
+
+@spelt_out(EvaluateOptions, Config)
+def prediction_sets(
+    data: Any = None,
+    *,
+    model: Any = None,
+    alpha: float | None = None,
+    score: str | None = None,
+    by: str | None = None,
+    guarantee: str | None = None,
+    calibrator: str | Path | None = None,
+    config: Config | None = None,
+    out: str | Path | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    report: bool = True,
+    progress: Progress | None = None,
+    **options: Unpack[EvaluateOptions],
+) -> SimulationResult:
+    """Find prediction sets from rows that stay with simulated clients: the method `conformal`.
+
+    Parameters
+    ----------
+    data, model
+        as `simulate` takes them
+    alpha
+        share of new rows whose label may be missing in their set; None = 0.1
+    score
+        how little a label conforms: "lac" (None), "aps", "raps", "margin"
+    by
+        "class" or "group": thresholds of their own for each label, or group of rows
+    guarantee
+        "marginal" (None): coverage in the mean over releases; "pac": of this one, probably
+    calibrator
+        a `calibrator.npz`: sets are of its probabilities
+    config, out, resume, overwrite, report, progress
+        as `simulate` has them
+    **options
+        as `simulate` takes them, but for the method; `set` has its other settings
+
+    Returns
+    -------
+    SimulationResult
+        `sets` are ready for `predict_set`; `before` and `after` tell coverage and size
+
+    Raises
+    ------
+    InputError
+        Anything the user gave that is not allowed; nothing was released.
+    """
+    asked = settings(calibrator=calibrator, alpha=alpha, score=score, by=by, guarantee=guarantee)
+    return simulate(
+        data,
+        model=model,
+        config=config,
+        out=out,
+        resume=resume,
+        overwrite=overwrite,
+        report=report,
+        progress=progress,
+        **_run(FedConformal.name, asked, config, options),
+    )
+
+
+def _run(
+    method: str, asked: Mapping[str, Any], config: Config | None, options: EvaluateOptions
+) -> dict[str, Any]:
+    """Options of `simulate`, of which `config` would say all."""
+    if config is not None:
+        unused("config says it", **asked)
+        return {**options}
+    return {**options, "method": method, "set": {**asked, **options.get("set", {})}}

@@ -22,7 +22,9 @@ from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 
 
-def load_any(data: Any, class_names: str | None = None, positive: str | None = None) -> Dataset:
+def load_any(
+    data: Any, class_names: str | None = None, positive: str | None = None, model: Any = None
+) -> Dataset:
     """A `Dataset` from whatever `simulate` takes as `data`; InputError for anything else.
 
     Parameters
@@ -31,9 +33,15 @@ def load_any(data: Any, class_names: str | None = None, positive: str | None = N
         see `simulate`
     class_names, positive
         as the options are: names by comma, and which of two classes is column 1
+    model
+        that scores the rows, see `datasets.from_model`
     """
     names = None if class_names is None else names_in(class_names)
     named: Any = {"classes": names, "positive": positive}
+    if isinstance(data, Mapping) and datasets.is_shipped(str(data.get("name"))):
+        raise InputError(f"name {data['name']!r} is a shipped set's, and its config would run that")
+    if model is not None:
+        return datasets.from_model(model, data, **named)
     if isinstance(data, Dataset):
         return data.in_order(names, positive)
     if isinstance(data, (str, Path)):
@@ -42,10 +50,12 @@ def load_any(data: Any, class_names: str | None = None, positive: str | None = N
         return datasets.from_huggingface(data, **named)
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         return datasets.from_frame(data, **named)
+    if isinstance(data, tuple) and len(data) == 2:
+        data = dict(zip(("logits", "labels"), data, strict=True))
     if not isinstance(data, Mapping):
         raise InputError(
             "data must be a name, a path, a Dataset, a data frame, or arrays as "
-            f'{{"logits": (n, c), "labels": (n,)}}; got {type(data).__name__}'
+            f'(logits, labels) or {{"logits": (n, c), "labels": (n,)}}; got {type(data).__name__}'
         )
     if "labels" not in data or not set(data) <= {*datasets.KEYS, "name"}:
         raise InputError(

@@ -20,7 +20,11 @@ from fedcal.core import pages
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.types import Floats
 from fedcal.datasets import Dataset
+from fedcal.experiments.report.figures.diagrams import LEGEND, diagram
+from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.per_client import client_parts
+from fedcal.experiments.report.shown import Shown, figures_of, lines_of
+from fedcal.experiments.report.simulation import title_of
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
@@ -33,7 +37,7 @@ _JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 
 @dataclass(frozen=True, repr=False)
-class SimulationResult:
+class SimulationResult(Shown):
     """What a run yields, what it is worth on test rows, and what it cost.
 
     Attributes
@@ -215,6 +219,17 @@ class SimulationResult:
         if self._own_page:
             return result_card(self.to_json(), self.reliability)
         return artifact_card(self.to_json(), self.page())
+
+    def _lines(self) -> list[dict[str, Any]]:
+        return lines_of({**self.judged, **self._intervals, "class_names": self.class_names})
+
+    def _figures(self) -> dict[str, Sheet]:
+        config = {"data": self.config.data}
+        about = {"method": self.config.method, "config": config, "privacy": self.privacy}
+        if not self._own_page:
+            return figures_of(self.page(), partial(title_of, about))
+        panels = tuple(diagram(part, found) for part, found in self.reliability.items())
+        return {"reliability": Sheet(title_of(about, "test rows"), 2, panels, LEGEND)}
 
     @property
     def _own_page(self) -> bool:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Unpack
@@ -19,7 +18,6 @@ from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import APP, AUTO, POOLED, Config, merge
 from fedcal.experiments.runs.engines import NamedData, run
 from fedcal.experiments.runs.folders import RUN, claim, exports_in
@@ -55,8 +53,9 @@ _BASELINES: dict[str, tuple[type[Calibrator], str, str]] = {
 
 @spelt_out(SimulateOptions, Config)
 def simulate(
-    data: str | Path | Dataset | Mapping[str, Any] | None = None,
+    data: Any = None,
     *,
+    model: Any = None,
     config: Config | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -70,8 +69,12 @@ def simulate(
     Parameters
     ----------
     data
-        a shipped name, the path of a file, a `Dataset`, or arrays as a mapping with the keys
-        of a data file (`logits` or `probs`, `labels`, ...); None = what `config` names
+        a shipped name, the path of a file, a `Dataset`, a data frame of pandas or Polars, or
+        arrays or tensors, as (logits, labels) or a mapping with the keys of a data file (`logits`
+        or `probs`, `labels`, ...); None = what `config` names
+    model
+        a fitted scikit-learn classifier or torch model that scores the rows; `data` are then
+        (rows, labels), or what else `fedcal.datasets.from_model` takes
     config
         instead of options
     out
@@ -106,6 +109,8 @@ def simulate(
     asked = merge(options) if config is None else config
     if asked.engine == APP:
         raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
+    if model is not None:  # all that follows needs is what it says
+        data = load_any(data, asked.class_names, asked.positive, model)
     if asked.control is not None:
         from fedcal.experiments.deploy.run import deployed
 

@@ -15,6 +15,8 @@ from fedcal.core import pages
 from fedcal.core.numerics import softmax
 from fedcal.core.optional import need
 from fedcal.core.types import Floats
+from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.shown import Shown, figures_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import TRAINING as KIND
 from fedcal.experiments.runs.record import communication_of
@@ -29,8 +31,8 @@ from fedcal.training.networks import NETWORKS
 from fedcal.training.trained_model import TrainedModel
 
 
-@dataclass(frozen=True)
-class Training:
+@dataclass(frozen=True, repr=False)
+class Training(Shown):
     """A trained model, its logits, and what was promised.
 
     Attributes
@@ -107,6 +109,26 @@ class Training:
             "seconds": self.outcome.seconds,
             "versions": versions() | self._torch(),
         }
+
+    def __repr__(self) -> str:
+        told = f"{self.config.method} on {self.config.data}"
+        return f"<training: {told}; test accuracy {self.metrics['accuracy']:.3f}>"
+
+    def _lines(self) -> list[dict[str, Any]]:
+        known = self.train_metrics
+        return [
+            {"metric": metric, "train": known.get(metric), "test": value}
+            for metric, value in self.metrics.items()
+        ]
+
+    def _figures(self) -> dict[str, Sheet]:
+        return figures_of(self.page(), str)
+
+    def _repr_html_(self) -> str:
+        from fedcal.experiments.report import artifact_card
+
+        about = {"method": self.config.method, "after": self.metrics}
+        return artifact_card({**self.to_json(), **about}, self.page())
 
     def _torch(self) -> dict[str, str]:
         if not NETWORKS[self.model.network].in_torch:

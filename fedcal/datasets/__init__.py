@@ -1,8 +1,9 @@
 """Data sets of scores and labels: shipped ones, files, and arrays in memory.
 
 `load("resnet110-cifar10")` reads a shipped set, `load("mnist-shift:fog:5")` a variant of one and
-`load("scores.npz")` a file; `from_arrays` takes arrays, `from_frame` a data
-frame and `from_huggingface` a `datasets.Dataset`. All of them run the same checks.
+`load("scores.npz")` a file; `from_arrays` takes arrays, `from_frame` a data frame,
+`from_huggingface` a `datasets.Dataset` and `from_model` a fitted model and rows. All of them run
+the same checks.
 Whether scores are logits or probabilities is declared by whoever gives them, never guessed from
 the values. `feature_sets` lists what is shipped to train on: features, not scores.
 """
@@ -16,6 +17,7 @@ from fedcal.datasets._frame import from_frame
 from fedcal.datasets._huggingface import from_huggingface
 from fedcal.datasets._load import load
 from fedcal.datasets._shipped import catalogue, is_shipped, shifted
+from fedcal.datasets.model_scores import from_model
 
 __all__ = [
     "IDS",
@@ -27,6 +29,7 @@ __all__ = [
     "from_arrays",
     "from_frame",
     "from_huggingface",
+    "from_model",
     "is_shipped",
     "load",
     "read_feature_set",

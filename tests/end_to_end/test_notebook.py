@@ -1,4 +1,7 @@
-"""The notebook runs, prints what it is stored with, and tells nothing of who ran it."""
+"""Notebooks run, print what they are stored with, and tell nothing of who ran them.
+
+Those of `examples/` end in assertions of their own.
+"""
 
 import base64
 import getpass
@@ -14,11 +17,12 @@ from typing import Any
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs"
-NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
-assert NOTEBOOKS
+EXAMPLES = sorted((DOCS.parent / "examples").glob("*.ipynb"))
+NOTEBOOKS = [*sorted((DOCS / "notebooks").glob("*.ipynb")), *EXAMPLES]
+assert len(EXAMPLES) == 3
 
-LARGEST = 300 * 1024
-TYPES = {"stream", "display_data"}
+LARGEST, MOST_CELLS = 300 * 1024, 40
+TYPES = {"stream", "display_data", "execute_result"}
 
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda p: p.stem)
 
@@ -57,7 +61,7 @@ def runner() -> ModuleType:
 @pytest.mark.filterwarnings("default::DeprecationWarning", "default::ResourceWarning")
 @every_notebook
 def test_it_runs_and_prints_what_it_is_stored_with(path):
-    """About 6 s. What differs is stored anew by `python docs/run_notebook.py`."""
+    """About 6 s each. What differs is stored anew by `python docs/run_notebook.py`."""
     stored, executed = read(path), runner().execute(path)
     for old, new in zip(code_cells(stored), code_cells(executed), strict=True):
         assert [o["output_type"] for o in old["outputs"]] == [
@@ -72,6 +76,7 @@ def test_it_runs_and_prints_what_it_is_stored_with(path):
 def test_it_is_stored_with_clean_outputs_that_tell_nothing_of_who_ran_it(path):
     notebook = read(path)
     assert path.stat().st_size < LARGEST
+    assert len(notebook["cells"]) <= MOST_CELLS
     cells = code_cells(notebook)
     assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
     for cell in cells:
@@ -82,6 +87,8 @@ def test_it_is_stored_with_clean_outputs_that_tell_nothing_of_who_ran_it(path):
             if "image/png" in output.get("data", {}):
                 png = base64.b64decode("".join(output["data"]["image/png"]))
                 assert png.startswith(b"\x89PNG")
+    if path in EXAMPLES:
+        assert sum(line.startswith("assert ") for line in cells[-1]["source"]) >= 3
     text = path.read_text("utf-8")
     assert set(notebook["metadata"]) == {"kernelspec", "language_info"}
     assert notebook["metadata"]["language_info"] == {"name": "python"}

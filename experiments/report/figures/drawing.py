@@ -7,7 +7,7 @@ imported only when something is drawn.
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedcal.experiments.report.figures.style import BOXES, LINES, settings
+from fedcal.experiments.report.figures.style import BOXES, HUES, LINES, settings
 
 if TYPE_CHECKING:
+    from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -86,8 +87,8 @@ class Sheet:
         return svg_of(self.figure)
 
 
-def draw(sheet: Sheet, dark: bool = False) -> Figure:
-    """All panels with one legend below."""
+def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
+    """All panels with one legend below; on an empty figure as it will look under any settings."""
     from matplotlib.figure import Figure
 
     rows = [sheet.panels[k : k + sheet.columns] for k in range(0, len(sheet.panels), sheet.columns)]
@@ -96,7 +97,8 @@ def draw(sheet: Sheet, dark: bool = False) -> Figure:
     lines = [max(bool(p.title) + bool(p.note) for p in row) for row in rows]
     tall = [WIDTH * row[0].aspect for row in rows]
     with settings(dark):
-        figure = Figure()
+        figure = on or Figure()
+        figure.set_facecolor(HUES["paper"][dark])
         height = top = 0.3 + sum(tall) + (TOP + BOTTOM) * len(rows) + _LINE * sum(lines)
         height = top = height + _add_legend(figure, sheet, width)
         figure.set_size_inches(width, height)
@@ -116,7 +118,36 @@ def draw(sheet: Sheet, dark: bool = False) -> Figure:
                 middle, above = (left + WIDTH / 2) / width, (top + tall[r] + 0.07) / height
                 figure.text(middle, above, words, ha="center", va="bottom")
             top -= BOTTOM
+        if on is not None:
+            _keep_colours(figure)
+            figure.draw_without_rendering()  # ticks are made
     return figure
+
+
+def draw_on(sheet: Sheet, axes: Sequence[Axes]) -> None:
+    """The panels on a person's own axes, as many; titles and the legend on these."""
+    theirs = {one for ax in axes for one in ax.findobj()}
+    with settings():
+        for panel, ax in zip(sheet.panels, axes, strict=True):
+            panel.plot(ax)
+            _set_log_ticks(ax)
+            ax.set_title(" ".join(filter(None, (panel.title or sheet.title, panel.note))))
+        series, texts = zip(*sheet.legend, strict=True)
+        axes[-1].legend(list(map(sample, series)), texts)
+        for ax in axes:
+            _keep_colours(ax, theirs)
+
+
+def _keep_colours(drawn: Figure | Axes, but: Collection[Artist] = ()) -> None:
+    """For good: those of lines are places in the colour cycle of `settings`, looked up later."""
+    from matplotlib.colors import to_rgba
+    from matplotlib.lines import Line2D
+
+    for line in drawn.findobj(Line2D):
+        if line not in but:
+            line.set(color=to_rgba(line.get_color()))
+            line.set(markerfacecolor=to_rgba(line.get_markerfacecolor()))
+            line.set(markeredgecolor=to_rgba(line.get_markeredgecolor()))
 
 
 def _set_log_ticks(ax: Axes) -> None:

@@ -8,20 +8,23 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Unpack
 
 from fedcal import datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
+from fedcal.experiments.report.comparison import comparison_sheets, finished
 from fedcal.experiments.report.families import family_of
 from fedcal.experiments.report.figures import COMPARISON_NAMES
+from fedcal.experiments.report.figures.drawing import Sheet
+from fedcal.experiments.report.shown import Shown
 from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.comparison.grid import Grid, Variant, read_grid
 from fedcal.experiments.runs.comparison.resolve import Resolved, resolve
 from fedcal.experiments.runs.comparison.row import check_row, run_row, runs_of
 from fedcal.experiments.runs.comparison.statement import statement
 from fedcal.experiments.runs.comparison.summary import Line, headline, summarise
-from fedcal.experiments.runs.comparison.table import as_csv, as_markdown
+from fedcal.experiments.runs.comparison.table import as_csv, as_markdown, as_rows
 from fedcal.experiments.runs.config import read_toml
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import COMPARISON, claim
@@ -33,8 +36,6 @@ from fedcal.experiments.runs.sweep.journal import CONFIG, ROWS, kept_runs
 from fedcal.partition import deal
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import Progress
-
-Data: TypeAlias = str | Path | Dataset | Mapping[str, Any]
 
 DONE = "compare.json"
 """The summary, which is there when all runs are finished."""
@@ -48,7 +49,7 @@ _LINES = 8
 
 
 @dataclass(frozen=True, repr=False)
-class Comparison:
+class Comparison(Shown):
     """Methods beside each other, over budgets, partitions and seeds.
 
     Attributes
@@ -163,6 +164,12 @@ class Comparison:
         more = len(table) - _LINES
         return "\n".join([self.headline, *table[:_LINES], *([f"and {more} more"] * (more > 0))])
 
+    def _lines(self) -> list[dict[str, Any]]:
+        return as_rows(self.cells)
+
+    def _figures(self) -> dict[str, Sheet]:
+        return comparison_sheets(finished(self.cells))
+
     def _repr_html_(self) -> str:
         """The table in a notebook."""
         from fedcal.experiments.report import comparison_card
@@ -172,8 +179,9 @@ class Comparison:
 
 @spelt_out(CompareOptions, Grid)
 def compare(
-    data: Data | Sequence[Data] | None = None,
+    data: Any = None,
     *,
+    model: Any = None,
     config: str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
@@ -193,8 +201,8 @@ def compare(
 
     Parameters
     ----------
-    data
-        as in `simulate`, or a list of such
+    data, model
+        as in `simulate`, or a list of such data
     config
         TOML file with any of the options
     out
@@ -257,7 +265,7 @@ def compare(
     if out is not None:
         unfinished = not overwrite and kept_runs(out, DONE) > 0  # which the journal refuses
         claim(out, COMPARISON, overwrite=overwrite, resume=resume or unfinished, report=report)
-    named, arrays = _named(data)
+    named, arrays = _named(data, model)
     read = {} if config is None else read_toml(path_of(config))
     grid = _with_paths(read_grid(begun, read, {"data": named}, options), arrays)
     of = partial(load_any, class_names=grid.class_names, positive=grid.positive)
@@ -298,12 +306,15 @@ def compare(
     )
 
 
-def _named(data: Data | Sequence[Data] | None) -> tuple[Any, dict[str, Dataset]]:
+def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
     """What the option `data` is to say, and those that are no file and no shipped set by name."""
-    if data is None or isinstance(data, str):
+    if model is None and (data is None or isinstance(data, str)):
         return data, {}
-    listed = list(data) if isinstance(data, Sequence) else [data]
-    loaded = [d if isinstance(d, (str, Path)) else load_any(d) for d in listed]
+    whole = (str, Path, Dataset, Mapping)
+    pair = isinstance(data, tuple) and len(data) == 2 and not isinstance(data[0], whole)
+    listed = list(data) if isinstance(data, Sequence) and not pair else [data]
+    named = (str, Path) if model is None else ()
+    loaded = [d if isinstance(d, named) else load_any(d, model=model) for d in listed]
     names = [d.name if isinstance(d, Dataset) else str(d) for d in loaded]
     return names, {d.name: d for d in loaded if isinstance(d, Dataset)}
 

@@ -138,8 +138,13 @@ def as_markdown(lines: Sequence[Line]) -> str:
 
 def as_csv(lines: Sequence[Line]) -> str:
     """For a spreadsheet or pandas: all digits, and fractions instead of percentages."""
+    return csv_text(as_rows(lines))
+
+
+def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
+    """What stands in the CSV, by column."""
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
-    written = [
+    return [
         {key: line[key] for key in _KEPT if key in line}
         | {"runs": len(line["seeds"]), "failed": len(line["failures"])}
         | {
@@ -150,7 +155,6 @@ def as_csv(lines: Sequence[Line]) -> str:
         | {"seconds_mean": line["seconds"]["mean"], "seconds_std": line["seconds"]["std"]}
         for line in lines
     ]
-    return csv_text(written)
 
 
 def _fact(key: str, value: Any) -> str:

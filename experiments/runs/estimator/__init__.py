@@ -18,7 +18,7 @@ try:
 except ModuleNotFoundError:
     raise absent("scikit-learn", "sklearn", "fedcal.experiments.runs.estimator") from None
 
-from fedcal.experiments.runs.estimator.calibrated_model import CalibratedModel, scores_of
+from fedcal.experiments.runs.estimator.calibrated_model import CalibratedModel
 from fedcal.experiments.runs.estimator.federated import FederatedCalibrator
 
-__all__ = ["CalibratedModel", "FederatedCalibrator", "scores_of"]
+__all__ = ["CalibratedModel", "FederatedCalibrator"]

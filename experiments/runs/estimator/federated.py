@@ -15,8 +15,9 @@ from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS, of_both, without_gradient
 from fedcal.core.types import Floats
+from fedcal.datasets.model_scores import columns_of
 from fedcal.experiments.runs.config import POOLED, Config, merge
-from fedcal.experiments.runs.estimator.calibrated_model import Classifier, columns_of
+from fedcal.experiments.runs.estimator.calibrated_model import Classifier
 from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.simulation import fit
 from fedcal.partition import deal

@@ -10,7 +10,7 @@ from refusals import each_is_refused
 from fedcal import calibrators, conformal, datasets
 from fedcal.core.errors import InputError
 from fedcal.datasets import Dataset
-from fedcal.experiments import compare, evaluate, simulate
+from fedcal.experiments import compare, evaluate, prediction_sets, simulate
 from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.rereading import reread
@@ -46,15 +46,42 @@ def test_frames_hold_lists_scores_and_columns_that_may_lack_values():
     assert not bare.labelled
 
 
+def test_a_pair_is_logits_and_labels_and_may_be_tensors():
+    torch = pytest.importorskip("torch")
+    assert same(load_any((LOGITS, LABELS)))
+    assert same(load_any((torch.tensor(LOGITS, requires_grad=True), torch.tensor(LABELS))))
+    pair: Any = {"method": "fedtemp", "clients": 3, "seeds": 1, "epsilon": "inf", "jobs": 1}
+    assert {cell["data"] for cell in compare((LOGITS, LABELS), **pair).cells} == {"arrays"}
+    named = ({"logits": LOGITS, "labels": LABELS}, frame())
+    assert {cell["data"] for cell in compare(named, **pair).cells} == {"arrays", "frame"}
+
+
 def test_what_is_not_taken_says_what_is():
     other = "data must be a name, a path, .*; got "
     named = {"logits": LOGITS, "labels": ["cat", "dog"] * 30}
     table = [
-        ((LOGITS, LABELS), f"{other}tuple"),
+        ((LOGITS, LABELS, LABELS), f"{other}tuple"),
+        ((np.eye(3)[LABELS], LABELS), "rows lie in .* declare them as probs"),
         (LOGITS, f"{other}ndarray"),
+        ({"logits": LOGITS, "labels": LABELS, "name": "heart-disease"}, "is a shipped set's"),
         (named, r"labels: 2 names \('cat', 'dog'\) for 3 columns of scores"),
     ]
     each_is_refused(table, simulate)
+
+
+def test_prediction_sets_are_the_method_conformal(tmp_path):
+    data, few = (LOGITS, LABELS), {"clients": 3, "partition": "iid"}
+    simulate(data, **few).calibrator.save(tmp_path / "c.npz")
+    asked = {"alpha": 0.3, "score": "aps", "by": "class", "guarantee": "pac"}
+    made: Any = {"calibrator": tmp_path / "c.npz", "set": {"confidence": 0.8}, **asked}
+    sets = prediction_sets(data, **few, **made)
+    settings = asked | {"confidence": 0.8, "calibrator": str(tmp_path / "c.npz")}
+    same = simulate(data, **few, method="conformal", set=settings)
+    assert sets.config == same.config
+    np.testing.assert_array_equal(sets.sets.thresholds, same.sets.thresholds)
+    for call, more in ((prediction_sets, {"alpha": 0.1}), (evaluate, {"only": "auc"})):
+        with pytest.raises(InputError, match=f"{next(iter(more))} has no effect here: config"):
+            call(data, config=sets.config, **more)
 
 
 def test_a_method_may_be_called_as_tables_print_it(tmp_path):

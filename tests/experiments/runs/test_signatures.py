@@ -32,7 +32,8 @@ def test_a_comparison_s_axes_take_several():
 
 
 def test_a_notebook_sees_every_option():
-    for function in (fedcal.compare, fedcal.evaluate, fedcal.plan, fedcal.simulate):
+    others = (fedcal.compare, fedcal.evaluate, fedcal.plan, fedcal.prediction_sets)
+    for function in (*others, fedcal.simulate):
         seen = inspect.signature(function).parameters
         assert not any(p.kind is p.VAR_KEYWORD for p in seen.values()), function
         assert {"epsilon", "unit", "trust", "seed", "clients"} <= {*seen}, function

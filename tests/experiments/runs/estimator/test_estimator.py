@@ -32,8 +32,9 @@ from fedcal.calibrators import BBQ, Identity, TemperatureScaling
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import logits_from_probs, softmax
 from fedcal.datasets import from_arrays
+from fedcal.datasets.model_scores import scores_of
 from fedcal.experiments.runs.engines import run_inline
-from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator, scores_of
+from fedcal.experiments.runs.estimator import CalibratedModel, FederatedCalibrator
 from fedcal.metrics import nll
 from fedcal.partition import deal
 from fedcal.privacy.noise_plan import Federation

@@ -1,0 +1,264 @@
+"""Rows and the fitted model that scores them: of scikit-learn, or a `torch.nn.Module`.
+
+A model of scikit-learn says which class each of its columns is, and labels are found by these
+names. Neither package is imported: whoever has such a model has imported its package.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedcal.core.checks import one_of
+from fedcal.core.classes import first_names
+from fedcal.core.errors import InputError
+from fedcal.core.scores import KINDS, Kind, as_array, check_scores, logits_of, without_gradient
+from fedcal.core.types import Floats, Integers
+from fedcal.datasets._arrays import from_arrays
+from fedcal.datasets._dataset import IDS, Dataset
+from fedcal.datasets._frame import from_frame
+
+BATCH = 256
+"""Rows that a torch model is given at once."""
+
+_TEST = ("test_rows", "test_labels", "test_client", "test_group")
+_KEYS = ("rows", "labels", *IDS, *_TEST, "name")
+
+
+def from_model(
+    model: Any,
+    data: Any,
+    *,
+    classes: Sequence[str] | None = None,
+    positive: str | None = None,
+) -> Dataset:
+    """Score rows by a fitted model and make a `Dataset` of them.
+
+    Take rows that the model was not trained on: there it is surer than it should be.
+
+    Parameters
+    ----------
+    model
+        a fitted classifier with `predict_proba` and `classes_`, whose probabilities are read, or
+        a `torch.nn.Module`, whose outputs, or their `logits`, are logits, (rows, classes). The
+        latter is run in batches where its parameters are, in evaluation mode and without
+        gradients, and is given back in the mode that it was in.
+    data
+        (rows, labels); a mapping with the keys rows, labels, client, subject, group, test_rows,
+        test_labels, test_client, test_group, name; or for a classifier that knows the names of
+        its columns a frame with these, and label, client, subject, group, split as
+        `from_frame` reads them. Rows are what the model takes; a mapping of arrays goes to a
+        torch model as keyword arguments.
+    classes, positive
+        see `from_arrays`
+
+    Raises
+    ------
+    InputError
+        One line: a model that is not fitted, fails or gives other shapes, a label that it does
+        not know, or what `from_arrays` refuses.
+    """
+    torch, name = sys.modules.get("torch"), type(model).__name__
+    of_torch = torch is not None and isinstance(model, torch.nn.Module)
+    own, names = (None, None) if of_torch else _classes(model)
+
+    def scored(rows: Any) -> Floats:
+        try:
+            if of_torch:
+                return outputs_of(model, lambda like: _batches(rows, like))
+            return scores_of(model, without_gradient(rows), "probs")
+        except InputError:
+            raise
+        except Exception as e:  # noqa: BLE001  it is the user's own code
+            said = str(e).strip().partition("\n")[0]
+            what = f"{type(e).__name__}: {said}"
+            raise InputError(f"model: {name} fails on these rows: {what}") from None
+
+    def columns(labels: Any) -> Any:
+        return labels if own is None else columns_of(own, as_array("labels", labels), len(own))
+
+    if hasattr(data, "columns") and hasattr(data, "to_numpy"):
+        rows, rest = _parted(model, data)
+        rest |= {"label": columns(rest["label"]), "probs": scored(rows).tolist()}
+        found = from_frame(type(data)(rest), name=f"scores of {name}")
+        return replace(found, class_names=names).in_order(classes, positive)
+    if isinstance(data, tuple) and len(data) == 2:
+        data = dict(zip(("rows", "labels"), data, strict=True))
+    if not isinstance(data, Mapping) or not {"rows", "labels"} <= set(data) <= set(_KEYS):
+        got = ", ".join(map(str, data)) if isinstance(data, Mapping) else type(data).__name__
+        raise InputError(
+            "with a model, data must be (rows, labels), a frame with the columns that the model "
+            f"was fitted on, or a mapping with rows and labels; allowed are {', '.join(_KEYS)}; "
+            f"got {got}"
+        )
+    arrays = {"name": f"scores of {name}", "class_names": names, **data}
+    for part in ("", "test_"):
+        if (rows := arrays.pop(f"{part}rows", None)) is not None:
+            arrays[f"{part}{'logits' if of_torch else 'probs'}"] = scored(rows)
+        if (labels := arrays.get(f"{part}labels")) is not None:
+            arrays[f"{part}labels"] = columns(labels)
+    return from_arrays(**arrays, classes=classes, positive=positive)
+
+
+def _classes(model: Any) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """A fitted classifier's classes, and their names unless they are the numbers of the columns."""
+    if (found := getattr(model, "classes_", None)) is None:
+        raise InputError(
+            f"model: {type(model).__name__} is no fitted classifier, for it has no classes_; give "
+            "one of scikit-learn after its fit, or a torch.nn.Module"
+        )
+    classes = np.asarray(found)
+    numbered = classes.dtype.kind != "b" and np.array_equal(classes, np.arange(len(classes)))
+    return classes, None if numbered else tuple(map(str, classes.tolist()))
+
+
+def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
+    """The columns of a frame that a model was fitted on, as a frame, and the others by name."""
+    features = getattr(model, "feature_names_in_", None)
+    if features is None:
+        raise InputError(
+            f"model: {type(model).__name__} does not say which columns of a frame it takes; give "
+            "(rows, labels)"
+        )
+    there = [str(column) for column in frame.columns]
+    if missing := [name for name in [*features, "label"] if name not in there]:
+        raise InputError(f"the frame lacks {first_names(missing)}: the model's columns and label")
+    rest = {name: frame[name].to_numpy() for name in there if name not in features}
+    return frame[list(features)], rest
+
+
+def outputs_of(model: Any, batches: Callable[[Any], Iterable[tuple[int, Any]]]) -> Floats:
+    """Logits (n, c) that a `torch.nn.Module` gives, in evaluation mode and without gradients.
+
+    Parameters
+    ----------
+    batches
+        of a tensor that is like the model's weights: how many rows, and these, as a tensor or by
+        the names of the model's parameters
+
+    Raises
+    ------
+    InputError
+        If the outputs are none.
+    """
+    import torch
+
+    modes = [(module, module.training) for module in model.modules()]
+    held = chain(model.parameters(), model.buffers())
+    like = next((x for x in held if x.is_floating_point()), torch.empty(0))
+    parts = []
+    model.eval()
+    try:
+        with torch.no_grad():
+            for size, batch in batches(like):
+                told = model(**batch) if isinstance(batch, dict) else model(batch)
+                told = getattr(told, "logits", told)
+                shape = tuple(getattr(told, "shape", ()))
+                if len(shape) != 2 or shape[0] != size or shape[1] < 2:
+                    what = f"shape {shape}" if shape else f"type {type(told).__name__}"
+                    raise InputError(
+                        f"model: {type(model).__name__} gives {size} rows outputs of {what}; they "
+                        "must be logits, (rows, classes), one for each of at least two classes"
+                    )
+                parts.append(as_array("outputs", told))
+    finally:
+        for module, mode in modes:
+            module.training = mode
+    return np.concatenate(parts) if parts else np.empty((0, 2))
+
+
+def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
+    """How many rows, and these as tensors where the model is, floats of its own precision."""
+    import torch
+
+    columns = dict(rows) if isinstance(rows, Mapping) else {"rows": rows}
+    tensors = {
+        key: x if isinstance(x, torch.Tensor) else torch.as_tensor(as_array(key, x))
+        for key, x in columns.items()
+    }
+    count = {len(x) if x.ndim else 0 for x in tensors.values()}
+    if len(count) != 1 or 0 in count:
+        raise InputError("rows: there are none, or arrays of different length")
+    for parts in zip(*(x.split(BATCH) for x in tensors.values()), strict=True):
+        moved = [moved_to(like, x) for x in parts]
+        named = dict(zip(tensors, moved, strict=True))
+        yield len(moved[0]), named if isinstance(rows, Mapping) else moved[0]
+
+
+def moved_to(like: Any, tensor: Any) -> Any:
+    """A tensor where another one is, and of its precision if it holds floats."""
+    return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
+
+
+def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:
+    """What a fitted classifier tells about rows, in the form that a calibrator takes.
+
+    Parameters
+    ----------
+    estimator
+        a fitted scikit-learn classifier (or a pipeline that ends in one)
+    X
+        rows, as the estimator takes them
+    input
+        "probs": `predict_proba`. "logits": `decision_function`, where that of two classes,
+        a single column d, becomes (0, d), so that softmax gives sigmoid(d); without one
+        log(max(p, 1e-12)) of `predict_proba`
+
+    Returns
+    -------
+    Floats
+        (n, c) in the order of `estimator.classes_`
+
+    Raises
+    ------
+    InputError
+        The estimator has no such method, or does not give one column for each class (as
+        one-against-one decision functions do not).
+    """
+    method = method_for(estimator, input)
+    return in_columns(estimator, getattr(estimator, method)(X), method, input)
+
+
+def method_for(estimator: Any, input: Kind) -> str:
+    """The method that `scores_of` asks: "decision_function" or "predict_proba"."""
+    one_of("input", input, KINDS)
+    if input == "logits" and hasattr(estimator, "decision_function"):
+        return "decision_function"
+    if hasattr(estimator, "predict_proba"):
+        return "predict_proba"
+    needed = "predict_proba" if input == "probs" else "decision_function or predict_proba"
+    raise InputError(f"{type(estimator).__name__} has no {needed}")
+
+
+def in_columns(estimator: Any, told: ArrayLike, method: str, input: Kind) -> Floats:
+    """What the fitted `estimator`'s `method` told, as `scores_of` returns it."""
+    scores, name = np.asarray(told, np.float64), type(estimator).__name__
+    if method == "decision_function" and scores.ndim == 1:
+        scores = np.stack([np.zeros_like(scores), scores], axis=1)
+    classes = len(estimator.classes_)
+    if scores.ndim != 2 or scores.shape[1] != classes:
+        raise InputError(f"{name} has {classes} classes, but its scores have shape {scores.shape}")
+    if method == "predict_proba":
+        scores = check_scores(f"{name}.predict_proba", "probs", scores, least=0)
+        return scores if input == "probs" else logits_of("probs", scores)
+    return scores
+
+
+def columns_of(names: NDArray[Any], y: ArrayLike, columns: int) -> Integers:
+    """The column of each label, (n,), by the names of the columns, (columns,)."""
+    place = {name: j for j, name in enumerate(names.ravel().tolist())}
+    if names.ndim != 1 or len(place) != columns:
+        raise InputError(f"classes must be {columns} different names, one for each column of X")
+    labels = np.ravel(y).tolist()
+    found = [place.get(label, -1) for label in labels]
+    if -1 in found:
+        row = found.index(-1)
+        known = first_names(list(map(str, place)))
+        raise InputError(f"label {labels[row]!r} at row {row} is not among classes ({known})")
+    return np.array(found, np.int64)

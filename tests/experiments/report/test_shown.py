@@ -1,0 +1,112 @@
+"""What all results give a notebook: a data frame, figures on axes, a short repr."""
+
+import sys
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import pytest
+from matplotlib import pyplot
+
+import fedcal
+from fedcal.core.errors import InputError
+
+pandas = pytest.importorskip("pandas")
+
+HEART: Any = {"partition": "natural", "unit": "example", "epsilon": 8.0}
+ASKED: Any = {
+    "calibrate": lambda: fedcal.simulate("heart-disease", **HEART),
+    "evaluate": lambda: fedcal.evaluate("heart-disease", by="site", **HEART),
+    "sets": lambda: fedcal.prediction_sets("heart-disease", **HEART),
+    "compare": lambda: fedcal.compare(
+        "heart-disease", method="fedtemp", epsilon=8, clients=20, seeds=2, jobs=1, report=False
+    ),
+    "plan": lambda: fedcal.plan(clients=40, rows_per_client=20, classes=2, methods=["fedtemp"]),
+    "plan sets": lambda: fedcal.plan_sets(clients=40, rows_per_client=20, classes=2),
+}
+
+
+@cache
+def result(name: str) -> Any:
+    return ASKED[name]()
+
+
+@pytest.fixture(autouse=True)
+def _agg() -> Iterator[None]:
+    with mpl.rc_context({"backend": "agg"}):
+        yield
+    pyplot.close("all")
+
+
+def test_frames_hold_the_numbers():
+    made = {name: result(name).to_frame() for name in ASKED}
+    run = result("calibrate")
+    rows = made["calibrate"].set_index("metric")
+    assert rows["before"].to_dict() == run.before
+    assert rows["after"].to_dict() == run.after
+    assert rows.loc["nll", ["low", "high"]].tolist() == run.intervals["after"]["nll"]
+    rows = made["evaluate"].set_index(["rows", "of", "metric"])
+    assert (
+        rows.loc[("all rows", "model", "accuracy"), "value"]
+        == (result("evaluate").metrics["accuracy"]["value"])
+    )
+    sites = {"all rows", "cleveland", "hungary", "longbeach", "switzerland"}
+    assert {*rows.index.get_level_values(0)} == sites
+    rows = made["sets"].set_index(["rows", "metric"])["after"]
+    assert rows["all rows", "set_size"] == result("sets").after["set_size"]
+    assert 0 < rows["site hungary", "coverage"] <= 1
+    assert made["compare"]["nll_mean"].tolist() == [
+        cell["after"]["nll"]["mean"] for cell in result("compare").cells
+    ]
+    (line,) = result("plan").to_json()["methods"]
+    assert made["plan"].loc[0, "expected.error_left"] == line["expected"]["error_left"]
+    assert made["plan sets"]["expected.coverage"].between(0.9, 1).all()
+
+
+def test_without_pandas_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(InputError, match=r"to_frame needs the package pandas.*fedcal\[frames\]"):
+        result("sets").to_frame()
+
+
+@pytest.mark.parametrize(
+    ("name", "panels", "x"),
+    [
+        ("calibrate", 2, "confidence of the top label"),
+        ("evaluate", 1, "accuracy, %"),
+        ("sets", 1, "coverage, %"),
+        ("compare", 4, "epsilon"),
+        ("plan", 1, "error left, %"),
+    ],
+)
+def test_figures_are_axes_that_keep_their_colours(name, panels, x, tmp_path):
+    assert len(repr(result(name))) < 100
+    axes = result(name).plot()
+    assert np.size(axes) == panels
+    first = np.ravel(axes)[0]
+    assert (first.get_xlabel(), first.figure) == (x, pyplot.gcf())
+    assert first.figure.legends
+    assert first.figure.texts[0].get_text()  # the title
+    first.figure.savefig(tmp_path / "a.png")
+    with mpl.rc_context({"axes.prop_cycle": "cycler(color=['k'])"}):
+        first.figure.savefig(tmp_path / "b.png")
+    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_person_s_own_axes_keep_what_is_on_them():
+    figure, axes = pyplot.subplots(1, 2)
+    (mine,) = axes[0].plot([0, 1], color="C1")
+    assert (result("calibrate").plot(ax=axes) == axes).all()
+    assert mine.get_color() == "C1"
+    assert [ax.get_title().split()[0] for ax in axes] == ["before", "after"]
+    assert axes[1].get_legend() is not None
+    assert pyplot.get_fignums() == [figure.number]
+    with pytest.raises(InputError, match="the figure has 2 panels, ax 1 Axes"):
+        result("calibrate").plot(ax=axes[0])
+    assert result("evaluate").plot("Decision curve", ax=axes[0]) is axes[0]
+    with pytest.raises(InputError, match="unknown figure 'roc'; allowed: Accuracy by group, "):
+        result("evaluate").plot("roc")
+    with pytest.raises(InputError, match="this result has no figure"):
+        result("plan sets").plot()

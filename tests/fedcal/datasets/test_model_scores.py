@@ -1,0 +1,124 @@
+"""A fitted model of scikit-learn or torch, and rows: its scores, its classes, its mode."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from refusals import each_is_refused
+
+from fedcal.datasets import from_model
+from fedcal.datasets.model_scores import BATCH
+from fedcal.experiments import compare, evaluate, simulate
+
+sklearn_linear = pytest.importorskip("sklearn.linear_model")
+torch = pytest.importorskip("torch")
+pandas = pytest.importorskip("pandas")
+
+RNG = np.random.default_rng(0)
+NAMES = np.array(["cat", "dog", "bird"])
+Y = np.arange(90) % 3
+X = RNG.normal(size=(90, 4)) + np.eye(3, 4)[Y]
+NEW = RNG.permutation(90)[:60]
+FITTED = sklearn_linear.LogisticRegression().fit(X, NAMES[Y])
+FRAME = pandas.DataFrame(X, columns=list("abcd"))
+OF_FRAME = sklearn_linear.LogisticRegression().fit(FRAME, NAMES[Y])
+
+
+class Net(torch.nn.Module):
+    """Its batch norm is frozen while the rest trains."""
+
+    def __init__(self, outputs: int = 3, wrapped: bool = False) -> None:
+        super().__init__()
+        self.norm, self.line = torch.nn.BatchNorm1d(4), torch.nn.Linear(4, outputs)
+        self.drop, self.wrapped, self.most = torch.nn.Dropout(0.5), wrapped, 0
+        self.norm.eval()
+
+    def forward(self, x: Any) -> Any:
+        assert not self.training
+        assert not torch.is_grad_enabled()
+        self.most = max(self.most, len(x))
+        z = self.drop(self.line(self.norm(x)))
+        return type("Output", (), {"logits": z}) if self.wrapped else z
+
+
+def test_a_classifier_names_its_columns_and_labels_are_found_by_them():
+    data = from_model(FITTED, (X[NEW], NAMES[Y][NEW]))
+    assert (data.name, data.input) == ("scores of LogisticRegression", "probs")
+    assert data.class_names == ("bird", "cat", "dog")
+    np.testing.assert_array_equal(data.probs, FITTED.predict_proba(X[NEW]))
+    assert [data.class_names[j] for j in data.labels] == NAMES[Y][NEW].tolist()
+    moved = from_model(FITTED, (X[NEW], NAMES[Y][NEW]), classes=("cat", "dog", "bird"))
+    np.testing.assert_array_equal(moved.probs, data.probs[:, [1, 2, 0]])
+    assert moved.labels.tolist() == Y[NEW].tolist()
+    for labels, names in ((Y, None), (Y + 1, ("1", "2", "3")), (Y % 2 == 1, ("False", "True"))):
+        fitted = sklearn_linear.LogisticRegression().fit(X, labels)
+        found = from_model(fitted, (X, labels.reshape(-1, 1)))
+        assert found.class_names == names
+        np.testing.assert_array_equal(found.labels, labels.astype(int) - int(labels.min()))
+
+
+def test_frames_and_mappings_have_clients_groups_and_a_test_part():
+    more = {"label": NAMES[Y], "client": Y, "group": Y % 2, "split": ["train", "test"] * 45}
+    data = from_model(OF_FRAME, FRAME[list("dcba")].assign(**more))
+    part = np.arange(90) % 2 == 0
+    keys = {"rows": FRAME[part], "test_rows": FRAME[~part], "test_labels": NAMES[Y][~part]}
+    keys |= {"labels": NAMES[Y][part], "client": Y[part], "group": (Y % 2)[part]}
+    same = from_model(OF_FRAME, keys | {"test_client": Y[~part], "test_group": (Y % 2)[~part]})
+    for name in ("scores", "labels", "client", "group", "test_scores", "test_labels"):
+        np.testing.assert_array_equal(getattr(data, name), getattr(same, name))
+    np.testing.assert_array_equal(data.test_client, same.test_client)
+    np.testing.assert_array_equal(data.test_scores, OF_FRAME.predict_proba(FRAME[~part]))
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_torch_model_is_run_in_batches_and_given_back_as_it_was(wrapped):
+    model, rows = Net(wrapped=wrapped), np.tile(X, (7, 1))
+    data = from_model(model, (torch.tensor(rows, requires_grad=True), torch.tensor(np.tile(Y, 7))))
+    assert (model.training, model.norm.training, model.drop.training) == (True, False, True)
+    assert model.most == BATCH < len(rows)
+    want = (rows / np.sqrt(1 + 1e-5)) @ model.line.weight.detach().numpy().T
+    want += model.line.bias.detach().numpy()
+    np.testing.assert_allclose(data.logits, want, atol=1e-5)
+    again = from_model(model, {"rows": {"x": rows.astype(np.float32)}, "labels": np.tile(Y, 7)})
+    np.testing.assert_allclose(again.logits, data.logits, atol=1e-6)
+
+
+def test_runs_take_the_model_and_its_rows():
+    few: Any = {"clients": 3, "partition": "iid"}
+    data = (X, NAMES[Y])
+    result = simulate(data, model=FITTED, **few)
+    assert result.config.data == "scores of LogisticRegression"
+    right = (FITTED.predict(X) == NAMES[Y]).mean()
+    assert evaluate(data, model=FITTED, **few).metrics["accuracy"]["value"] == right
+    table = compare(data, model=FITTED, method="fedtemp", seeds=1, epsilon="inf", jobs=1, **few)
+    assert table.cells[1]["before"]["accuracy"]["mean"] == result.before["accuracy"]
+
+
+def test_what_does_not_go_together_is_refused():
+    net, rows = Net(), (X, Y)
+    bare = sklearn_linear.LogisticRegression()
+    straight = sklearn_linear.LinearRegression().fit(X, Y)
+    gaps = np.where(X > 3, np.nan, X)
+    assert np.isnan(gaps).any()
+    softmax = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))
+    table = [
+        ((bare, rows), "model: LogisticRegression is no fitted classifier"),
+        ((straight, rows), "model: LinearRegression is no fitted classifier"),
+        ((FITTED, (X, NAMES[Y - 1] + "s")), r"label '\w+s' at row 0 .* \(bird, cat, dog\)"),
+        ((FITTED, (X[:, :2], NAMES[Y])), "model: LogisticRegression fails on these rows: V.* 2 fe"),
+        ((FITTED, (gaps, NAMES[Y])), "model: LogisticRegression fails .*NaN"),
+        ((FITTED, (X[:9], NAMES[Y])), "labels: 90 entries for 9 rows"),
+        ((FITTED, X), r"with a model, data must be \(rows, labels\), .*; got ndarray"),
+        ((FITTED, {"rows": X, "label": Y}), "with a model, .*; got rows, label"),
+        ((FITTED, FRAME.assign(label=Y)), "does not say which columns of a frame"),
+        ((OF_FRAME, FRAME[["a", "b"]]), "the frame lacks c, d, label"),
+        ((OF_FRAME, FRAME.assign(label=NAMES[Y], age=1)), "unknown column 'age'"),
+        ((net, (X[:, :2], Y)), "model: Net fails on these rows: RuntimeError"),
+        ((net, (gaps, Y)), "logits: nan at row"),
+        ((net, (X, Y + 1)), r"labels: 3 at row 2; must be a class in \[0, 2\]"),
+        ((Net(1), rows), r"model: Net gives 90 rows outputs of shape \(90, 1\)"),
+        ((net, (X[:0], Y[:0])), "rows: there are none"),
+        ((softmax, rows), "logits: rows lie in .* declare them as probs"),
+    ]
+    each_is_refused(table, lambda case: from_model(*case))
+    assert net.training
