@@ -178,7 +178,7 @@ def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
     import torch
 
     columns = dict(rows) if isinstance(rows, Mapping) else {"rows": rows}
-    tensors = {
+    tensors: dict[str, Any] = {
         key: x if isinstance(x, torch.Tensor) else torch.as_tensor(as_array(key, x))
         for key, x in columns.items()
     }
