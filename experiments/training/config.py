@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any
@@ -23,7 +24,8 @@ from fedcal.experiments.runs.options import (
 )
 from fedcal.strategies import STRATEGIES, FedAvg
 from fedcal.strategies.settings import Setting, check_settings
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import NETWORKS, OWN, network_named
+from fedcal.training.own import enlist
 from fedcal.units import UNITS, Example
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -31,7 +33,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "resnet18": {"rounds": 1000, "batch_size": 64, "lr": 0.01, "server_lr": 1.0, "min_rows": 0},
     "lstm": {"rounds": 100, "batch_size": 32, "lr": 0.8, "server_lr": 1.0, "min_rows": 100},
 }
-"""Per model, in the spirit of Maddock et al., A.3.1; docs/guide/train.md tells what differs."""
+ANY_OTHER = {"rounds": 100, "batch_size": 32, "lr": 0.1, "server_lr": 1.0, "min_rows": 0}
+"""Per model, of FedAvg, in the spirit of Maddock et al., A.3.1; docs/guide/train.md tells what differs."""
 
 TRAINING = "Training"
 
@@ -71,6 +74,16 @@ _COUNTS = ("batch_size", "max_rows", "local_epochs", "evaluate_every", "checkpoi
 _LEAST = {**dict.fromkeys(_COUNTS, 1), "min_rows": 0}
 
 
+_OF_WIDTHS = ("", *string.digits)  # what may follow the colon of a network that fedcal has
+
+
+def model_named(model: Any) -> str:
+    """The name of a network; a module of the user's own, or its `module:Class`, is enlisted."""
+    text = model if isinstance(model, str) else ""
+    is_known = text and (text in OWN or text.partition(":")[2][:1] in _OF_WIDTHS)
+    return model if is_known else enlist(model)
+
+
 @dataclass(frozen=True)
 class TrainConfig(Options):
     """What to train. `None` stands for the model's (or the data's) own default.
@@ -102,7 +115,11 @@ class TrainConfig(Options):
         MISSING, DATA, ".npz, image folder, .txt, .tsv(.gz), LEAF folder, name", unset="needed"
     )
     model: str | None = option(
-        None, TRAINING, " | ".join(KINDS), unset="cnn, lstm or linear, as the data are"
+        None,
+        TRAINING,
+        f"{' | '.join(KINDS)} | mlp:64x32: widths | MODULE:CLASS, your own torch module",
+        unset="cnn, lstm or linear, as the data are",
+        read=model_named,
     )
     method: str | None = option(
         None,
@@ -162,7 +179,10 @@ class TrainConfig(Options):
 
     def __post_init__(self) -> None:
         if self.model is not None:
-            one_of("model", self.model, KINDS)
+            object.__setattr__(self, "model", model_named(self.model))
+            network_named(str(self.model), "model")
+            if self.model in OWN and self.engine != "inline":
+                raise InputError(f"model {self.model} is your own, and trains with engine 'inline'")
         alike = {name: getattr(self, name) for name in _CHECKED_ALIKE}
         Config(**{name: value for name, value in alike.items() if value is not None})
         if not 0 <= self.held_out < 1:

@@ -23,20 +23,23 @@ from fedcal.experiments.runs.folders import claim
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded
-from fedcal.experiments.training.config import TrainConfig, merged
+from fedcal.experiments.training.config import TrainConfig, merged, model_named
+from fedcal.experiments.training.in_memory import NAME as IN_MEMORY
+from fedcal.experiments.training.in_memory import rows_in_memory
 from fedcal.experiments.training.looks import Looks
 from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
 from fedcal.privacy.noise_plan import Plan
 from fedcal.storage.atomic import path_of
 from fedcal.storage.locks import locked
+from fedcal.strategies import FedSGD
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
 from fedcal.strategies.settings import check_subjects
 from fedcal.training.model_card import scored
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import network_named
 from fedcal.training.trained_model import TrainedModel
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
@@ -76,7 +79,9 @@ def train(
     Parameters
     ----------
     config
-        what to train; or give its fields as `options`
+        what to train; or give its fields as `options`. Of these `data` may also be rows in memory
+        (`rows_in_memory`), and `model` a `torch.nn.Module` of your own, its class or what makes
+        it (`fedcal.training.own.enlist`)
     out
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
@@ -105,10 +110,16 @@ def train(
     folder = None if out is None else path_of(out)
     given = {} if config is None else config.to_dict()
     given |= {k: v for k, v in options.items() if v is not None}
+    rows = None
+    if not isinstance(given.get("data", ""), (str, Path)):
+        rows = rows_in_memory(given["data"], given.get("feature_norm"))
+        given["data"] = IN_MEMORY
+    if "model" in given:
+        given["model"] = model_named(given["model"])  # before any file of this training names it
     if folder is None:
         if resume:
             raise InputError("--resume needs --out DIR, the folder of the training")
-        data, resolved = load(merged(given))
+        data, resolved = load(merged(given), rows)
         return train_on(resolved, data, progress=progress)
     claim(folder, KIND, overwrite=overwrite, resume=resume)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
@@ -117,7 +128,7 @@ def train(
             "with --overwrite"
         )
     if not resume:
-        data, resolved = load(merged(given))
+        data, resolved = load(merged(given), rows)
     reached, kept = 0, None
 
     def told(done: int, total: int, record: dict[str, Any]) -> None:
@@ -129,7 +140,7 @@ def train(
     with _alone(folder):
         if resume:  # what is there must not change on the way
             asked, kept = _resumed(folder, given)
-            data, resolved = load(asked)
+            data, resolved = load(asked, rows)
         try:
             return train_on(resolved, data, folder=folder, resume=resume, kept=kept, progress=told)
         except KeyboardInterrupt:
@@ -174,8 +185,10 @@ def train_on(
     RoundFailed
         If a client failed, or the training diverged.
     """
-    if NETWORKS[str(config.model)].in_torch:
+    network, by_row = network_named(str(config.model)), config.method == FedSGD.name
+    if network.in_torch:
         need("torch", "train", "training a model")
+    network.check(data.inputs("train"), data.classes, by_row=by_row)
     run, shards = run_config(config, data), data.shards(trainers=not config.by_method)
     job = job_of(run, shards)
     check_subjects(job.federation, shards)
