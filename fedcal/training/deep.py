@@ -175,6 +175,7 @@ class MLP(Deep):
 
     name: ClassVar[str] = "mlp"
     reads: ClassVar[Reads] = "features"
+    lr: ClassVar[float] = 2.0
     is_dense: ClassVar[bool] = True
 
     hidden: tuple[int, ...] = (128,)

@@ -15,8 +15,8 @@ from fedcal.core.errors import InputError
 from fedcal.queries import Gradients
 from fedcal.training.networks import OWN, network_named
 from fedcal.training.own import enlist
-from fedcal.training.trained_model import TrainedModel, load_model
 from fedcal.training.torch_models import weights_of
+from fedcal.training.trained_model import TrainedModel, load_model
 
 X = np.random.default_rng(0).normal(size=(12, 5)).astype(np.float32)
 
