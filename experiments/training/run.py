@@ -39,7 +39,7 @@ from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
 from fedcal.strategies.settings import check_subjects
 from fedcal.training.model_card import scored
-from fedcal.training.networks import network_named
+from fedcal.training.networks import OWN, network_named
 from fedcal.training.trained_model import TrainedModel
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
@@ -61,6 +61,10 @@ APART = (
 EXACT = (
     "The metrics of the training rows, the numbers of rows, and logits and labels of the "
     "calibration rows are exact and not private: for the researcher's eyes."
+)
+OF_OWN = (
+    "The module is the user's own: its code, first weights and constants are taken to know nothing "
+    "of the rows, and it to keep nothing between calls."
 )
 TOGETHER = "A unit may have training and calibration rows: their budgets add up."
 
@@ -329,9 +333,10 @@ def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
     """What files tell of private rows, and how budgets go together with those of what follows."""
     if not plan.private:
         return []
+    own = [OF_OWN] if config.model in OWN else []
     if plan.protected.per != "row":
-        return [EXACT, TOGETHER]
-    return [EXACT, APART if config.held_out else REUSED]
+        return [EXACT, TOGETHER, *own]
+    return [EXACT, APART if config.held_out else REUSED, *own]
 
 
 def _spent(plan: Plan) -> Callable[[int], float]:
