@@ -15,7 +15,7 @@ from fedcal.core.scores import as_array, numbers
 from fedcal.datasets import IDS
 from fedcal.experiments.training.features import features_of
 from fedcal.experiments.training.images import image_rows
-from fedcal.experiments.training.rows import LabelledRows
+from fedcal.experiments.training.rows import LabelledRows, check_labels
 
 NAME = "rows in memory"
 """What a configuration calls such data."""
@@ -59,9 +59,15 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
         unused("the rows are not features", feature_norm=feature_norm)
         names = arrays.pop("class_names", None)
         plain = {key.replace("labels", "y"): array for key, array in arrays.items()}
-        rows, *tested = image_rows(plain)
-        pool = replace(rows, test=tested[0] if tested else None)
-        return pool if names is None else replace(pool, names=tuple(map(str, names)))
+        parts = image_rows(plain)
+        if names is not None:
+            for one in parts:
+                check_labels("labels", one.y, len(one.y), "row", len(names))
+            parts = [replace(one, names=tuple(map(str, names))) for one in parts]
+        pool = replace(parts[0], test=parts[1] if len(parts) > 1 else None)
+        if pool.classes < 2:
+            raise InputError("there is one class; at least 2 are needed")
+        return pool
     if "scale" not in arrays:  # whole numbers are numbers here; a file has them to be small
         for key in ("features", "test_features"):
             if key in arrays and arrays[key].dtype.kind in "iub":

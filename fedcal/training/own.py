@@ -113,7 +113,7 @@ class OwnModule(Deep):
             )
         before = {name: buffer.clone() for name, buffer in module.named_buffers()}
         with self._blamed(shape):
-            alone, together, again = module(x[:1]), module(x)[:1], module(x[:1])
+            alone, together, again = (module(rows.clone())[:1] for rows in (x[:1], x, x[:1]))
             next(self.row_parts(self.initial(shape, classes, 0), inputs[:1], _ZERO, classes))
             module.train()(x)
         now = dict(module.named_buffers())
@@ -135,10 +135,10 @@ class OwnModule(Deep):
             )
 
     def tensor(self, inputs: NDArray[Any]) -> Tensor:
-        """Rows as they lie in the data; floats in float32."""
+        """Rows as they lie in the data, in memory that a module may write to; floats in float32."""
         import torch
 
-        rows = torch.from_numpy(np.ascontiguousarray(inputs))
+        rows = torch.tensor(np.ascontiguousarray(inputs))
         return rows.float() if rows.is_floating_point() else rows
 
     def row_parts(
@@ -156,7 +156,7 @@ class OwnModule(Deep):
         every = max(1, _NUMBERS // w.size)
 
         def gradient(row: int) -> NDArray[np.float32]:
-            logits = module(self.tensor(x[row : row + 1].copy()))
+            logits = module(self.tensor(x[row : row + 1]))
             loss = torch.nn.functional.cross_entropy(logits, labels[row : row + 1])
             found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)
             return torch.cat([one.reshape(-1) for one in found]).numpy()

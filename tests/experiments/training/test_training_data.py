@@ -172,6 +172,8 @@ def test_images_in_memory_and_what_is_refused(tmp_path):
         ({"rows": flat}, "one of the arrays 'labels' and 'y' is needed"),
         ({"rows": flat, "labels": Y, "clinet": Y}, "unknown key 'clinet'"),
         ({"rows": X, "labels": Y, "group": Y}, "unknown key 'group'"),
+        ({"rows": X, "labels": Y, "class_names": ["a", "b"]}, r"a whole number in \[0, 1\]"),
+        ((X, Y * 0), "there is one class"),
         (
             {"rows": flat, "labels": list("ab") * 100, "class_names": ["a", "c"]},
             "unknown label 'b'",

@@ -78,7 +78,11 @@ def test_what_cannot_be_trained_is_refused_before_it_is():
 
 def test_a_module_is_where_training_begins_and_is_left_as_it_is(tmp_path):
     mine = nn.Linear(5, 3)
-    own = weights_of(mine)
+    own, before = weights_of(mine), X.copy()
+    writes = network_named(enlist(Doing(torch.Tensor.relu_)))
+    writes.check(X, 3, by_row=True)
+    writes.logits(writes.initial((5,), 3, 0), X, 3)
+    np.testing.assert_array_equal(X, before)
     network = network_named(enlist(mine))
     np.testing.assert_array_equal(network.initial((5,), 3, seed=4), own)
     network.logits(own + 1, X, 3)
