@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import string
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, field
 from typing import Any
@@ -76,16 +75,6 @@ _COUNTS = ("batch_size", "max_rows", "local_epochs", "evaluate_every", "checkpoi
 _LEAST = {**dict.fromkeys(_COUNTS, 1), "min_rows": 0}
 
 
-_OF_WIDTHS = ("", *string.digits)  # what may follow the colon of a network that fedcal has
-
-
-def model_named(model: Any) -> str:
-    """The name of a network; a module of the user's own, or its `module:Class`, is enlisted."""
-    text = model if isinstance(model, str) else ""
-    is_known = text and (text in OWN or text.partition(":")[2][:1] in _OF_WIDTHS)
-    return model if is_known else enlist(model)
-
-
 @dataclass(frozen=True)
 class TrainConfig(Options):
     """What to train. `None` stands for the model's (or the data's) own default.
@@ -121,7 +110,7 @@ class TrainConfig(Options):
         TRAINING,
         f"{' | '.join(KINDS)} | mlp:64x32: widths | MODULE:CLASS, your own torch module",
         unset="cnn, lstm or linear, as the data are",
-        read=model_named,
+        read=enlist,
     )
     method: str | None = option(
         None,
@@ -181,7 +170,7 @@ class TrainConfig(Options):
 
     def __post_init__(self) -> None:
         if self.model is not None:
-            object.__setattr__(self, "model", model_named(self.model))
+            object.__setattr__(self, "model", enlist(self.model))
             network_named(str(self.model), "model")
             if self.model in OWN and self.engine != "inline":
                 raise InputError(f"model {self.model} is your own, and trains with engine 'inline'")

@@ -26,20 +26,10 @@ _LABELS = ("labels", "y", "test_labels", "test_y")
 def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows:
     """The pool that `read_pool` would read from a file of these rows.
 
-    Parameters
-    ----------
-    data
-        `(rows, labels)`; a data frame with a column `label`, optional `client`, `subject`, `group`,
-        and features in all other columns; or a mapping of arrays with the keys of a file, where
-        `rows` and `test_rows` stand for `features`, if they are (n, d), and else for `x`. An array
-        is whatever `as_array` takes: lists, frames, torch tensors. Labels may be names
-    feature_norm
-        as of `read_pool`
-
-    Raises
-    ------
-    InputError
-        One line that names the key.
+    `data` is `(rows, labels)`; a data frame with a column `label`, optional `client`, `subject`,
+    `group`, and features in all others; or a mapping with the keys of a file, where `rows` and
+    `test_rows` stand for `features`, if they are (n, d), and else for `x`. An array is whatever
+    `as_array` takes. Labels may be names. InputError, of one line, for anything else.
     """
     if hasattr(data, "columns") and hasattr(data, "to_numpy"):
         data = _of_frame(data)
@@ -57,21 +47,18 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
     _number_labels(arrays)
     if "features" not in arrays:
         unused("the rows are not features", feature_norm=feature_norm)
-        names = arrays.pop("class_names", None)
-        plain = {key.replace("labels", "y"): array for key, array in arrays.items()}
-        parts = image_rows(plain)
-        if names is not None:
-            for one in parts:
-                check_labels("labels", one.y, len(one.y), "row", len(names))
-            parts = [replace(one, names=tuple(map(str, names))) for one in parts]
-        pool = replace(parts[0], test=parts[1] if len(parts) > 1 else None)
+        names = tuple(map(str, arrays.pop("class_names", ())))
+        parts = image_rows({key.replace("labels", "y"): array for key, array in arrays.items()})
+        for one in parts if names else ():
+            check_labels("labels", one.y, len(one.y), "row", len(names))
+        pool, *tests = (replace(one, names=names or None) for one in parts)
+        pool = replace(pool, test=tests[0] if tests else None)
         if pool.classes < 2:
             raise InputError("there is one class; at least 2 are needed")
         return pool
-    if "scale" not in arrays:  # whole numbers are numbers here; a file has them to be small
-        for key in ("features", "test_features"):
-            if key in arrays and arrays[key].dtype.kind in "iub":
-                arrays[key] = arrays[key].astype(np.float32)
+    for key in ("features", "test_features"):  # a file has whole numbers only to be small
+        if key in arrays and arrays[key].dtype.kind in "iub" and "scale" not in arrays:
+            arrays[key] = arrays[key].astype(np.float32)
     return features_of(arrays, feature_norm)
 
 
@@ -83,9 +70,8 @@ def _of_frame(frame: Any) -> dict[str, Any]:
     if not features:
         raise InputError("the data frame has no columns of features")
     columns = [numbers(name, frame[name].to_numpy()) for name in features]
-    beside = {name: frame[name].to_numpy() for name in IDS if name in own}
-    labels = frame["label"].to_numpy()
-    return {"rows": np.column_stack(columns), "labels": labels, **beside}
+    ids = {name: frame[name].to_numpy() for name in IDS if name in own}
+    return {"rows": np.column_stack(columns), "labels": frame["label"].to_numpy(), **ids}
 
 
 def _number_labels(arrays: dict[str, NDArray[Any]]) -> None:

@@ -23,7 +23,7 @@ from fedcal.experiments.runs.folders import claim
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded
-from fedcal.experiments.training.config import TrainConfig, merged, model_named
+from fedcal.experiments.training.config import TrainConfig, merged
 from fedcal.experiments.training.in_memory import NAME as IN_MEMORY
 from fedcal.experiments.training.in_memory import rows_in_memory
 from fedcal.experiments.training.looks import Looks
@@ -40,6 +40,7 @@ from fedcal.strategies.server.run_folder import LOCK
 from fedcal.strategies.settings import check_subjects
 from fedcal.training.model_card import scored
 from fedcal.training.networks import OWN, network_named
+from fedcal.training.own import enlist
 from fedcal.training.trained_model import TrainedModel
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
@@ -119,7 +120,7 @@ def train(
         rows = rows_in_memory(given["data"], given.get("feature_norm"))
         given["data"] = IN_MEMORY
     if "model" in given:
-        given["model"] = model_named(given["model"])  # before any file of this training names it
+        given["model"] = enlist(given["model"])  # before any file of this training names it
     if folder is None:
         if resume:
             raise InputError("--resume needs --out DIR, the folder of the training")

@@ -13,6 +13,7 @@ the rows beside it (`row_gradients`): a row more or less changes a sum by exactl
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -135,12 +136,12 @@ class Deep(Network):
         import torch
 
         from fedcal.training.local_sgd import descend, one_thread
-        from fedcal.training.torch_models import set_weights, weights_of
+        from fedcal.training.torch_models import drawn_by, set_weights, weights_of
 
         set_weights(model, w)
         start = weights_of(model)
         x, y = self.tensor(prepared), torch.from_numpy(np.array(labels))
-        with one_thread():
+        with one_thread(), drawn_by(int(deepcopy(rng).integers(2**62))):  # dropout, of own modules
             loss = descend(model, x, y, epochs=sgd.epochs, batch_size=sgd.batch, lr=sgd.lr, rng=rng)
         return weights_of(model) - start, loss
 

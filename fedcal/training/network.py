@@ -115,13 +115,7 @@ class Network(ABC):
         raise InputError(f"the network {self.name} has no widths to choose")
 
     def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
-        """Refuse what cannot be trained on rows such as these, (n, ...), before anything is paid.
-
-        Parameters
-        ----------
-        by_row
-            whether gradients of single rows are clipped
-        """
+        """Refuse what cannot be trained on such rows, (n, ...); `by_row`: by their own gradients."""
         self.size(inputs.shape[1:], classes)
 
     @abstractmethod

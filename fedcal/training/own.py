@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
+from string import digits
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,12 +17,13 @@ from fedcal.core.optional import named, need
 from fedcal.core.types import Floats, Integers
 from fedcal.training.deep import Deep, reused
 from fedcal.training.layer_gradients import Part, Whole
-from fedcal.training.network import LocalSGD, Reads, text_of
+from fedcal.training.network import Reads, text_of
 from fedcal.training.networks import OWN
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+_OF_WIDTHS = ("", *digits)  # what may follow the colon in the name of a network of fedcal's
 _NUMBERS = 2**23  # of the gradients that are held at a time
 
 
@@ -33,7 +35,7 @@ def enlist(model: Any) -> str:
     model
         a module, whose weights are where training begins; its class, or a function without
         arguments that makes one; or the `module:name` of any of these, in the working folder or
-        installed
+        installed. The name of a network that fedcal has stays as it is
 
     Returns
     -------
@@ -43,9 +45,11 @@ def enlist(model: Any) -> str:
     Raises
     ------
     InputError
-        If it cannot be imported, or is nothing that can be called.
+        If it cannot be imported, or called.
     """
     text = model if isinstance(model, str) else ""
+    if text and (text in OWN or text.partition(":")[2][:1] in _OF_WIDTHS):
+        return text
     found = named("--model", text) if text else model
     if not callable(found):
         raise InputError(f"{found!r:.80} is not a model: a torch.nn.Module, its class or its maker")
@@ -73,10 +77,7 @@ class OwnModule(Deep):
     def module(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
         """A new one in float32, its weights drawn by `seed` unless it brings its own.
 
-        Raises
-        ------
-        InputError
-            If the user's code fails, or does not give (n, classes) logits.
+        InputError if the user's code fails, or does not give (n, classes) logits.
         """
         torch = need("torch", "train", f"the model {self.name}")
         from fedcal.training.torch_models import drawn_by
@@ -114,7 +115,8 @@ class OwnModule(Deep):
         before = {name: buffer.clone() for name, buffer in module.named_buffers()}
         with self._blamed(shape):
             alone, together, again = (module(rows.clone())[:1] for rows in (x[:1], x, x[:1]))
-            next(self.row_parts(self.initial(shape, classes, 0), inputs[:1], _ZERO, classes))
+            w, label = self.initial(shape, classes, 0), np.zeros(1, np.int64)
+            next(self.row_parts(w, inputs[:1], label, classes))
             module.train()(x)
         now = dict(module.named_buffers())
         if moved := [n for n, b in before.items() if n not in now or not b.equal(now[n])]:
@@ -167,21 +169,6 @@ class OwnModule(Deep):
                 gradients = np.array([gradient(row) for row in range(some.start, some.stop)])
             yield some, [Whole(slice(0, w.size), gradients.astype(np.float64))]
 
-    def local_update(
-        self,
-        w: Floats,
-        prepared: NDArray[Any],
-        labels: Integers,
-        classes: int,
-        sgd: LocalSGD,
-        rng: np.random.Generator,
-    ) -> tuple[Floats, float]:
-        """By PyTorch, in training mode: dropout draws by `rng`."""
-        from fedcal.training.torch_models import drawn_by
-
-        with drawn_by(int(rng.integers(2**62))):
-            return super().local_update(w, prepared, labels, classes, sgd, rng)
-
     @contextmanager
     def _blamed(self, shape: tuple[int, ...]) -> Iterator[None]:
         """Let what fails in the user's code be one line."""
@@ -195,6 +182,3 @@ class OwnModule(Deep):
                 f"the model {self.name} fails on rows of shape {text_of(shape)}: "
                 f"{type(e).__name__}: {first}"
             ) from None
-
-
-_ZERO = np.zeros(1, np.int64)

@@ -33,9 +33,6 @@ from fedcal.training.torch_models import as_input, set_weights
 BLOCK = 32
 """Rows at a time."""
 
-Build = Callable[[tuple[int, ...], int, int], nn.Module]
-"""Shape of a row, classes and seed -> the network."""
-
 
 class RowGradients:
     """A network whose gradients are computed row by row.
@@ -142,8 +139,10 @@ class RowGradients:
 
 
 @lru_cache(maxsize=4)
-def row_gradients(build: Build, shape: tuple[int, ...], classes: int) -> RowGradients:
-    """A network for rows of this shape (`Deep.module`); its parameters come with each call."""
+def row_gradients(
+    build: Callable[..., nn.Module], shape: tuple[int, ...], classes: int
+) -> RowGradients:
+    """A network (`Deep.module`) for rows of this shape; its parameters come with each call."""
     return RowGradients(build(shape, classes, 0))
 
 
