@@ -115,7 +115,7 @@ class Network(ABC):
         raise InputError(f"the network {self.name} has no widths to choose")
 
     def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
-        """Refuse what cannot be trained on such rows, (n, ...); `by_row`: by their own gradients."""
+        """Refuse what cannot be trained on such rows, (n, ...); `by_row`: by gradients of each."""
         self.size(inputs.shape[1:], classes)
 
     @abstractmethod
