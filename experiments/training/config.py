@@ -23,7 +23,8 @@ from fedcal.experiments.runs.options import (
 )
 from fedcal.strategies import STRATEGIES, FedAvg
 from fedcal.strategies.settings import Setting, check_settings
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import NETWORKS, OWN, network_named
+from fedcal.training.own import enlist
 from fedcal.units import UNITS, Example
 
 DEFAULTS: dict[str, dict[str, Any]] = {
@@ -32,6 +33,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "lstm": {"rounds": 100, "batch_size": 32, "lr": 0.8, "server_lr": 1.0, "min_rows": 100},
 }
 """Per model, in the spirit of Maddock et al., A.3.1; docs/guide/train.md tells what differs."""
+
+ANY_OTHER = {"rounds": 100, "batch_size": 32, "lr": 0.1, "server_lr": 1.0, "min_rows": 0}
+"""Of FedAvg, for the other models."""
 
 TRAINING = "Training"
 
@@ -102,7 +106,11 @@ class TrainConfig(Options):
         MISSING, DATA, ".npz, image folder, .txt, .tsv(.gz), LEAF folder, name", unset="needed"
     )
     model: str | None = option(
-        None, TRAINING, " | ".join(KINDS), unset="cnn, lstm or linear, as the data are"
+        None,
+        TRAINING,
+        f"{' | '.join(KINDS)} | mlp:64x32: widths | MODULE:CLASS, your own torch module",
+        unset="cnn, lstm or linear, as the data are",
+        read=enlist,
     )
     method: str | None = option(
         None,
@@ -162,7 +170,10 @@ class TrainConfig(Options):
 
     def __post_init__(self) -> None:
         if self.model is not None:
-            one_of("model", self.model, KINDS)
+            object.__setattr__(self, "model", enlist(self.model))
+            network_named(str(self.model), "model")
+            if self.model in OWN and self.engine != "inline":
+                raise InputError(f"model {self.model} is your own, and trains with engine 'inline'")
         alike = {name: getattr(self, name) for name in _CHECKED_ALIKE}
         Config(**{name: value for name, value in alike.items() if value is not None})
         if not 0 <= self.held_out < 1:

@@ -81,7 +81,7 @@ def _read(paths: str, feature_norm: float | None) -> LabelledRows:
             elif path.suffix.lower() == ".npz":
                 arrays = read_npz(path)
                 if "features" not in arrays:
-                    rows, *tested = _npz(arrays)
+                    rows, *tested = image_rows(arrays)
                     parts.append(rows)
                     tests += tested
                 elif len(sources) == 1:
@@ -155,10 +155,11 @@ def read_images(path: Path) -> list[LabelledRows]:
     InputError
         One line without the path.
     """
-    return _npz(read_npz(path))
+    return image_rows(read_npz(path))
 
 
-def _npz(arrays: dict[str, NDArray[Any]]) -> list[LabelledRows]:
+def image_rows(arrays: dict[str, NDArray[Any]]) -> list[LabelledRows]:
+    """`read_images` of the arrays of a file."""
     for key in arrays:
         if key not in _KEYS:
             raise InputError(f"unknown key {key[:80]!r}; allowed: {', '.join(_KEYS)}, or features")

@@ -27,7 +27,6 @@ from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.outcome import RELEASED, Outcome
 from fedcal.training.model_card import card_parts
-from fedcal.training.networks import NETWORKS
 from fedcal.training.trained_model import TrainedModel
 
 
@@ -131,7 +130,7 @@ class Training(Shown):
         return artifact_card({**self.to_json(), **about}, self.page())
 
     def _torch(self) -> dict[str, str]:
-        if not NETWORKS[self.model.network].in_torch:
+        if not self.model.architecture.in_torch:
             return {}
         return {"torch": need("torch", "train", "training a model").__version__}
 
@@ -154,7 +153,7 @@ class Training(Shown):
                 columns[f"{prefix}group"] = np.array(data.group_names)[group]
         np.savez_compressed(folder / "logits.npz", **columns)  # type: ignore[arg-type]
         self.model.write(folder, self.model.form)
-        if NETWORKS[self.model.network].in_torch:
+        if self.model.architecture.in_torch:
             self.model.write_state_dict(folder / "model.pt")
         (folder / "config.toml").write_text(self.config.to_toml(), "utf-8")
         (folder / "training.json").write_text(to_json(self.to_json()), "utf-8")

@@ -24,6 +24,8 @@ from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.paid import CONFIG, Paid
 from fedcal.experiments.runs.record import recorded
 from fedcal.experiments.training.config import TrainConfig, merged
+from fedcal.experiments.training.in_memory import NAME as IN_MEMORY
+from fedcal.experiments.training.in_memory import rows_in_memory
 from fedcal.experiments.training.looks import Looks
 from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.splits import PARTS, ClientData, load, run_config
@@ -37,7 +39,8 @@ from fedcal.strategies.server.outcome import OUTCOME, Outcome
 from fedcal.strategies.server.run_folder import LOCK
 from fedcal.strategies.settings import check_subjects
 from fedcal.training.model_card import scored
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import OWN, network_named
+from fedcal.training.own import enlist
 from fedcal.training.trained_model import TrainedModel
 
 AfterRound = Callable[[int, int, dict[str, Any]], None]
@@ -60,6 +63,10 @@ EXACT = (
     "The metrics of the training rows, the numbers of rows, and logits and labels of the "
     "calibration rows are exact and not private: for the researcher's eyes."
 )
+OF_OWN = (
+    "The module is the user's own: its code, first weights and constants are taken to know nothing "
+    "of the rows, and it to keep nothing between calls."
+)
 TOGETHER = "A unit may have training and calibration rows: their budgets add up."
 
 
@@ -77,7 +84,9 @@ def train(
     Parameters
     ----------
     config
-        what to train; or give its fields as `options`
+        what to train; or give its fields as `options`. Of these `data` may also be rows in memory
+        (`rows_in_memory`), and `model` a `torch.nn.Module` of your own, its class or what makes
+        it (`fedcal.training.own.enlist`)
     out
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
@@ -106,10 +115,16 @@ def train(
     folder = None if out is None else path_of(out)
     given = {} if config is None else config.to_dict()
     given |= {k: v for k, v in options.items() if v is not None}
+    rows = None
+    if not isinstance(given.get("data", ""), (str, Path)):
+        rows = rows_in_memory(given["data"], given.get("feature_norm"))
+        given["data"] = IN_MEMORY
+    if "model" in given:
+        given["model"] = enlist(given["model"])  # before any file of this training names it
     if folder is None:
         if resume:
             raise InputError("--resume needs --out DIR, the folder of the training")
-        data, resolved = load(merged(given))
+        data, resolved = load(merged(given), rows)
         return train_on(resolved, data, progress=progress)
     claim(folder, KIND, overwrite=overwrite, resume=resume)
     if not (resume or overwrite) and any((folder / name).exists() for name in KIND.unfinished):
@@ -118,7 +133,7 @@ def train(
             "with --overwrite"
         )
     if not resume:
-        data, resolved = load(merged(given))
+        data, resolved = load(merged(given), rows)
     reached, kept = 0, None
 
     def told(done: int, total: int, record: dict[str, Any]) -> None:
@@ -130,7 +145,7 @@ def train(
     with _alone(folder):
         if resume:  # what is there must not change on the way
             asked, kept = _resumed(folder, given)
-            data, resolved = load(asked)
+            data, resolved = load(asked, rows)
         try:
             return train_on(resolved, data, folder=folder, resume=resume, kept=kept, progress=told)
         except KeyboardInterrupt:
@@ -175,10 +190,12 @@ def train_on(
     RoundFailed
         If a client failed, or the training diverged.
     """
-    if NETWORKS[str(config.model)].in_torch:  # now, before a ledger is charged
+    network, by_row = network_named(str(config.model)), config.method == FedSGD.name
+    if network.in_torch:  # now, before a ledger is charged
         need("torch", "train", "training a model")
-        if config.method == FedSGD.name:
+        if by_row and config.model not in OWN:
             need("opacus", "train", f"training by {FedSGD.name}")
+    network.check(data.inputs("train"), data.classes, by_row=by_row)
     run, shards = run_config(config, data), data.shards(trainers=not config.by_method)
     job = job_of(run, shards)
     check_subjects(job.federation, shards)
@@ -319,9 +336,10 @@ def _about_parts(config: TrainConfig, plan: Plan) -> list[str]:
     """What files tell of private rows, and how budgets go together with those of what follows."""
     if not plan.private:
         return []
+    own = [OF_OWN] if config.model in OWN else []
     if plan.protected.per != "row":
-        return [EXACT, TOGETHER]
-    return [EXACT, APART if config.held_out else REUSED]
+        return [EXACT, TOGETHER, *own]
+    return [EXACT, APART if config.held_out else REUSED, *own]
 
 
 def _spent(plan: Plan) -> Callable[[int], float]:

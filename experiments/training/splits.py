@@ -26,6 +26,7 @@ from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.training.config import (
+    ANY_OTHER,
     DEFAULTS,
     FEDAVG,
     KINDS,
@@ -46,6 +47,7 @@ from fedcal.partition import deal, held_out
 from fedcal.partition.base import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD
 from fedcal.training.network import text_of
+from fedcal.training.networks import network_named
 from fedcal.units import UNITS
 
 PARTS = ("train", "calibration", "test")
@@ -306,7 +308,7 @@ def _with_method(config: TrainConfig, model: str, kind: str) -> TrainConfig:
     """The config with its model and its method."""
     method = config.method
     if method is None:
-        own = math.isfinite(config.epsilon) or bool(config.set) or model not in DEFAULTS
+        own = math.isfinite(config.epsilon) or bool(config.set) or kind == "features"
         by_user = UNITS[one_of("unit", config.unit, UNITS)].whole_client
         method = ("dp-fedavg" if by_user else FedSGD.name) if own else FEDAVG
     return replace(config, model=model, method=method)
@@ -324,8 +326,13 @@ def run_config(config: TrainConfig, data: ClientData) -> Config:
     return Config(data=config.data, clients=clients, set=settings | dict(config.set), **shared)
 
 
-def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
+def load(config: TrainConfig, given: LabelledRows | None = None) -> tuple[ClientData, TrainConfig]:
     """Read the data and deal them.
+
+    Parameters
+    ----------
+    given
+        the rows, where they are in memory (`rows_in_memory`)
 
     Returns
     -------
@@ -341,27 +348,23 @@ def load(config: TrainConfig) -> tuple[ClientData, TrainConfig]:
         If the data cannot be read or dealt, or are not of the kind that the model reads.
     """
     pool: LabelledRows | Text
-    if is_text(config.data):
+    if given is None and is_text(config.data):
         unused(f"{config.data} holds texts", feature_norm=config.feature_norm)
         pool = read_text(config.data)
         kind, natural = "text", pool[0][0] is not None
     else:
-        pool = read_pool(config.data, config.feature_norm)
+        pool = read_pool(config.data, config.feature_norm) if given is None else given
         kind, natural = pool.kind, pool.client is not None
     config = _with_method(config, USUAL[kind] if config.model is None else config.model, kind)
     model = str(config.model)
-    if kind != KINDS[model]:
+    if network_named(model).reads not in ("any", kind):
         fit = ", ".join(name for name, takes in KINDS.items() if takes == kind)
         raise InputError(
             f"{config.data} holds {kind.removesuffix('s')}s, which the model {model} does "
             f"not read; allowed: {fit}"
         )
-    if not config.by_method and model not in DEFAULTS:
-        raise InputError(
-            f"method '{FEDAVG}' does not train the model {model}; it trains {', '.join(DEFAULTS)}"
-        )
     dealt = "natural" if natural else "iid" if kind == "text" else "dirichlet:0.1"
-    defaults = {} if config.by_method else DEFAULTS[model]
+    defaults = {} if config.by_method else DEFAULTS.get(model, ANY_OTHER)
     config = merged(defaults, {"partition": dealt}, config.to_dict())
     if config.clients is None and config.partition != "natural":
         alone = STRATEGIES[str(config.method)].one_place if config.by_method else False

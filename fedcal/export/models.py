@@ -54,11 +54,11 @@ def model_to_torch(model: TrainedModel) -> nn.Module:
     need("torch", "export", "export to PyTorch")
     from fedcal.export.torch_modules import DenseLayers
 
-    return DenseLayers(layers, NETWORKS[model.network].longest).eval()
+    return DenseLayers(layers, model.architecture.longest).eval()
 
 
 def _layers(model: TrainedModel) -> list[Dense]:
-    found = NETWORKS[model.network].dense(model.w, model.shape, model.classes)
+    found = model.architecture.dense(model.w, model.shape, model.classes)
     if found is None:
         there = ", ".join(n for n, network in NETWORKS.items() if network.is_dense)
         raise InputError(
@@ -93,7 +93,7 @@ def _onnx(model: TrainedModel) -> bytes:
     graph = Graph(model.classes)
     constants = [[graph.constant(x, np.float32) for x in layer] for layer in layers]
     x = Value(graph, "inputs", np.float32)
-    graph.output(logits_of_layers(graph, x, constants, NETWORKS[model.network].longest), "logits")
+    graph.output(logits_of_layers(graph, x, constants, model.architecture.longest), "logits")
     written = checked(
         graph,
         f"fedcal_{model.network}",

@@ -25,7 +25,7 @@ from fedcal.queries.base import (
     vector,
 )
 from fedcal.training.network import RULES, Clipping, LocalSGD, Network, Rule, shape_of
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import network_named
 from fedcal.units.bounding import Bound
 
 COUNT_NORM = 5.0
@@ -52,13 +52,13 @@ class _OfNetwork(Query):
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
         """Weights for inputs that are logits."""
-        size = NETWORKS[example["network"]].size((classes,), classes)
+        size = network_named(example["network"]).size((classes,), classes)
         return {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
 
     @property
     def architecture(self) -> Network:
         """What is trained."""
-        return NETWORKS[self.network]
+        return network_named(self.network)
 
     @property
     def reads(self) -> tuple[int, ...]:
@@ -76,9 +76,8 @@ class _OfNetwork(Query):
 
     def _check_weights(self) -> None:
         """Keep weights that are those of the network, and the classes; or InputError."""
-        one_of("network", self.network, NETWORKS)
         w, classes = vector("w", self.w), number_of_classes(self.classes)
-        size = NETWORKS[self.network].size(shape_of(self.shape), classes)
+        size = self.architecture.size(shape_of(self.shape), classes)
         if len(w) != size:
             raise InputError(
                 f"the network {self.network} of {classes} classes on {self.shape} has {size} "
@@ -97,7 +96,7 @@ class Gradients(_OfNetwork):
     Parameters
     ----------
     network
-        architecture, a key of `NETWORKS`
+        architecture, see `network_named`
     shape
         of one input, as "512" or "28x28x1"
     w

@@ -12,21 +12,26 @@ the rows beside it (`row_gradients`): a row more or less changes a sum by exactl
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import deepcopy
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
 from fedcal.core.types import Floats, Integers
-from fedcal.training.layer_gradients import INPUT_BITS
-from fedcal.training.network import Clipping, Dense, LocalSGD, Network, Reads
+from fedcal.training.layer_gradients import INPUT_BITS, Part
+from fedcal.training.network import Clipping, Dense, LocalSGD, Network, Reads, text_of
 
 if TYPE_CHECKING:
-    from torch import nn
+    from torch import Tensor, nn
 
+_LANES = 16
 _LEAST_BITS = INPUT_BITS + 6  # of a bounded gradient: fewer would lose too much of what flows back
 
 
@@ -34,34 +39,57 @@ class Deep(Network):
     """A network in PyTorch; its gradients of single rows by Opacus (extra `train`)."""
 
     in_torch: ClassVar[bool] = True
+    hidden: tuple[int, ...] = ()
+
+    def module(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+        """The network in PyTorch, its weights drawn by `seed`."""
+        need("torch", "train", f"the network {self.name}")
+        from fedcal.training.torch_models import build
+
+        return build(self.name, shape, classes, seed, self.hidden)
 
     def size(self, shape: tuple[int, ...], classes: int) -> int:
         """Parameters in all."""
-        return _size(self.name, shape, classes)
+        return _size(self, shape, classes)
 
     def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
         """As PyTorch draws them, by `seed`."""
-        model = _built(self.name, shape, classes, seed)
+        model = self.module(shape, classes, seed)
         from fedcal.training.torch_models import weights_of
 
         return weights_of(model)
 
     def logits(self, w: Floats, inputs: NDArray[Any], classes: int) -> Floats:
         """In float32; on one thread, so that every machine adds up alike."""
-        model = _reused(self.name, inputs.shape[1:], classes)
+        model = reused(self, inputs.shape[1:], classes)
         from fedcal.training.local_sgd import logits_of, one_thread
-        from fedcal.training.torch_models import as_input, set_weights
+        from fedcal.training.torch_models import set_weights
 
         set_weights(model, w)
         if not len(inputs):
             return np.zeros((0, classes))
         with one_thread():
-            found = logits_of(model, as_input(np.ascontiguousarray(inputs)))
+            found = logits_of(model, self.tensor(inputs))
         return np.asarray(found.numpy(), np.float64)
 
     def prepared(self, inputs: NDArray[Any]) -> NDArray[Any]:
         """As they lie in the data; the network scales or embeds them."""
         return inputs
+
+    def tensor(self, inputs: NDArray[Any]) -> Tensor:
+        """Rows as `module` takes them."""
+        from fedcal.training.torch_models import as_input
+
+        return as_input(np.ascontiguousarray(inputs))
+
+    def row_parts(
+        self, w: Floats, x: NDArray[Any], y: Integers, classes: int
+    ) -> Iterator[tuple[slice, list[Part]]]:
+        """Gradients of each row's loss, some rows at a time (`RowGradients.blocks`)."""
+        need("opacus", "train", f"training the network {self.name}")
+        from fedcal.training.row_gradients import row_gradients
+
+        return row_gradients(self.module, x.shape[1:], classes).blocks(w, x, y)
 
     def steps(
         self,
@@ -77,17 +105,13 @@ class Deep(Network):
 
         A row whose gradient is not finite adds zeros.
         """
-        need("opacus", "train", f"training the network {self.name}")
-        from fedcal.training.row_gradients import row_gradients
-
         if clipping.rule != "none" and grid > clipping.norm * 2.0**-_LEAST_BITS:
             raise InputError(
                 f"a grid of {grid:.3g} is too coarse for gradients of the network {self.name}: "
                 "take a larger clip"
             )
         sums = np.zeros((len(offsets) - 1, w.size), np.int64)
-        network = row_gradients(self.name, prepared.shape[1:], classes)
-        for rows, parts in network.blocks(w, prepared, labels):
+        for rows, parts in self.row_parts(w, prepared, labels, classes):
             norms = np.sqrt(np.sum([part.squares() for part in parts], axis=0))
             good = np.isfinite(norms)
             factors = np.where(good, clipping.factors(np.where(good, norms, 0.0)), 0.0)
@@ -108,16 +132,16 @@ class Deep(Network):
         rng: np.random.Generator,
     ) -> tuple[Floats, float]:
         """By PyTorch, in float32."""
-        model = _reused(self.name, prepared.shape[1:], classes)
+        model = reused(self, prepared.shape[1:], classes)
         import torch
 
         from fedcal.training.local_sgd import descend, one_thread
-        from fedcal.training.torch_models import as_input, set_weights, weights_of
+        from fedcal.training.torch_models import drawn_by, set_weights, weights_of
 
         set_weights(model, w)
         start = weights_of(model)
-        x, y = as_input(np.ascontiguousarray(prepared)), torch.from_numpy(np.array(labels))
-        with one_thread():
+        x, y = self.tensor(prepared), torch.from_numpy(np.array(labels))
+        with one_thread(), drawn_by(int(deepcopy(rng).integers(2**62))):  # dropout, of own modules
             loss = descend(model, x, y, epochs=sgd.epochs, batch_size=sgd.batch, lr=sgd.lr, rng=rng)
         return weights_of(model) - start, loss
 
@@ -144,33 +168,49 @@ class LSTM(Deep):
 
 
 class MLP(Deep):
-    """One hidden layer on features."""
+    """Dense layers with ReLUs between them, on features; `hidden` are the widths, at most 8.
+
+    Widths are whole blocks of `_LANES`: with others (7, 8 and 65 were tried) the kernels gave a row
+    other last bits in another place of its block, and neighbours differ by more than one row.
+    """
 
     name: ClassVar[str] = "mlp"
     reads: ClassVar[Reads] = "features"
+    lr: ClassVar[float] = 2.0
     is_dense: ClassVar[bool] = True
 
+    hidden: tuple[int, ...] = (128,)
+
+    def of_widths(self, widths: tuple[int, ...]) -> MLP:
+        """Another one."""
+        if any(width % _LANES for width in widths):
+            raise InputError(
+                f"hidden widths must be multiples of {_LANES}, got {text_of(widths)}: with others "
+                "the last bits of a row's gradient depend on the rows beside it"
+            )
+        found = MLP()
+        found.hidden = widths[: whole("number of hidden layers", len(widths), 1, 8)]
+        return found
+
     def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense]:
-        """Two layers, in the order of `weights_of`."""
-        hidden = (w.size - classes) // (shape[0] + 1 + classes)
-        cuts = np.cumsum([hidden * shape[0], hidden, classes * hidden])
-        first, bias, second, last = np.split(w, cuts)
-        return [(first.reshape(hidden, -1), bias), (second.reshape(classes, hidden), last)]
+        """Its layers, in the order of `weights_of`."""
+        found = []
+        for width, out in pairwise((*shape, *self.hidden, classes)):
+            weight, bias, w = np.split(w, [out * width, out * (width + 1)])
+            found.append((weight.reshape(out, width), bias))
+        return found
 
 
 @lru_cache(maxsize=32)
-def _size(network: str, shape: tuple[int, ...], classes: int) -> int:
-    return sum(p.numel() for p in _built(network, shape, classes, 0).parameters())
+def _size(network: Deep, shape: tuple[int, ...], classes: int) -> int:
+    need("torch", "train", f"the network {network.name}")
+    import torch
+
+    with torch.device("meta"):  # nothing is allocated: whoever asks may ask for too much
+        return sum(p.numel() for p in network.module(shape, classes, 0).parameters())
 
 
 @lru_cache(maxsize=4)
-def _reused(network: str, shape: tuple[int, ...], classes: int) -> nn.Module:
+def reused(network: Deep, shape: tuple[int, ...], classes: int) -> nn.Module:
     """One module for all calls of a process: each sets the weights before it uses it."""
-    return _built(network, shape, classes, 0)
-
-
-def _built(network: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-    need("torch", "train", f"the network {network}")
-    from fedcal.training.torch_models import build
-
-    return build(network, shape, classes, seed)
+    return network.module(shape, classes, 0)

@@ -17,7 +17,7 @@ from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 
-Reads = Literal["features", "image", "text"]
+Reads = Literal["features", "image", "text", "any"]
 
 Dense = tuple[Floats, Floats]
 """Weights (out, in) and bias (out,) of a dense layer."""
@@ -109,6 +109,14 @@ class Network(ABC):
     def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense] | None:
         """The dense layers that it is, with ReLUs between them; None if it is something else."""
         return None
+
+    def of_widths(self, widths: tuple[int, ...]) -> Network:
+        """The same with hidden layers of these widths; InputError if they are as they are."""
+        raise InputError(f"the network {self.name} has no widths to choose")
+
+    def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
+        """Refuse what cannot be trained on such rows, (n, ...); `by_row`: by gradients of each."""
+        self.size(inputs.shape[1:], classes)
 
     @abstractmethod
     def size(self, shape: tuple[int, ...], classes: int) -> int:

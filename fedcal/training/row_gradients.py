@@ -13,7 +13,7 @@ kernels that a library chooses depend on the size of a batch, not on a row's pla
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
@@ -28,7 +28,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 from fedcal.training.layer_gradients import Factors, Part, Whole
 from fedcal.training.local_sgd import one_thread
-from fedcal.training.torch_models import as_input, build, set_weights
+from fedcal.training.torch_models import as_input, set_weights
 
 BLOCK = 32
 """Rows at a time."""
@@ -139,9 +139,11 @@ class RowGradients:
 
 
 @lru_cache(maxsize=4)
-def row_gradients(network: str, shape: tuple[int, ...], classes: int) -> RowGradients:
-    """The network of this name for rows of this shape; its parameters come with each call."""
-    return RowGradients(build(network, shape, classes, seed=0))
+def row_gradients(
+    build: Callable[..., nn.Module], shape: tuple[int, ...], classes: int
+) -> RowGradients:
+    """A network (`Deep.module`) for rows of this shape; its parameters come with each call."""
+    return RowGradients(build(shape, classes, 0))
 
 
 def _doubles(values: Tensor) -> Floats:

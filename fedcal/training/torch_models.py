@@ -9,6 +9,8 @@ that each row has a gradient of its own (`fedcal.training.row_gradients`).
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,11 +32,18 @@ GROUPS = 2
 SIDES = {"cnn": (2, 3), "resnet18": (2, 3), "lstm": (1,), "mlp": (1,)}
 """Model -> how many sides its rows may have: images (h, w[, channels]), texts and features one."""
 
-HIDDEN = 128
-"""Units of the hidden layer of `mlp`."""
+
+@contextmanager
+def drawn_by(seed: int) -> Iterator[None]:
+    """Let torch draw by a seed; nobody else's random numbers change."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(stream(seed, Purpose.SAMPLING, 0, "weights").integers(2**62)))
+        yield
 
 
-def build(model: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+def build(
+    model: str, shape: tuple[int, ...], classes: int, seed: int, hidden: tuple[int, ...] = ()
+) -> nn.Module:
     """A model with initial weights drawn by `seed`.
 
     Parameters
@@ -45,6 +54,8 @@ def build(model: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Mod
         of one row: (h, w) or (h, w, channels) of an image, (context,) of a text, (features,)
     classes
         outputs
+    hidden
+        widths of the hidden layers of `mlp`
 
     Raises
     ------
@@ -53,12 +64,11 @@ def build(model: str, shape: tuple[int, ...], classes: int, seed: int) -> nn.Mod
     """
     if len(shape) not in SIDES[one_of("model", model, SIDES)]:
         raise InputError(f"the model {model} does not read rows of shape {shape}")
-    with torch.random.fork_rng(devices=[]):  # nobody else's random numbers change
-        torch.manual_seed(int(stream(seed, Purpose.SAMPLING, 0, "weights").integers(2**62)))
+    with drawn_by(seed):
         if model == "lstm":
             return CharacterLSTM(classes)
         if model == "mlp":
-            return mlp(shape[0], classes)
+            return mlp(shape[0], hidden, classes)
         height, width, channels = (*shape, 1)[:3]
         least = 4 if model == "cnn" else 8
         if min(height, width) < least:
@@ -99,13 +109,10 @@ def set_weights(model: nn.Module, w: Floats) -> None:
     vector_to_parameters(torch.from_numpy(w.astype(np.float32)), model.parameters())
 
 
-def write_state_dict(
-    model: str, shape: tuple[int, ...], classes: int, w: Floats, path: Path
-) -> None:
+def write_state_dict(model: nn.Module, w: Floats, path: Path) -> None:
     """Write the state dict of a model with the parameters w, for `torch.load`."""
-    module = build(model, shape, classes, 0)
-    set_weights(module, w)
-    torch.save(module.state_dict(), path)
+    set_weights(model, w)
+    torch.save(model.state_dict(), path)
 
 
 class _Scaled(nn.Module):
@@ -115,16 +122,13 @@ class _Scaled(nn.Module):
         return x.float() / 127.5 - 1 if x.dtype == torch.uint8 else x.float()
 
 
-def mlp(features: int, classes: int) -> nn.Module:
-    """One hidden layer of `HIDDEN` ReLUs on rows of features of about unit size."""
-    return nn.Sequential(
-        OrderedDict(
-            scaled=_Scaled(),
-            dense1=nn.Linear(features, HIDDEN),
-            relu1=nn.ReLU(),
-            dense2=nn.Linear(HIDDEN, classes),
-        )
-    )
+def mlp(features: int, hidden: tuple[int, ...], classes: int) -> nn.Module:
+    """Hidden layers of ReLUs on rows of features of about unit size."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict(scaled=_Scaled())
+    for k, (width, out) in enumerate(pairwise((features, *hidden)), 1):
+        layers |= {f"dense{k}": nn.Linear(width, out), f"relu{k}": nn.ReLU()}
+    layers[f"dense{len(hidden) + 1}"] = nn.Linear((features, *hidden)[-1], classes)
+    return nn.Sequential(layers)
 
 
 def small_cnn(

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.types import Floats
 from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.storage.atomic import path_of
+from fedcal.training.deep import Deep
 from fedcal.training.network import text_of
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import network_named
+from fedcal.training.own import enlist
 
 
 class TrainedModel(Artifact):
@@ -26,7 +27,7 @@ class TrainedModel(Artifact):
     Parameters
     ----------
     network
-        a key of `NETWORKS`
+        its name, see `network_named`
     shape
         of one input
     classes
@@ -41,7 +42,8 @@ class TrainedModel(Artifact):
     def __init__(self, network: str, shape: tuple[int, ...], classes: int, w: Floats) -> None:
         self.network, self.shape, self.classes = network, shape, classes
         self.w = np.array(w, np.float64)
-        size = NETWORKS[one_of("network", network, NETWORKS)].size(shape, classes)
+        self.architecture = network_named(network)
+        size = self.architecture.size(shape, classes)
         if self.w.shape != (size,):
             raise InputError(f"the network {network} has {size} weights, got {self.w.shape}")
 
@@ -73,13 +75,14 @@ class TrainedModel(Artifact):
                 f"the model reads inputs of shape {text_of(self.shape)}, got "
                 f"{text_of(inputs.shape[1:])}"
             )
-        return NETWORKS[self.network].logits(self.w, inputs, self.classes)
+        return self.architecture.logits(self.w, inputs, self.classes)
 
     def write_state_dict(self, path: Path) -> None:
         """Write the weights of a network of PyTorch as its state dict, in float32."""
         from fedcal.training.torch_models import write_state_dict
 
-        write_state_dict(self.network, self.shape, self.classes, self.w, path)
+        module = cast(Deep, self.architecture).module(self.shape, self.classes, 0)
+        write_state_dict(module, self.w, path)
 
     def results(self) -> dict[str, Any]:
         """Which model it is."""
@@ -122,8 +125,14 @@ class TrainedModel(Artifact):
         return softmax(self.predict(inputs)) if inputs.shape[1:] == self.shape else None
 
 
-def load_model(path: str | Path) -> TrainedModel:
+def load_model(path: str | Path, model: Any = None) -> TrainedModel:
     """The model in a file that a run left (`model.npz`).
+
+    Parameters
+    ----------
+    model
+        the module of the user's own that was trained (`fedcal.train`), or its `module:Class`:
+        the file has its weights and its name, and a name alone imports nothing
 
     Raises
     ------
@@ -135,6 +144,7 @@ def load_model(path: str | Path) -> TrainedModel:
     def made(header: Header, arrays: Arrays) -> TrainedModel:
         if header["form"] != TrainedModel.form:
             raise InputError("holds no model")
-        return TrainedModel.from_arrays(arrays)
+        named = {} if model is None else {"network": np.array(enlist(model))}
+        return TrainedModel.from_arrays({**arrays, **named})
 
     return read_arrays(path_of(path), FORMAT, ("form",), made, TrainedModel.form)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError, RoundFailed
 from fedcal.core.types import Floats
 from fedcal.mechanisms import Gaussian
@@ -21,7 +21,7 @@ from fedcal.queries.declared import SEED, Question, Range
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import Family
 from fedcal.training.network import shape_of
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import network_named
 from fedcal.training.optimisers import SGD
 from fedcal.training.trained_model import TrainedModel
 
@@ -37,7 +37,7 @@ class _Averaging(FederatedStrategy):
     federation
         public facts and budget; default 20 rounds
     network, shape
-        what is trained (`NETWORKS`), on inputs of which shape ("512", "28x28"; the logits of a
+        what is trained (`network_named`), on inputs of which shape ("512", "28x28"; the logits of a
         model that is there already)
     epochs, batch, lr
         of a client's SGD
@@ -60,11 +60,11 @@ class _Averaging(FederatedStrategy):
         server_lr: float = 1.0,
         **base: Any,
     ) -> None:
-        self.network, self.classes = one_of("network", network, NETWORKS), federation.classes
+        self.network, self.classes = network, federation.classes
         self.shape = str(self.classes if shape is None else shape)  # --set may give a number
         self.epochs, self.batch = whole("epochs", epochs, 1), whole("batch", batch, 1)
         self.lr, self.server_lr = positive("lr", lr), positive("server_lr", server_lr)
-        self.w = NETWORKS[network].initial(shape_of(self.shape), self.classes, federation.seed)
+        self.w = network_named(network).initial(shape_of(self.shape), self.classes, federation.seed)
         super().__init__(self._planned(federation), **base)
 
     @abstractmethod

@@ -11,7 +11,7 @@ from fedcal.queries import Gradients
 from fedcal.strategies.method import Family
 from fedcal.strategies.methods.steps.descent import Descent
 from fedcal.training.network import RULES, Rule, shape_of
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import network_named
 from fedcal.training.optimisers import OPTIMISERS, Schedule
 from fedcal.training.trained_model import TrainedModel
 from fedcal.units import UNITS
@@ -38,8 +38,8 @@ class FedSGD(Descent):
     lr
         the network's own where it is not given
     network, shape
-        what is trained (`NETWORKS`), on inputs of which shape ("512", "28x28x1"); None = on the
-        logits of a model that is there already
+        what is trained (`network_named`), on inputs of which shape ("512", "28x28x1"); None = on
+        the logits of a model that is there already
     rows_per_client, epochs, schedule, optimiser, momentum, weight_decay
         as `Descent`
     batch
@@ -97,20 +97,20 @@ class FedSGD(Descent):
             unused(f"all rows take part in each round for unit '{federation.unit}'", batch=batch)
         elif batch is None:
             batch = BATCH
-        self.network = one_of("network", network, NETWORKS)
+        self.network, architecture = network, network_named(network)
         self.classes, self.clipping = federation.classes, clipping
         self.shape = str(self.classes if shape is None else shape)  # --set may give a number
         self.reach = 1.0 if reach is None else positive("reach", reach)
         if one_of("optimiser", optimiser, OPTIMISERS) and OPTIMISERS[optimiser].by_noise:
             unused(f"the optimiser {optimiser} takes its step from the noise", lr=lr)
-        start = NETWORKS[network].initial(shape_of(self.shape), self.classes, federation.seed)
+        start = architecture.initial(shape_of(self.shape), self.classes, federation.seed)
         super().__init__(
             federation,
             start,
             rows_per_client=rows_per_client,
             batch=batch,
             epochs=epochs if epochs is not None or federation.rounds else 10.0,
-            lr=NETWORKS[network].lr if lr is None else lr,
+            lr=architecture.lr if lr is None else lr,
             schedule=schedule,
             optimiser=optimiser,
             momentum=momentum,

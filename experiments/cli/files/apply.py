@@ -54,6 +54,10 @@ def command(
         Path,
         typer.Option(help=f"Probabilities, sets or logits: {', '.join(FORMATS)}."),
     ],
+    model: Annotated[
+        str | None,
+        typer.Option(help="MODULE:CLASS of your own that was trained: a file imports no code."),
+    ] = None,
     alpha: Annotated[
         float | None,
         typer.Option(help="Of sets: another share of missing labels, from the same release."),
@@ -70,8 +74,9 @@ def command(
     claim_file(out, overwrite=overwrite)
     if form_of(calibrator) == TrainedModel.form:
         unused("a model has no sets", alpha=alpha)
-        _show(*_apply_model(load_model(calibrator), data, out), out, quiet=quiet, json=json)
+        _show(*_apply_model(load_model(calibrator, model), data, out), out, quiet=quiet, json=json)
         return
+    unused("it names the module of a model.npz", model=model)
     fitted = fitted_in(calibrator)
     if alpha is not None:
         if not isinstance(fitted, PredictionSets):

@@ -21,6 +21,8 @@ from fedcal.experiments.training.result import Training
 from fedcal.experiments.training.run import train
 from fedcal.storage.locks import locked
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
+from fedcal.training.networks import OWN
+from fedcal.training.own import enlist
 
 
 def stripes(rows: int, classes: int = 3, size: int = 8, seed: int = 0) -> dict[str, np.ndarray]:
@@ -216,6 +218,74 @@ def test_what_is_not_allowed_is_one_line(images, tmp_path):
         assert TrainConfig(**by_rows).by_method
         with pytest.raises(InputError, match=f"{name} = 5 goes by how many rows a client has"):
             TrainConfig(**by_rows, epsilon=1.0)
+
+
+def clusters(rows: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, rows)
+    return (rng.normal(0, 0.3, (rows, 5)) + np.eye(3, 5)[y]).astype(np.float32), y
+
+
+HOW: list[dict[str, Any]] = [
+    {"method": "fedavg", "sampling_rate": 1.0, "lr": 0.5},
+    {"method": "fedsgd", "epsilon": 30.0},
+    {"method": "dp-fedavg", "unit": "user", "lr": 0.5},
+]
+
+
+@pytest.mark.parametrize("how", HOW, ids=lambda how: how["method"])
+@pytest.mark.parametrize("model", ["linear", "mlp", "mlp:32x16", "own"])
+def test_every_method_trains_features(model, how):
+    own = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 3))
+    given: dict[str, Any] = {"clients": 3, "partition": "iid", "rounds": 30, **how}
+    training = train(data=clusters(), model=own if model == "own" else model, **given)
+    assert training.metrics["accuracy"] > 0.8
+    assert training.config.data == "rows in memory"
+    own_code = any("user's own" in line for line in training.privacy["statement"])
+    assert own_code == (model == "own" and "epsilon" in how)
+
+
+def test_a_module_of_ones_own_from_a_file(tmp_path, monkeypatch, capsys):
+    """Command, folder, resume, pipeline: the name is enough where the user gives it."""
+    text = "from torch import nn\nclass Net(nn.Sequential):\n    def __init__(self):\n"
+    text += "        super().__init__(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3))\n"
+    (tmp_path / "my_nets.py").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    x, y = clusters()
+    np.savez("rows.npz", features=x, labels=y)
+    options = ("--epsilon", "30", "--clients", "3", "--partition", "iid", "--rounds", "5")
+    command = ("train", "--data", "rows.npz", "--model", "my_nets:Net", *options)
+    assert fedcal(*command, "--out", "out") == 0
+    assert 'model = "my_nets:Net"' in Path("out/config.toml").read_text()
+    assert fedcal(*command, "--engine", "ray") == 2
+    assert fedcal("train", "--config", "out/config.toml", "--out", "again") == 0
+    assert Path("out/model.npz").read_bytes() == Path("again/model.npz").read_bytes()
+    apply = ("apply", "--calibrator", "out/model.npz", "--data", "rows.npz", "--out", "logits.npz")
+    assert fedcal(*apply, "--model", "my_nets:Net") == 0
+    tables = '[train]\nmodel = "my_nets:Net"\nrounds = 5\n[recalibrate]\nmethod = "dp-ts"\n'
+    Path("stages.toml").write_text(f'data = "rows.npz"\nepsilon = 30.0\n{tables}')
+    assert fedcal("pipeline", "stages.toml", "--out", "stages") == 0
+    monkeypatch.delitem(OWN, "my_nets:Net")
+    assert fedcal(*apply, "--overwrite") == 2
+    said = capsys.readouterr().err
+    assert "model my_nets:Net is your own, and trains with engine 'inline'" in said
+    assert "'my_nets:Net' is a module of somebody's own, and its name alone brings in no" in said
+
+
+def test_a_module_in_memory_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
+    def made() -> torch.nn.Module:
+        return torch.nn.Sequential(torch.nn.Linear(5, 3), torch.nn.Dropout(0.5))
+
+    config = TrainConfig("", model=enlist(made), clients=3, partition="iid", rounds=4)
+    how: dict[str, Any] = {"method": "fedavg", "sampling_rate": 1.0, "lr": 0.5, "data": clusters()}
+    whole = train(config, **how)
+    with pytest.raises(Interrupted):
+        interrupted(replace(config, **how), tmp_path / "out", 2, KeyboardInterrupt)
+    monkeypatch.delitem(OWN, str(config.model))
+    data = how["data"]
+    with pytest.raises(InputError, match="other rows than when the training began"):
+        train(out=tmp_path / "out", resume=True, model=made, data=(data[0] + 1, data[1]))
+    assert same(whole, train(out=tmp_path / "out", resume=True, model=made, data=data))
 
 
 def fedcal(*arguments: str) -> int:

@@ -4,6 +4,7 @@ import gzip
 import json
 import struct
 import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedcal.experiments.runs.load import load_any
 from fedcal.experiments.runs.load import test_part as part_for_tests
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.images import read_pool
+from fedcal.experiments.training.in_memory import NAME, rows_in_memory
 from fedcal.experiments.training.rows import CHARACTERS, CONTEXT, encode, read_text
 from fedcal.experiments.training.splits import PARTS, ClientData, load
 
@@ -101,6 +103,7 @@ def _test_rows_of(kind: str, folder: Path) -> str:
         ("images", "fedavg"),
         ("images of clients", "dp-fedavg"),
         ("features", "fedsgd"),
+        ("features", "fedavg"),
         ("leaf", "fedavg"),
         ("leaf", "fedsgd"),
     ],
@@ -111,15 +114,80 @@ def test_nothing_is_trained_on_a_test_part(tmp_path, kind, method):
     if kind in ("images", "features"):
         options |= {"partition": "iid", "clients": 4}
     data = _test_rows_of(kind, tmp_path)
-    if kind == "features":
-        with pytest.raises(InputError, match="'fedavg' does not train the model mlp"):
-            dealt(data, **{**options, "method": "fedavg"})
     made = dealt(data, **options)
     trained = made.shards()
     assert not (trained.inputs == MARK).any()
     assert all((rows.x == MARK).all() for rows in made.parts["test"])
     halved = method == "fedavg" and kind == "leaf"  # the others are for calibration
     assert made.sizes("test").sum() == (25 if halved else 50)
+
+
+@pytest.mark.parametrize("kind", ["pair", "lists", "tensors", "frame", "file's keys"])
+def test_rows_in_memory_are_those_of_a_file(tmp_path, kind):
+    x, names = RNG.normal(size=(200, 3)).astype(np.float32), np.array(list("dcab"))
+    who, group = np.arange(200) % 5, np.array(["m", "f"])[np.arange(200) % 2]
+    file = {
+        "features": x,
+        "labels": Y,
+        "client": who,
+        "group": group,
+        "class_names": sorted("abcd"),
+    }
+    asked = TrainConfig(npz(tmp_path, **file), seed=1)
+    labels = np.sort(names)[Y]
+    given: Any = {"rows": x, "labels": labels, "client": who, "group": group}
+    if kind == "pair":
+        asked, given = replace(asked, clients=4, partition="iid"), (x, labels[:, None])
+    elif kind == "lists":
+        given = {key: value.tolist() for key, value in given.items()}
+    elif kind == "tensors":
+        tensor = pytest.importorskip("torch").from_numpy
+        given |= {"rows": tensor(x).requires_grad_(), "labels": tensor(Y), "client": tensor(who)}
+        given["class_names"] = np.sort(names)
+    elif kind == "frame":
+        columns = {"a": x[:, 0], "b": x[:, 1], "label": labels, "client": who, "c": x[:, 2]}
+        given = pytest.importorskip("pandas").DataFrame(columns | {"group": group})
+    else:
+        given = file
+    found, config = load(replace(asked, data=NAME), rows_in_memory(given))
+    wanted, resolved = load(asked)
+    assert found.fingerprint() == wanted.fingerprint()
+    assert replace(config, data=asked.data) == resolved
+    if kind != "pair":
+        assert found.group_names == wanted.group_names == ("f", "m")
+
+
+def test_images_in_memory_and_what_is_refused(tmp_path):
+    tests = {"test_rows": X[:20], "test_labels": Y[:20]}
+    wanted = read_pool(npz(tmp_path, x=X, y=Y, test_x=X[:20], test_y=Y[:20]))
+    pool = rows_in_memory({"rows": X, "labels": Y, **tests, "class_names": list("abcd")})
+    assert (pool.kind, pool.names, pool.test is None) == ("image", tuple("abcd"), False)
+    np.testing.assert_array_equal(pool.x, wanted.x)
+    np.testing.assert_array_equal(pool.judged.y, wanted.judged.y)
+    flat = X.reshape(200, -1)  # whole numbers are numbers here
+    assert rows_in_memory((flat, Y), feature_norm=1.0).x.dtype == np.float32
+    table: list[tuple[Any, str]] = [
+        ("rows.npz", "data must be a name, a path, .* got str"),
+        ((flat, Y[:5]), r"labels: must have shape \(200,\)"),
+        ({"rows": flat}, "one of the arrays 'labels' and 'y' is needed"),
+        ({"rows": flat, "labels": Y, "clinet": Y}, "unknown key 'clinet'"),
+        ({"rows": X, "labels": Y, "group": Y}, "unknown key 'group'"),
+        ({"rows": X, "labels": Y, "class_names": ["a", "b"]}, r"a whole number in \[0, 1\]"),
+        ((X, Y * 0), "there is one class"),
+        (
+            {"rows": flat, "labels": list("ab") * 100, "class_names": ["a", "c"]},
+            "unknown label 'b'",
+        ),
+        ((np.where(flat > 250, np.nan, flat), Y), "all values must be finite"),
+        (([[None, 1.0]] * 4, [0, 1, 0, 1]), "rows: a missing value at row 0"),
+    ]
+    pandas = pytest.importorskip("pandas")
+    table += [
+        (pandas.DataFrame({"a": [1.0, 2.0]}), "unknown column 'label'"),
+        (pandas.DataFrame({"label": [0, 1]}), "no columns of features"),
+        (pandas.DataFrame({"a": ["x", "y"], "label": [0, 1]}), "a: must hold numbers"),
+    ]
+    each_is_refused(table, rows_in_memory)
 
 
 @pytest.mark.parametrize("kind", ["logits", "csv", "parquet"])

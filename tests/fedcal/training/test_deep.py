@@ -10,26 +10,47 @@ from refusals import each_is_refused
 from torch import nn
 
 from fedcal.core.types import Floats, Integers
+from fedcal.training.deep import MLP
 from fedcal.training.network import Clipping
-from fedcal.training.networks import NETWORKS
+from fedcal.training.networks import NETWORKS, network_named
+from fedcal.training.own import enlist
 from fedcal.training.row_gradients import BLOCK, RowGradients, row_gradients
-from fedcal.training.torch_models import as_input, build, set_weights, weights_of
+from fedcal.training.torch_models import set_weights, weights_of
 
+
+class Odd(nn.Module):
+    """What hooks on layers would miss: weights used twice, and a parameter of no layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.LazyLinear(4)
+        self.scale = nn.Parameter(torch.full((6,), 0.5))
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.linear(self.first(x).relu(), self.first.weight) * self.scale
+        logits: torch.Tensor = self.last(self.dropout(x))
+        return logits
+
+
+OWN = enlist(Odd)
 GRID = 2.0**-36
 SHAPES: dict[str, tuple[int, ...]] = {
     "cnn": (8, 9),
     "mlp": (6,),
+    "mlp:48x16": (6,),
+    OWN: (6,),
     "lstm": (5,),
     "resnet18": (8, 8, 3),
 }
-SMALL = ("cnn", "mlp", "lstm")
+SMALL = tuple(name for name in SHAPES if name != "resnet18")
 CLASSES = 4
 
 
 def rows_of(network: str, n: int, seed: int = 0) -> tuple[NDArray[Any], Integers]:
     rng = np.random.default_rng(seed)
     shape = (n, *SHAPES[network])
-    if network == "mlp":
+    if SHAPES[network] == (6,):
         return rng.normal(size=shape), rng.integers(0, CLASSES, n)
     high = CLASSES if network == "lstm" else 256
     return rng.integers(0, high, shape, dtype=np.uint8), rng.integers(0, CLASSES, n)
@@ -37,13 +58,13 @@ def rows_of(network: str, n: int, seed: int = 0) -> tuple[NDArray[Any], Integers
 
 def plain_gradients(network: str, w: Floats, x: NDArray[Any], y: Integers) -> Floats:
     """Row after row, by PyTorch alone: (n, size)."""
-    model = build(network, SHAPES[network], CLASSES, 0)
+    model = network_named(network).module(SHAPES[network], CLASSES, 0)
     set_weights(model, w)
     found = []
     for i in range(len(y)):
         model.zero_grad()
         loss = nn.functional.cross_entropy(
-            model(as_input(x[i : i + 1])), torch.from_numpy(y[i : i + 1])
+            model(network_named(network).tensor(x[i : i + 1])), torch.from_numpy(y[i : i + 1])
         )
         loss.backward()
         grads = [p.grad for p in model.parameters() if p.grad is not None]
@@ -53,7 +74,7 @@ def plain_gradients(network: str, w: Floats, x: NDArray[Any], y: Integers) -> Fl
 
 def steps(network: str, w: Floats, x: Any, y: Integers, clipping: Clipping, *cuts: int) -> Integers:
     offsets = np.array(cuts or (0, len(y)))
-    return NETWORKS[network].steps(w, x, y, offsets, CLASSES, clipping, GRID)
+    return network_named(network).steps(w, x, y, offsets, CLASSES, clipping, GRID)
 
 
 @pytest.mark.parametrize(
@@ -65,7 +86,7 @@ def steps(network: str, w: Floats, x: Any, y: Integers, clipping: Clipping, *cut
 )
 def test_sums_are_those_of_rows_that_pytorch_gives_one_by_one(network, rule):
     x, y = rows_of(network, 5)
-    w = NETWORKS[network].initial(SHAPES[network], CLASSES, 1)
+    w = network_named(network).initial(SHAPES[network], CLASSES, 1)
     raw = plain_gradients(network, w, x, y)
     norms = np.linalg.norm(raw, axis=1)
     reach = float(np.median(norms)) * 1.001  # no row is on the edge
@@ -86,7 +107,7 @@ def test_a_row_adds_the_same_bits_whoever_is_beside_it(network):
     """So that neighbours differ by what the row adds, and nothing else."""
     n = BLOCK + 5
     x, y = rows_of(network, n)
-    w = NETWORKS[network].initial(SHAPES[network], CLASSES, 1)
+    w = network_named(network).initial(SHAPES[network], CLASSES, 1)
     clipping = Clipping(0.5)
     each = steps(network, w, x, y, clipping, *range(n + 1))
     order = np.random.default_rng(1).permutation(n)
@@ -98,14 +119,15 @@ def test_a_row_adds_the_same_bits_whoever_is_beside_it(network):
     assert max(np.linalg.norm(row * GRID) for row in each) <= 0.5
 
 
+@pytest.mark.parametrize("network", [name for name in SMALL if SHAPES[name] == (6,)])
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3, 1e30, np.inf, np.nan])
-def test_no_row_adds_more_than_the_clip(scale):
-    x, y = rows_of("mlp", 40)
+def test_no_row_adds_more_than_the_clip(network, scale):
+    x, y = rows_of(network, 40)
     x[7] *= scale
-    w = NETWORKS["mlp"].initial((6,), CLASSES, 1)
+    w = network_named(network).initial((6,), CLASSES, 1)
     for clip in (1e-6, 0.3, 100.0):
         grid = float(2.0 ** np.floor(np.log2(clip))) * GRID
-        each = NETWORKS["mlp"].steps(w, x, y, np.arange(41), CLASSES, Clipping(clip), grid)
+        each = network_named(network).steps(w, x, y, np.arange(41), CLASSES, Clipping(clip), grid)
         exact = [sum(int(v) ** 2 for v in row) for row in each]  # Python's: no rounding
         assert max(exact) <= (clip / grid) ** 2
         assert np.isfinite(scale) or not each[7].any()
@@ -122,7 +144,8 @@ def test_what_has_no_gradients_of_single_rows_is_refused():
     ]
     each_is_refused(table, RowGradients)
     x, y = rows_of("mlp", 2)
-    network = row_gradients("mlp", (6,), CLASSES)
+    mlp = MLP()
+    network = row_gradients(mlp.module, (6,), CLASSES)
     short = r"the model has 1,412 parameters, got .* \(3,\)"
     each_is_refused([(np.zeros(3), short)], lambda w: next(network.blocks(w, x, y)))
     w = NETWORKS["mlp"].initial((6,), CLASSES, 1)
@@ -146,11 +169,11 @@ def test_torch_keeps_its_threads_and_its_randomness():
 
 @pytest.mark.parametrize("network", SHAPES)
 def test_weights_and_logits(network):
-    w = NETWORKS[network].initial(SHAPES[network], CLASSES, 7)
-    assert w.size == NETWORKS[network].size(SHAPES[network], CLASSES)
-    model = build(network, SHAPES[network], CLASSES, 7)
+    w = network_named(network).initial(SHAPES[network], CLASSES, 7)
+    assert w.size == network_named(network).size(SHAPES[network], CLASSES)
+    model = network_named(network).module(SHAPES[network], CLASSES, 7)
     np.testing.assert_array_equal(w, weights_of(model))
     x, _ = rows_of(network, 3)
     with torch.no_grad():
-        wanted = model.eval()(as_input(x)).numpy()
-    np.testing.assert_allclose(NETWORKS[network].logits(w, x, CLASSES), wanted, atol=1e-5)
+        wanted = model.eval()(network_named(network).tensor(x)).numpy()
+    np.testing.assert_allclose(network_named(network).logits(w, x, CLASSES), wanted, atol=1e-5)
