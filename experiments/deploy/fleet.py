@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.flower_internals import KNOWN, fleet_is_http
 
 _CONNECT_S, _PAUSE_S = 5.0, 1.0
 _OTHER_NAME = (62, 64)  # OpenSSL's codes: host name mismatch, IP address mismatch
@@ -112,7 +113,12 @@ def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
     FedcalError
         If nobody listens there in time, or not the SuperLink that the certificates are for.
     """
-    if _protocol(fleet, context, wait) != "h2":
+    spoken, http = _protocol(fleet, context, wait), fleet_is_http()
+    if http and spoken == "h2":
+        raise FedcalError(
+            f"what listens at {fleet} speaks HTTP/2, as flwr {KNOWN[-1]} does; this site's is newer"
+        )
+    if not http and spoken != "h2":
         raise FedcalError(
             f"what listens at {fleet} is no Fleet API, which speaks HTTP/2 (is this the "
             "port of the control API, or a proxy that ends TLS?)"

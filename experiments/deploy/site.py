@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from fedcal.clients.site.policy import NO_POLICY, Policy
 from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
@@ -177,7 +178,7 @@ def _keep_running(
     state: Path, fleet: Address, root_certificates: Path, key: Path, own: str, echo: _Echo
 ) -> None:
     """A SuperNode, and another one whenever it ends and may come back; never returns."""
-    files = {"root_certificates": root_certificates, "key": key}
+    files: dict[str, Any] = {"root_certificates": root_certificates, "key": key}
     quick, told = 0, ""
     while True:
         began = time.monotonic()

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.errors import InputError
+from fedcal.core.flower_internals import ErrorCode, Run, TaskIdentity, set_message_id
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import Unavailable
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.transport import ANSWER
-
-if TYPE_CHECKING:
-    from flwr.supercore.run import Run
 
 
 class InProcessGrid(Grid):
@@ -89,7 +84,7 @@ class InProcessGrid(Grid):
         """Deliver each message at once and keep the reply."""
         ids = []
         for message in messages:
-            message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+            set_message_id(message, uuid.uuid4().hex)
             self._replies[message.metadata.message_id] = self._deliver(message)
             ids.append(message.metadata.message_id)
         return ids
