@@ -47,7 +47,7 @@ bench-all: $(VENV)/.bench $(VENV)/.peers
 	$(BIN)/python -m fedcal.experiments.research.benchmarks --out bench-out --all
 
 # Of docker-compose.yml; NAMES='superlink calibration.example.org' for what sites call the server.
-NAMES ?= superlink localhost 127.0.0.1
+NAMES ?= superlink fleet-proxy localhost 127.0.0.1
 SITES ?= a b c
 certificates: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.deploy.certificates --out certificates \
