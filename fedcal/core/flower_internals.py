@@ -35,8 +35,8 @@ _NAMES = {
     "TaskIdentity": "flwr.supercore.task_identity:TaskIdentity",
     # the parts of a message as they are sent, for their sizes
     "get_all_nested_objects": "flwr.supercore.inflatable.inflatable_object:get_all_nested_objects",
-    # what a `Grid` has to return as its run
-    "Run": "flwr.supercore.run:Run",
+    # has a SuperNode send a reply that no process made
+    "insert_reply": "flwr.supernode.start_client_internal:_insert_message",
     # every command that a SuperLink can make a site's executor start: none may be Flower's own
     "TASK_TYPE_TO_COMMAND": "flwr.supercore.constant:TASK_TYPE_TO_COMMAND",
     # the command `flwr` as a function: each start of a process takes seconds
@@ -54,10 +54,7 @@ REPLACED = (
 )
 """Functions of `run_clientapp` in whose place a site has its own."""
 
-_GIVEN = {
-    *("runtime_api_address", "token", "insecure", "parent_pid"),
-    "runtime_dependency_install",
-}
+_GIVEN = {"runtime_api_address", "token", "insecure", "parent_pid", "runtime_dependency_install"}
 
 
 def __getattr__(name: str) -> Any:
@@ -199,13 +196,6 @@ def run_supernode(clock: Any, pull: Callable[..., Any], most_bytes: int) -> None
     else:
         flower.GRPC_MAX_MESSAGE_LENGTH = most_bytes
     cli.flower_supernode()
-
-
-def insert_reply(reply: Any, state: Any, object_store: Any) -> None:
-    """Have the SuperNode send a reply that no process made."""
-    from flwr.supernode.start_client_internal import _insert_message
-
-    _insert_message(reply, state, object_store)
 
 
 def is_too_large(error: Exception) -> bool:

@@ -1,6 +1,6 @@
-"""Try fedcal with the Flower of this environment; print a row for the table in docs/guide/engines.md.
+"""Try fedcal with the Flower of this environment; print a row for docs/guide/engines.md.
 
-`make flower VERSION=1.42.0` makes the environment and runs this: each cell is tests that run anyway.
+`make flower VERSION=1.42.0` makes the environment and runs this. Each cell is tests of the suite.
 """
 
 import os

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -11,7 +12,7 @@ from flwr.serverapp import Grid
 
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.errors import InputError
-from fedcal.core.flower_internals import ErrorCode, Run, TaskIdentity, set_message_id
+from fedcal.core.flower_internals import ErrorCode, TaskIdentity, set_message_id
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import Unavailable
 from fedcal.storage.artifact import Artifact
@@ -57,11 +58,11 @@ class InProcessGrid(Grid):
         # Flower creates messages only inside a task; this is the one place that says we are one.
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
-    def set_run(self, run: Run) -> None:
+    def set_run(self, run: object) -> None:
         """There is no run to set."""
 
     @property
-    def run(self) -> Run:
+    def run(self) -> Any:
         """There is no run."""
         raise InputError("an in-process grid has no run")
 
