@@ -19,6 +19,7 @@ from fedcal.clients.site.records.site_records import RECORDS, records_in
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core.checks import one_of
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.flower_internals import check_flower
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
@@ -77,11 +78,14 @@ def run_site(
 
     Raises
     ------
+    InputError
+        If sites do not run with this Flower, or an argument is not allowed.
     FedcalError
         If there is no SuperLink to be trusted, or it does not know the key.
     Stopped
         Ctrl-C. SIGTERM just ends it.
     """
+    check_flower()
     own, context = public_key(key), trusted(root_certificates)
     if policy is not None:
         check_policy(policy)

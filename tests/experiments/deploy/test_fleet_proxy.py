@@ -30,6 +30,7 @@ TRICKS = (
     *("/v1/control/start-run/../../fleet/get-run", "/v1/control/start-run?/v1/fleet/get-run"),
     *("/v1/fleet/get-run?x", "/v1/fleet/get-run%00", "/v1/fleet/get-run%0a", "/v1/fleet/get-run/"),
     *("/v1/fleet/get-run#/../../control/start-run", "/V1/fleet/get-run", "//v1/fleet/get-run"),
+    *("https://superlink/v1/control/start-run", "superlink:8000", "/v1/control/start-run HTTP/1.1"),
     *("/v1/fleet/register-node", "/v1/fleet/unregister-node", "/", "*", "/v1/fleet/", "/v1/fleet"),
 )
 """Spellings of what must not pass, and of what could pass as something else."""
