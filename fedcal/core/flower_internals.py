@@ -20,7 +20,7 @@ from fedcal.core.errors import InputError
 KNOWN = ("1.39.0",)
 """Versions of Flower that a site was tried with, by gRPC: those of the extra `sites`."""
 
-KNOWN_BY_HTTP = ("1.42.0",)
+KNOWN_BY_HTTP = ("1.41.0", "1.42.0")
 """Versions that a site was tried with by HTTP. The server's fleet, control and runtime APIs share
 one port there, and the last two have no login."""
 
@@ -182,7 +182,7 @@ def run_supernode(clock: Any, pull: Callable[..., Any], most_bytes: int) -> None
     clock
         in place of the module `time`: Flower looks for messages every three seconds
     pull
-        makes of `_pull_and_store_message`, which takes whatever comes, what does not
+        makes a function with limits of `_pull_and_store_message`, which takes whatever comes
     most_bytes
         in one reply of the SuperLink
     """
@@ -200,7 +200,8 @@ def run_supernode(clock: Any, pull: Callable[..., Any], most_bytes: int) -> None
 
 def is_too_large(error: Exception) -> bool:
     """Return whether a reply of the SuperLink is larger than `run_supernode` lets through."""
-    status = getattr(error, "code", lambda: None)()  # of an error of gRPC
+    code = getattr(error, "code", None)  # a method, of an error of gRPC
+    status = code() if callable(code) else None
     return isinstance(error, _TooLarge) or getattr(status, "name", "") == "RESOURCE_EXHAUSTED"
 
 
