@@ -60,7 +60,7 @@ class Deployment:
             "--disable-runtime-dependency-installation",
         ]
         self.machine.start("superlink", words, self.env)
-        if fleet_is_http():
+        if fleet_is_http() and "fleet-proxy" not in self.machine.trees:
             self.proxy()
         self.machine.until(self.machine.listens)
 
