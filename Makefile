@@ -14,7 +14,7 @@ torch = $(hashed) --no-deps -r locks/torch-cpu.txt 2>/dev/null || \
 LOCK := $(BIN)/uv pip compile --quiet --no-python-downloads --universal --python-version 3.11.5 \
 	--generate-hashes --no-annotate --custom-compile-command 'make lock' -c constraints.txt
 
-.PHONY: demo test test-all mutants lint docs bench bench-all certificates lock sbom clean
+.PHONY: demo test test-all mutants lint docs bench bench-all flower certificates lock sbom clean
 
 demo: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.demo --out demo-out
@@ -46,8 +46,18 @@ bench: $(VENV)/.bench $(VENV)/.peers
 bench-all: $(VENV)/.bench $(VENV)/.peers
 	$(BIN)/python -m fedcal.experiments.research.benchmarks --out bench-out --all
 
+# Try engines, guard and a deployment with another Flower: a row for docs/guide/engines.md. The other
+# packages are the newest that it allows, without our hashes.
+VERSION ?= 1.42.0
+flower: $(BIN)/python
+	$(PYTHON) -m venv $(VENV)/flower-$(VERSION)
+	PYTHONWARNINGS=ignore $(VENV)/flower-$(VERSION)/bin/python -m pip --disable-pip-version-check --quiet \
+		install --only-binary :all: -e '.[simulation]' 'flwr[simulation]==$(VERSION)' \
+		hypothesis pytest pyyaml scikit-learn
+	$(VENV)/flower-$(VERSION)/bin/python tests/support/flower_versions.py
+
 # Of docker-compose.yml; NAMES='superlink calibration.example.org' for what sites call the server.
-NAMES ?= superlink localhost 127.0.0.1
+NAMES ?= superlink fleet-proxy localhost 127.0.0.1
 SITES ?= a b c
 certificates: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.deploy.certificates --out certificates \

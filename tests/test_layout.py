@@ -53,13 +53,15 @@ MAY_NOT = {
 MAY = {
     "fedcal/__init__.py": {"fedcal.clients", "fedcal.strategies", "fedcal.experiments"},
     "fedcal/__main__.py": {"fedcal.experiments"},
+    "fedcal/core/flower_internals.py": {"flwr"},
     **{
         path: {"flwr"}
-        for path in (*("clients/client_app.py", "clients/any_app.py", "strategies/server_app.py"),)
+        for path in ("clients/any_app.py", "clients/client_app.py", "strategies/server_app.py")
     },
-    **{f"clients/site/process/{n}.py": {"flwr"} for n in ("flower_guard", "runtime", "site_app")},
-    **{f"strategies/server/{n}.py": {"flwr"} for n in ("exchange", "transport", "who")},
-    "strategies/server/readiness.py": {"flwr"},
+    **{f"clients/site/process/{n}.py": {"flwr"} for n in ("flower_guard", "site_app")},
+    **{
+        f"strategies/server/{n}.py": {"flwr"} for n in ("exchange", "readiness", "transport", "who")
+    },
 }
 """The only modules that may name what their folder may not."""
 
@@ -202,6 +204,43 @@ def test_a_module_s_name_is_that_of_one_idea_and_no_folder_is_wide():
     assert often == SAME_IDEA
     wide = {str(f): n for f, n in Counter(p.parent for p in named).items() if n > 15}
     assert wide == {}
+
+
+FLOWER, INTERNALS = re.compile(r"flwr(\.(app|clientapp|serverapp)(\.\w+)*)?"), "flower_internals.py"
+"""What Flower promises, and the one file that names the rest."""
+
+
+def private_flower(tree: ast.AST) -> set[str]:
+    """What is not public of Flower, imported or named in a text such as a script."""
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.partition(".")[0] == "flwr"}
+        elif isinstance(node, ast.ImportFrom) and str(node.module).partition(".")[0] == "flwr":
+            found |= {
+                f"{node.module}.{a.name}" if node.module == "flwr" else str(node.module)
+                for a in node.names
+            }
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            found |= set(re.findall(r"(?:from|import) (flwr\b[\w.]*)", node.value))
+            found |= set(re.findall(r"^flwr\.\w+[\w.:]*$", node.value))
+    return {name for name in found if not FLOWER.fullmatch(name)}
+
+
+def test_what_flower_does_not_promise_is_named_in_one_file():
+    """Research, which compares with Flower's own sums, aside."""
+    for source in (
+        "import flwr.cli.app",
+        "from flwr import common",
+        "x = 'flwr.supercore.run:Run'",
+        "from flwr.supernode import cli",
+        "x = 'import os\\nfrom flwr.cli.app import app'",
+    ):
+        assert private_flower(ast.parse(source)), source
+    for source in ("import flwr", "from flwr.serverapp.strategy import Result", "x = 'flwr run .'"):
+        assert not private_flower(ast.parse(source)), source
+    product = [path for path in MODULES if "research" not in path.parts]
+    assert [p.name for p in product if private_flower(parsed(p))] == [INTERNALS]
 
 
 def pickles(tree: ast.AST) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from fedcal import __version__
 from fedcal.core.errors import InputError
+from fedcal.core.flower_internals import check_flower
 from fedcal.core.optional import EXTRAS, Use, install, packages
 from fedcal.core.parallel import usable_cores
 from fedcal.experiments.cli.main import COMMANDS
@@ -29,6 +30,7 @@ from fedcal.storage.locks import posix_locks
 EXAMPLES = ("fedcal doctor", "fedcal doctor --json")
 
 _LOCKING = ("train --out", "site", "deploy")
+_FLOWER = ("site", "simulate --engine grpc")
 _PORTS = (8000, 9092)  # of a SuperLink, where nothing else is said
 _DEVELOPERS = {"all", "bench", "dev", "docs"}
 
@@ -87,11 +89,13 @@ def _refused() -> Iterator[Use]:
         yield Use(_LOCKING, str(e), all=True)
     try:
         scripts("Flower's engine", "superlink", "supernode", "superexec", "flwr")
-        from fedcal.clients.site.process.flower_guard import check_flower
-
-        check_flower()
-    except (InputError, ImportError) as e:
-        yield Use(("site", "simulate --engine grpc"), str(e), all=True)
+    except InputError as e:
+        yield Use(_FLOWER, str(e), all=True)
+    for command in _FLOWER:
+        try:
+            check_flower(loopback=command != "site")
+        except (InputError, ImportError) as e:
+            yield Use((command,), str(e), all=True)
 
 
 def _machine() -> dict[str, Any]:

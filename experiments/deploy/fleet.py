@@ -21,6 +21,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.flower_internals import fleet_is_http
 
 _CONNECT_S, _PAUSE_S = 5.0, 1.0
 _OTHER_NAME = (62, 64)  # OpenSSL's codes: host name mismatch, IP address mismatch
@@ -89,7 +90,7 @@ def check_public_key(key: Path) -> None:
 def trusted(root_certificates: Path) -> ssl.SSLContext:
     """TLS that trusts these certificates alone; InputError if they cannot be read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.set_alpn_protocols(["h2"])
+    context.set_alpn_protocols(["h2", "http/1.1"])
     try:
         context.load_verify_locations(root_certificates)
     except ssl.SSLError:
@@ -112,7 +113,7 @@ def check_fleet(fleet: Address, context: ssl.SSLContext, wait: float) -> None:
     FedcalError
         If nobody listens there in time, or not the SuperLink that the certificates are for.
     """
-    if _protocol(fleet, context, wait) != "h2":
+    if _protocol(fleet, context, wait) != "h2" and not fleet_is_http():
         raise FedcalError(
             f"what listens at {fleet} is no Fleet API, which speaks HTTP/2 (is this the "
             "port of the control API, or a proxy that ends TLS?)"

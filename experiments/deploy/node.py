@@ -63,8 +63,8 @@ def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | No
     its table of contents.
     """
     from flwr.app import Error, Message
-    from flwr.common.constant import ErrorCode
-    from flwr.supernode.start_client_internal import _insert_message
+
+    from fedcal.core.flower_internals import ErrorCode, insert_reply, is_too_large
 
     def within_limits(
         *,
@@ -102,8 +102,7 @@ def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | No
                 content = pull_object(run, part)
                 size = len(content)
             except Exception as error:
-                status = getattr(error, "code", lambda: None)()  # of an error of gRPC
-                if getattr(status, "name", "") != "RESOURCE_EXHAUSTED":
+                if not is_too_large(error):
                     raise
                 size = MESSAGE_BYTES + 1
             with lock:
@@ -127,7 +126,7 @@ def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | No
         log.warning("refused to answer: %s", refusals[0])
         reason = f"{InputError.__name__}; the site's own log says more"
         reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
-        _insert_message(reply, state, object_store)
+        insert_reply(reply, state, object_store)
         return int(message.metadata.run_id)
 
     return within_limits
@@ -135,18 +134,11 @@ def limited(pull_and_store: Callable[..., int | None]) -> Callable[..., int | No
 
 def main() -> None:
     """Run Flower's command in this process."""
-    from flwr.supernode import start_client_internal as flower
-    from flwr.supernode.cli import flower_supernode
+    from fedcal.core.flower_internals import run_supernode
 
     log_to(Path(os.environ[SITE]) / LOG)
-    for name, stand_in in (
-        ("time", Clock()),
-        ("GRPC_MAX_MESSAGE_LENGTH", MESSAGE_BYTES + _FRAME_BYTES),
-        ("_pull_and_store_message", limited(flower._pull_and_store_message)),
-    ):
-        setattr(flower, name, stand_in)
     sys.argv = sys.argv[1:]
-    flower_supernode()
+    run_supernode(Clock(), limited, MESSAGE_BYTES + _FRAME_BYTES)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
+from typing import Any
 
 from fedcal.clients.site.policy import NO_POLICY, Policy
 from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
@@ -18,6 +19,7 @@ from fedcal.clients.site.records.site_records import RECORDS, records_in
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
 from fedcal.core.checks import one_of
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.flower_internals import check_flower
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
@@ -76,11 +78,14 @@ def run_site(
 
     Raises
     ------
+    InputError
+        If sites do not run with this Flower, or an argument is not allowed.
     FedcalError
         If there is no SuperLink to be trusted, or it does not know the key.
     Stopped
         Ctrl-C. SIGTERM just ends it.
     """
+    check_flower()
     own, context = public_key(key), trusted(root_certificates)
     if policy is not None:
         check_policy(policy)
@@ -177,7 +182,7 @@ def _keep_running(
     state: Path, fleet: Address, root_certificates: Path, key: Path, own: str, echo: _Echo
 ) -> None:
     """A SuperNode, and another one whenever it ends and may come back; never returns."""
-    files = {"root_certificates": root_certificates, "key": key}
+    files: dict[str, Any] = {"root_certificates": root_certificates, "key": key}
     quick, told = 0, ""
     while True:
         began = time.monotonic()

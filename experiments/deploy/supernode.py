@@ -20,9 +20,10 @@ from typing import NamedTuple
 
 from fedcal.clients.site.prepared import alone
 from fedcal.clients.site.process import handover
-from fedcal.clients.site.process.flower_guard import check_flower, self_test
+from fedcal.clients.site.process.flower_guard import self_test
 from fedcal.clients.site.process.runtime import SITE
 from fedcal.clients.site.site_log import MOST_BYTES
+from fedcal.core.flower_internals import HTTP_FLEET, TASK_TYPE_TO_COMMAND, check_flower
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import free_port, quiet_environment, scripts
 
@@ -122,7 +123,7 @@ class SuperNode:
 
 @contextlib.contextmanager
 def supernode(
-    folder: Path, *, fleet: str, root_certificates: Path, key: Path
+    folder: Path, *, fleet: str, root_certificates: Path, key: Path, loopback: bool = False
 ) -> Iterator[SuperNode]:
     """Start a SuperNode for a site that `fedcal.clients.site.prepared.prepare` wrote.
 
@@ -138,6 +139,8 @@ def supernode(
         PEM file that the SuperLink's certificate is verified by
     key
         this node's private key (OpenSSH, ECDSA)
+    loopback
+        the SuperLink is one of this process's own
 
     Raises
     ------
@@ -146,13 +149,13 @@ def supernode(
     FedcalError
         If Flower would run a server's code here.
     """
-    check_flower()
+    check_flower(loopback=loopback)
     self_test()
     folder = folder.resolve()
     with alone(folder), _fresh_home(folder) as home:
         found = scripts("a site", "superexec")
         commands = _write_commands(home / "bin", found)
-        env = _environment(home, folder, commands)
+        env = _environment(home, folder, commands) | ({HTTP_FLEET: "1"} if loopback else {})
         log = folder / FLOWER_LOG
         log.touch()
         start = log.stat().st_size
@@ -182,8 +185,6 @@ def _fresh_home(folder: Path) -> Iterator[Path]:
 
 def _write_commands(folder: Path, found: Path) -> Path:
     """All that Flower finds by name: its own executor, and what answers a message."""
-    from flwr.supercore.constant import TASK_TYPE_TO_COMMAND
-
     folder.mkdir()
     (folder / "flower-superexec").symlink_to(found / "flower-superexec")
     ours = shlex.join([sys.executable, "-I", "-S", str(Path(handover.__file__).resolve()), WORKER])

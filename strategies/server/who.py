@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from flwr.app import ArrayRecord, Message
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from fedcal.core.errors import RoundFailed
+from fedcal.core.flower_internals import ErrorCode
 from fedcal.core.printable import printable
 from fedcal.queries.base import MOST_CLASSES
 from fedcal.strategies.server.exchange import message

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import inspect
 import logging
 import os
 import tempfile
@@ -25,54 +24,15 @@ from typing import Any
 import flwr
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.supercore.fab import Fab
-from flwr.supercore.run import Run
-from flwr.supercore.task_identity import TaskIdentity
-from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.clients.site.process.bundle import MEMBERS, check_bundle
 from fedcal.clients.site.process.site_app import Refused
 from fedcal.clients.site.site_log import LOGGER
 from fedcal.core.errors import FedcalError, InputError
-
-KNOWN = ("1.39.0",)
-"""Versions of Flower that were tried with all this."""
-
-_REPLACED = ("install_from_fab", "get_load_client_app_fn", "pull_task_input")
-_GIVEN = {
-    *("runtime_api_address", "token", "insecure", "parent_pid"),
-    "runtime_dependency_install",
-}
+from fedcal.core.flower_internals import REPLACED, replaced, reply_to_bundle
+from fedcal.core.flower_internals import run_clientapp as flower
 
 log = logging.getLogger(LOGGER)
-
-
-def check_flower() -> None:
-    """Refuse a Flower whose client runtime is not the one that is known here.
-
-    Raises
-    ------
-    InputError
-        If it is a version that was not tried, a name that must be replaced is not there (the
-        server's bundle would be run), or what is called takes other parameters.
-    """
-    install = f"install one that is: pip install flwr=={KNOWN[-1]}"
-    if flwr.__version__ not in KNOWN:
-        raise InputError(
-            f"flwr {flwr.__version__} was not tried: fedcal site cannot say whether it would run "
-            f"the server's code; {install}"
-        )
-    for name in (*_REPLACED, "run_clientapp"):
-        if not callable(getattr(flower, name, None)):
-            raise InputError(
-                f"flwr {flwr.__version__} has no {name} in flwr.supernode.runtime.run_clientapp: "
-                f"it is not the one that was tried; {install}"
-            )
-    if lacks := _GIVEN - inspect.signature(flower.run_clientapp).parameters.keys():
-        raise InputError(
-            f"run_clientapp of flwr {flwr.__version__} does not take {min(lacks)}: it is not the "
-            f"one that was tried; {install}"
-        )
 
 
 @contextlib.contextmanager
@@ -109,21 +69,9 @@ def own_app(app: ClientApp) -> Iterator[None]:
             log.warning("refused to answer: a message cannot be read: %s", type(e).__name__)
             raise SystemExit(1) from None
 
-    with _replaced(**dict(zip(_REPLACED, (refuse_code, load_own, pull_or_end), strict=True))):
+    own = dict(zip(REPLACED, (refuse_code, load_own, pull_or_end), strict=True))
+    with replaced(flower, **own):
         yield
-
-
-@contextlib.contextmanager
-def _replaced(**names: Any) -> Iterator[None]:
-    """Within the block these names of Flower's runtime mean something else."""
-    before = {name: getattr(flower, name) for name in names}
-    try:
-        for name, value in names.items():
-            setattr(flower, name, value)
-        yield
-    finally:
-        for name, value in before.items():
-            setattr(flower, name, value)
 
 
 def self_test() -> None:
@@ -148,7 +96,7 @@ def self_test() -> None:
         mark = Path(folder) / "mark"
         code = {"hostile.py": f"open({str(mark)!r}, 'w').close()\nraise SystemExit"}
         with own_app(own):
-            refused, answered = _reply_to(_bundle(**code)), _reply_to(_bundle())
+            refused, answered = reply_to_bundle(_bundle(**code)), reply_to_bundle(_bundle())
         holds = not mark.exists() and os.listdir(folder) == []
     holds = holds and refused is not None and refused.has_error()
     if not (holds and answered is not None and not answered.has_error()):
@@ -183,45 +131,6 @@ def _bundle(**files: str) -> bytes:
         for name, text in {**found, MEMBERS[1]: "\n".join(lines)}.items():
             bundle.writestr(name, text)
     return packed.getvalue()
-
-
-def _reply_to(bundle: bytes) -> Message | None:
-    """What Flower's runtime makes of a message of a run with this bundle."""
-    replies: list[Message] = []
-    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
-    message, run = Message(RecordDict(), 1, "query.probe"), Run.create_empty(1)
-    run.fab_id, run.fab_version, run.fab_hash = "test/probe", "1.0.0", "0" * 64
-    fab = Fab(hashlib.sha256(bundle).hexdigest(), bundle, {})
-    task = (message, Context(1, 1, {}, RecordDict(), {}), run, fab)
-    silent = dict.fromkeys(
-        ("event", "register_signal_handlers", "make_task_heartbeat_fn_http"), _nothing
-    )
-    with (
-        _replaced(
-            RuntimeHttpClient=_NoConnection,
-            HeartbeatSender=_NoConnection,
-            pull_task_input=lambda client: task,
-            push_message=lambda client, reply, context: replies.append(reply),
-            flwr_exit=_nothing,
-            **silent,
-        ),
-        contextlib.suppress(SystemExit),
-    ):
-        flower.run_clientapp("", "none", insecure=True, runtime_dependency_install=False)
-    return replies[0] if len(replies) == 1 else None
-
-
-def _nothing(*_: object, **__: object) -> None:
-    """Done."""
-
-
-class _NoConnection:
-    """In place of what would talk to a SuperNode."""
-
-    def __init__(self, *_: object) -> None:
-        self.start = _nothing
-
-    from_server_address = staticmethod(_nothing)
 
 
 @contextlib.contextmanager

@@ -16,16 +16,16 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from flwr.supernode.runtime import run_clientapp as flower
-
 from fedcal.clients.site.policy import CPU_SECONDS
 from fedcal.clients.site.prepared import prepared
-from fedcal.clients.site.process.flower_guard import check_flower, own_app, self_test
+from fedcal.clients.site.process.flower_guard import own_app, self_test
 from fedcal.clients.site.process.handover import WORKER
 from fedcal.clients.site.process.limits import MEMORY_MIB, limit_cpu, limit_memory
 from fedcal.clients.site.process.site_app import site_app
 from fedcal.clients.site.site_log import LOG, log_to
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.flower_internals import check_flower
+from fedcal.core.flower_internals import run_clientapp as flower
 from fedcal.core.printable import printable
 from fedcal.privacy.agreement import TermsOfJob
 

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
-from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
-from flwr.supercore.task_identity import TaskIdentity
 
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.errors import InputError
+from fedcal.core.flower_internals import ErrorCode, TaskIdentity, set_message_id
 from fedcal.core.shards import Shards
 from fedcal.experiments.runs.engines.inline import Unavailable
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.server.transport import ANSWER
-
-if TYPE_CHECKING:
-    from flwr.supercore.run import Run
 
 
 class InProcessGrid(Grid):
@@ -62,11 +58,11 @@ class InProcessGrid(Grid):
         # Flower creates messages only inside a task; this is the one place that says we are one.
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
-    def set_run(self, run: Run) -> None:
+    def set_run(self, run: object) -> None:
         """There is no run to set."""
 
     @property
-    def run(self) -> Run:
+    def run(self) -> Any:
         """There is no run."""
         raise InputError("an in-process grid has no run")
 
@@ -89,7 +85,7 @@ class InProcessGrid(Grid):
         """Deliver each message at once and keep the reply."""
         ids = []
         for message in messages:
-            message.metadata.__dict__["_message_id"] = uuid.uuid4().hex
+            set_message_id(message, uuid.uuid4().hex)
             self._replies[message.metadata.message_id] = self._deliver(message)
             ids.append(message.metadata.message_id)
         return ids

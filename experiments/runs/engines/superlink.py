@@ -50,9 +50,9 @@ _LONGEST_BASE = 32  # Ray's sockets lie 75 characters deeper; a socket's path ma
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _MANY = """\
 import json, sys
-from flwr.cli.app import app
+from fedcal.core.flower_internals import flwr_command
 for arguments in json.loads(sys.argv[1]):
-    app(arguments, standalone_mode=False)
+    flwr_command(arguments, standalone_mode=False)
 """
 """Several commands of `flwr` in one process: each start of it takes seconds."""
 
@@ -156,8 +156,8 @@ class FlowerRun:
     @contextlib.contextmanager
     def superlink(
         self, options: Callable[[], Sequence[str | Path]], root_certificates: Path | None = None
-    ) -> Iterator[None]:
-        """A SuperLink on loopback; ended, with all that it started, when the block is left.
+    ) -> Iterator[str]:
+        """A SuperLink on loopback (its address), ended with all that it started after the block.
 
         Parameters
         ----------
@@ -178,8 +178,8 @@ class FlowerRun:
                     if not left:
                         self.fail("Flower's SuperLink did not start", tell=True)
                     continue
-                self.connect(f"127.0.0.1:{port}", root_certificates)
-                yield
+                self.connect(address := f"127.0.0.1:{port}", root_certificates)
+                yield address
                 return
 
     def flwr(self, *arguments: str | Path) -> str:

@@ -9,10 +9,10 @@ import pytest
 from fedcal.core.errors import InputError
 from fedcal.experiments.cli.main import COMMANDS, _run
 
-GUARD = "fedcal.clients.site.process.flower_guard.check_flower"
+GUARD = "fedcal.experiments.cli.doctor.check_flower"
 
 
-def refuse():
+def refuse(loopback):
     raise InputError("flwr was not tried")
 
 

@@ -11,6 +11,7 @@ from strategy_checks import BUDGETED
 
 from fedcal.clients.site.prepared import prepare, prepared
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.flower_internals import HTTP_FLEET
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
@@ -85,7 +86,7 @@ def test_class_names_say_which_column_a_label_means(tmp_path):
         read_rows(str(plain), None)
 
 
-def test_wrong_options_are_one_line(tmp_path, capsys):
+def test_wrong_options_are_one_line(tmp_path, capsys, monkeypatch):
     np.savez(tmp_path / "rows.npz", logits=LOGITS, labels=LABELS)
     state = tmp_path / "state"
     for options, said in (
@@ -101,6 +102,10 @@ def test_wrong_options_are_one_line(tmp_path, capsys):
         (line,) = [x for x in capsys.readouterr().err.splitlines() if x]
         assert said in line
         assert not state.exists()
+    monkeypatch.setattr("flwr.__version__", "1.42.0")
+    monkeypatch.delenv(HTTP_FLEET, raising=False)
+    assert _run([*given, *options.split()]) == 2
+    assert "pip install 'fedcal[sites]' (flwr==1.39.0)" in capsys.readouterr().err
 
 
 def test_a_dry_run_shows_what_each_method_would_send(tmp_path, capsys, monkeypatch):

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import flwr
 import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flower
 
 from fedcal.clients.site.process import flower_guard as guard
-from fedcal.clients.site.process.flower_guard import KNOWN, check_flower, own_app, self_test
+from fedcal.clients.site.process.flower_guard import own_app, self_test
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import FedcalError
+from fedcal.core.flower_internals import replaced, reply_to_bundle
 
 
 @pytest.fixture(autouse=True)
@@ -26,13 +26,6 @@ def _as_it_was(monkeypatch, tmp_path):
     monkeypatch.setenv("FLWR_HOME", str(tmp_path / "home"))
     monkeypatch.setitem(sys.modules, "hostile", None)
     monkeypatch.delitem(sys.modules, "hostile")
-
-
-def test_the_flower_of_constraints_txt_is_known():
-    check_flower()
-    root = Path(__file__).parents[4]
-    assert f"flwr=={KNOWN[-1]}" in (root / "constraints.txt").read_text("utf-8").splitlines()
-    assert f"tried ({KNOWN[-1]})" in (root / "docs/guide/site.md").read_text("utf-8")
 
 
 def probe_app() -> ClientApp:
@@ -53,8 +46,8 @@ def test_a_bundle_with_code_is_one_line_here_and_a_class_there(tmp_path, caplog)
     caplog.set_level(logging.INFO, LOGGER)
     mark = tmp_path / "mark"
     with own_app(probe_app()):
-        refused = guard._reply_to(guard._bundle(**hostile(mark)))
-        answered = guard._reply_to(guard._bundle())
+        refused = reply_to_bundle(guard._bundle(**hostile(mark)))
+        answered = reply_to_bundle(guard._bundle())
     assert "InputError; the site's own log says more" in refused.error.reason
     assert "hostile" not in refused.error.reason
     (line,) = [r.getMessage() for r in caplog.records if r.name == LOGGER]
@@ -70,7 +63,7 @@ def test_a_bundle_with_code_is_one_line_here_and_a_class_there(tmp_path, caplog)
 def test_flower_alone_runs_the_code(tmp_path):
     """What all this is for; were it not so, the tests here would show nothing."""
     mark = tmp_path / "mark"
-    guard._reply_to(guard._bundle(**hostile(mark)))
+    reply_to_bundle(guard._bundle(**hostile(mark)))
     assert mark.exists()
 
 
@@ -90,7 +83,7 @@ def test_the_self_test_sees_half_a_guard(half, monkeypatch):
     def own(app: ClientApp) -> Iterator[None]:
         load, install = lambda **_: lambda *_: app, lambda *_, **__: None
         whole = {"load": ("get_load_client_app_fn", load), "install": ("install_from_fab", install)}
-        with guard._replaced(**dict(whole[name] for name in half)):
+        with replaced(flower, **dict(whole[name] for name in half)):
             yield
 
     monkeypatch.setattr(guard, "own_app", own)
@@ -105,7 +98,7 @@ def test_the_self_test_sees_a_flower_that_takes_another_way(monkeypatch):
     )
 
     def other_way(*args: object, **kwargs: object) -> None:
-        with guard._replaced(install_from_fab=install, get_load_client_app_fn=load):
+        with replaced(flower, install_from_fab=install, get_load_client_app_fn=load):
             run(*args, **kwargs)
 
     monkeypatch.setattr(flower, "run_clientapp", other_way)
@@ -123,19 +116,3 @@ def test_a_message_that_cannot_be_read_ends_the_process(monkeypatch, caplog):
     with guard.own_app(probe_app()), pytest.raises(SystemExit):
         flower.pull_task_input(None)
     assert caplog.messages == ["refused to answer: a message cannot be read: MemoryError"]
-
-
-def test_a_flower_that_was_not_tried_or_is_another_is_refused(monkeypatch):
-    for version in ("1.38.0", "1.39.1", "1.40.0", "1.42.0", ""):
-        with monkeypatch.context() as patch:
-            patch.setattr(flwr, "__version__", version)
-            with pytest.raises(InputError, match=r"was not tried.*pip install flwr==1\.39\.0"):
-                check_flower()
-    for name in ("install_from_fab", "get_load_client_app_fn", "run_clientapp"):
-        with monkeypatch.context() as patch:
-            patch.delattr(flower, name)
-            with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.runtime"):
-                check_flower()
-    monkeypatch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
-    with pytest.raises(InputError, match="does not take insecure"):
-        check_flower()

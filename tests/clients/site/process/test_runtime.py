@@ -64,7 +64,7 @@ def test_a_message_is_answered_by_the_site_s_own_app(tmp_path, monkeypatch):
 def test_a_flower_that_is_not_known_answers_nothing(monkeypatch, capsys, tmp_path):
     monkeypatch.setenv(runtime.SITE, str(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr(flwr, "__version__", "1.42.0")
+        patch.setattr(flwr, "__version__", "1.38.0")
         assert runtime.main(ARGUMENTS, terms_of_job) == 2
         with pytest.raises(InputError):
             runtime.run_message(ARGUMENTS, Path("nowhere"), terms_of_job)

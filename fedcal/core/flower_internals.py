@@ -1,0 +1,244 @@
+"""All that fedcal uses of Flower beyond its public modules, each with the reason.
+
+Public are `flwr.app`, `flwr.clientapp`, `flwr.serverapp` and Flower's commands. Anything else may
+be another thing in Flower's next release; no other module of fedcal names it. Nothing of Flower is
+imported before it is used.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from importlib import import_module
+from typing import Any
+
+from fedcal.core.errors import InputError
+
+KNOWN = ("1.39.0",)
+"""Versions of Flower that a site was tried with, by gRPC: those of the extra `sites`."""
+
+KNOWN_BY_HTTP = ("1.41.0", "1.42.0")
+"""Versions that a site was tried with by HTTP. The server's fleet, control and runtime APIs share
+one port there, and the last two have no login."""
+
+HTTP_FLEET = "FEDCAL_HTTP_FLEET"
+"""Environment variable: "1" lets a site run with `KNOWN_BY_HTTP`. Whoever sets it says that the
+server's port is behind a proxy that lets the fleet's paths through alone."""
+
+_NAMES = {
+    # an error reply has a number; what the numbers mean is told nowhere else
+    "ErrorCode": "flwr.common.constant:ErrorCode",
+    # a message can be made inside one of Flower's tasks alone: what has none says it is one
+    "TaskIdentity": "flwr.supercore.task_identity:TaskIdentity",
+    # the parts of a message as they are sent, for their sizes
+    "get_all_nested_objects": "flwr.supercore.inflatable.inflatable_object:get_all_nested_objects",
+    # has a SuperNode send a reply that no process made
+    "insert_reply": "flwr.supernode.start_client_internal:_insert_message",
+    # every command that a SuperLink can make a site's executor start: none may be Flower's own
+    "TASK_TYPE_TO_COMMAND": "flwr.supercore.constant:TASK_TYPE_TO_COMMAND",
+    # the command `flwr` as a function: each start of a process takes seconds
+    "flwr_command": "flwr.cli.app:app",
+    # the body of `flwr-clientapp`, a module: the only way to answer without the server's bundle
+    "run_clientapp": "flwr.supernode.runtime.run_clientapp",
+    # the loop of `flower-supernode`, a module: it has no option for its pauses, nor for sizes
+    "start_client_internal": "flwr.supernode.start_client_internal",
+}
+
+REPLACED = (
+    "install_from_fab",  # unpacks the server's bundle
+    "get_load_client_app_fn",  # imports what the bundle names
+    "pull_task_input",  # after an error in it, Flower waits for a reply that never comes
+)
+"""Functions of `run_clientapp` in whose place a site has its own."""
+
+_GIVEN = {"runtime_api_address", "token", "insecure", "parent_pid", "runtime_dependency_install"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import one of `_NAMES`."""
+    if name not in _NAMES:
+        raise AttributeError(f"module {__name__} has no attribute {name}")
+    module, _, attribute = _NAMES[name].partition(":")
+    found = import_module(module)
+    return getattr(found, attribute) if attribute else found
+
+
+def check_flower(*, loopback: bool = False) -> None:
+    """Refuse a Flower whose client runtime is not one that is known here.
+
+    Parameters
+    ----------
+    loopback
+        the SuperLink is this process's own, on this machine: HTTP needs no proxy
+
+    Raises
+    ------
+    InputError
+        If it is a version that was not tried, one that speaks HTTP and nobody asked for that, a
+        name that must be replaced is not there (the server's bundle would be run), or what is
+        called takes other parameters.
+    """
+    import flwr
+
+    flower, version = import_module(_NAMES["run_clientapp"]), flwr.__version__
+    install = f"pip install 'fedcal[sites]' (flwr=={KNOWN[-1]})"
+    if fleet_is_http() and not loopback and os.environ.get(HTTP_FLEET) != "1":
+        raise InputError(
+            f"flwr {version} has sites on the port of the server's control API, which has no "
+            f"login: {install}, or set {HTTP_FLEET}=1 where a proxy lets the fleet's paths "
+            "through alone (docs/guide/deploy.md)"
+        )
+    wrong = ""
+    if version not in (*KNOWN, *KNOWN_BY_HTTP):
+        wrong = "was not tried: fedcal site cannot say whether it would run the server's code"
+    for name in (*REPLACED, "run_clientapp"):
+        if not wrong and not callable(getattr(flower, name, None)):
+            wrong = f"has no {name} in {flower.__name__}: it is not the one that was tried"
+    if not wrong and (lacks := _GIVEN - inspect.signature(flower.run_clientapp).parameters.keys()):
+        wrong = f"has a run_clientapp without {min(lacks)}: it is not the one that was tried"
+    if wrong:
+        raise InputError(f"flwr {version} {wrong}; {install}")
+
+
+def fleet_is_http() -> bool:
+    """Return whether this Flower's sites talk HTTP, to the port of the server's control API."""
+    import flwr
+
+    return flwr.__version__ in KNOWN_BY_HTTP
+
+
+@contextlib.contextmanager
+def replaced(module: Any, **names: Any) -> Iterator[None]:
+    """Within the block these names of a module mean something else."""
+    before = {name: getattr(module, name) for name in names}
+    try:
+        for name, value in names.items():
+            setattr(module, name, value)
+        yield
+    finally:
+        for name, value in before.items():
+            setattr(module, name, value)
+
+
+def reply_to_bundle(bundle: bytes) -> Any:
+    """Return what `run_clientapp` replies to a message `query.probe` of a run with this bundle.
+
+    A stand-in takes the place of its connection, for there is none. None if it does not reply.
+    """
+    from flwr.app import Context, Message, RecordDict
+    from flwr.supercore.fab import Fab
+    from flwr.supercore.run import Run
+    from flwr.supercore.task_identity import TaskIdentity
+    from flwr.supernode.runtime import run_clientapp as flower
+
+    replies: list[Message] = []
+    TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
+    message, run = Message(RecordDict(), 1, "query.probe"), Run.create_empty(1)
+    run.fab_id, run.fab_version, run.fab_hash = "test/probe", "1.0.0", "0" * 64
+    fab = Fab(sha256(bundle).hexdigest(), bundle, {})
+    task = (message, Context(1, 1, {}, RecordDict(), {}), run, fab)
+    silent = ("event", "register_signal_handlers", "make_task_heartbeat_fn_http", "flwr_exit")
+    with (
+        replaced(
+            flower,
+            RuntimeHttpClient=_NoConnection,
+            HeartbeatSender=_NoConnection,
+            pull_task_input=lambda client: task,
+            push_message=lambda client, reply, context: replies.append(reply),
+            **dict.fromkeys(silent, _nothing),
+        ),
+        contextlib.suppress(SystemExit),
+    ):
+        flower.run_clientapp("", "none", insecure=True, runtime_dependency_install=False)
+    return replies[0] if len(replies) == 1 else None
+
+
+def _nothing(*_: object, **__: object) -> None:
+    """Done."""
+
+
+class _NoConnection:
+    """In place of what would talk to a SuperNode."""
+
+    def __init__(self, *_: object) -> None:
+        self.start = _nothing
+
+    from_server_address = staticmethod(_nothing)
+
+
+def set_message_id(message: Any, value: str) -> None:
+    """Give a message the number that a SuperLink would: a `Grid` that has none needs it."""
+    message.metadata.__dict__["_message_id"] = value
+
+
+def run_supernode(clock: Any, pull: Callable[..., Any], most_bytes: int) -> None:
+    """Run `flower-supernode`, whose arguments are those of this process, with a loop of our own.
+
+    Parameters
+    ----------
+    clock
+        in place of the module `time`: Flower looks for messages every three seconds
+    pull
+        makes a function with limits of `_pull_and_store_message`, which takes whatever comes
+    most_bytes
+        in one reply of the SuperLink
+    """
+    from flwr.supernode import cli
+
+    flower: Any = import_module(_NAMES["start_client_internal"])
+    flower.time = clock
+    flower._pull_and_store_message = pull(flower._pull_and_store_message)
+    if fleet_is_http():
+        _bound_http(most_bytes)
+    else:
+        flower.GRPC_MAX_MESSAGE_LENGTH = most_bytes
+    cli.flower_supernode()
+
+
+def is_too_large(error: Exception) -> bool:
+    """Return whether a reply of the SuperLink is larger than `run_supernode` lets through."""
+    code = getattr(error, "code", None)  # a method, of an error of gRPC
+    status = code() if callable(code) else None
+    return isinstance(error, _TooLarge) or getattr(status, "name", "") == "RESOURCE_EXHAUSTED"
+
+
+class _TooLarge(Exception):
+    """A reply by HTTP is too large, or packed."""
+
+
+def _bound_http(most_bytes: int) -> None:
+    """Read no more of a reply, unpack none and go nowhere else, whatever the SuperLink says."""
+    import httpx
+
+    flower: Any = import_module("flwr.supernode.fleet_http_connection")
+
+    class Bounded(httpx.SyncByteStream):
+        def __init__(self, stream: Any) -> None:
+            self._stream = stream
+
+        def __iter__(self) -> Iterator[bytes]:
+            left = most_bytes
+            for part in self._stream:
+                if (left := left - len(part)) < 0:
+                    raise _TooLarge
+                yield part
+
+        def close(self) -> None:
+            self._stream.close()
+
+    def bound(response: httpx.Response) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise _TooLarge
+        response.stream = Bounded(response.stream)
+
+    class BoundedClient(flower.FleetHttpClient):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._client.follow_redirects = False
+            self._client.headers["accept-encoding"] = "identity"
+            self._client.event_hooks = {"response": [bound]}
+
+    flower.FleetHttpClient = BoundedClient

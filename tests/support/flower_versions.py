@@ -1,0 +1,60 @@
+"""Try fedcal with the Flower of this environment; print a row for docs/guide/engines.md.
+
+`make flower VERSION=1.42.0` makes the environment and runs this. Each cell is tests of the suite.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+
+ENGINES = "tests/experiments/runs/engines"
+DEPLOY = "tests/experiments/deploy"
+CELLS = {
+    "inline": [f"{ENGINES}/test_engines.py", "-k", "inline"],
+    "Flower's loop in process": [f"{ENGINES}/test_flower_grid.py"],
+    "Ray": [f"{ENGINES}/test_ray.py::test_same_bits_as_inline_and_nothing_stays"],
+    "`flwr run`": [f"{DEPLOY}/test_flower_app.py::test_flwr_run_without_a_clone"],
+    "gRPC engine": [f"{ENGINES}/test_grpc.py", "-k", "same_bits"],
+    "guard": ["tests/fedcal/core/test_flower_internals.py", "tests/clients/site/process"],
+    "hostile server": [f"{DEPLOY}/test_hostile_server.py", f"{DEPLOY}/test_node.py"],
+    "deployment": [f"{DEPLOY}/test_fleet_proxy.py"],
+}
+CHECK = "from fedcal.core.flower_internals import check_flower; check_flower()"
+
+
+def tried(tests: list[str]) -> str:
+    """Seconds that these tests took, or the first thing that went wrong."""
+    began = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests],
+        env={**os.environ, "FEDCAL_HTTP_FLEET": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [line for line in done.stdout.splitlines() if line]
+    if done.returncode == 0 and " passed" in lines[-1]:
+        return f"works ({time.monotonic() - began:.0f} s)"
+    wrong = [line for line in lines if line.startswith(("E  ", "FAILED", "ERROR"))]
+    return f"fails: {(wrong or lines or [done.stderr[-200:]])[0][:200].replace('|', ' ')}"
+
+
+def start_of_site() -> str:
+    """What `fedcal site` says to this Flower where nobody asks for HTTP."""
+    env = {**os.environ, "FEDCAL_HTTP_FLEET": "0"}
+    command = [sys.executable, "-c", CHECK]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    said = (done.stderr.splitlines() or [""])[-1].rpartition("InputError: ")[2]
+    return f"refused: {said.partition(': ')[0]}" if done.returncode else "starts"
+
+
+if __name__ == "__main__":
+    row = {"flwr": version("flwr"), "`fedcal site` unasked": start_of_site()}
+    for name, tests in CELLS.items():
+        row[name] = tried(tests)
+        print(f"{name}: {row[name]}", file=sys.stderr, flush=True)
+    for cells in (row.keys(), ["---"] * len(row), row.values()):
+        print(f"| {' | '.join(cells)} |")
+    sys.exit(any(cell.startswith("fails") for cell in row.values()))
