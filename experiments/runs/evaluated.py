@@ -45,12 +45,12 @@ def method_of(only: str | None) -> str:
 
 
 def settings(
-    groups: str = "none", calibrator: str | Path | None = None, **others: Any
+    by: str = "none", calibrator: str | Path | None = None, **others: Any
 ) -> dict[str, Any]:
     """The method's settings from the options of `evaluate`; what is not given is left out."""
-    one_of("by", groups, BY)
+    one_of("by", by, BY)
     path = None if calibrator is None else str(path_of(calibrator).resolve())
-    found = {"calibrator": path, "groups": None if groups == "none" else groups, **others}
+    found = {"calibrator": path, "groups": None if by == "none" else by, **others}
     return {name: value for name, value in found.items() if value is not None}
 
 

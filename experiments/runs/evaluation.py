@@ -158,7 +158,8 @@ def prediction_sets(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    asked = settings(calibrator=calibrator, alpha=alpha, score=score, by=by, guarantee=guarantee)
+    asked = settings(calibrator=calibrator, alpha=alpha, score=score, guarantee=guarantee)
+    asked |= {} if by is None else {"by": by}
     return simulate(
         data,
         model=model,
