@@ -21,7 +21,7 @@ from fedcal.core.errors import (
 )
 
 if TYPE_CHECKING:
-    from fedcal.clients import add_answers
+    from fedcal.clients.any_app import add_answers
     from fedcal.experiments import (
         AfterTraining,
         CalibratedModel,
@@ -135,7 +135,7 @@ def __getattr__(name: str) -> Any:
     """Functions and classes, imported on first use: `import fedcal` waits for nothing."""
     if name not in __all__:
         raise AttributeError(f"module 'fedcal' has no attribute {name!r}")
-    for room in ("fedcal.clients", "fedcal.experiments"):  # strategies last: it needs SciPy
-        if name in (module := import_module(room)).__all__:
-            return getattr(module, name)
-    return getattr(import_module("fedcal.strategies"), name)
+    if name == "add_answers":
+        return import_module("fedcal.clients.any_app").add_answers
+    running = import_module("fedcal.experiments")
+    return getattr(running if name in running.__all__ else import_module("fedcal.strategies"), name)
