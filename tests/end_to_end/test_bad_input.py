@@ -142,27 +142,25 @@ def test_no_command_shows_the_help(folder, capsys):
     assert err == "fedcal: error: a command is missing\n"
 
 
-TOML = [
-    ('metod = "fedtemp"', "'metod' mean method"),
-    ('epsilon = "1"', "'epsilon' number '1'"),
-    ("method = 3", "'method' text 3"),
-    ("clients = 10.0", "clients whole 10.0"),
-    ('data = ["a"]', "'data' text"),
-    ("set = 3", "'set' table"),
-    ("[set]\nrows_per_client = [1, 2]", "rows_per_client number"),
-    ("method = fedtemp", "c.toml not TOML"),
-    ('secure_aggregation = "beads"', "secure aggregation 'beads' protocol"),
-    ('secure_aggregation = "protocol"\ncommittee = "7"', "committee C,T '7'"),
-    ('control = "127.0.0.1:1"', "control needs the engine grpc"),
-]
-
-
 def test_config_files(refused):
-    for text, words in TOML:
+    toml = [
+        ('metod = "fedtemp"', "'metod' mean method"),
+        ('epsilon = "1"', "'epsilon' number '1'"),
+        ("method = 3", "'method' text 3"),
+        ("clients = 10.0", "clients whole 10.0"),
+        ('data = ["a"]', "'data' text"),
+        ("set = 3", "'set' table"),
+        ("[set]\nrows_per_client = [1, 2]", "rows_per_client number"),
+        ("method = fedtemp", "c.toml not TOML"),
+        ('secure_aggregation = "beads"', "secure aggregation 'beads' protocol"),
+        ('secure_aggregation = "protocol"\ncommittee = "7"', "committee C,T '7'"),
+        ('control = "127.0.0.1:1"', "control needs the engine grpc"),
+    ]
+    for text, words in toml:
         Path("c.toml").write_text(text)
         refused("simulate", "--config", "c.toml", "--out", "run", says=words.split())
     Path("c.toml").write_bytes(b"data = '\xff\xfe'")
-    refused("simulate", "--config", "c.toml", says=["c.toml is not TOML"])
+    refused("simulate", "--config", "c.toml", says=["c.toml is not toml"])
 
 
 def with_a_nan(path: Path) -> None:
@@ -171,19 +169,17 @@ def with_a_nan(path: Path) -> None:
     np.savez(path, **arrays)
 
 
-BAD_FILES: list[
-    tuple[str, Callable[[Path], Any], str]
-] = [  # others: tests/fedcal/datasets/test_datasets.py
-    ("1.npz", with_a_nan, "logits nan row 4 finite"),
-    ("2.npz", lambda p: np.savez(p, logits=np.zeros((1, 3)), labels=[0]), "1 row split"),
-    ("4.npz", lambda p: p.write_text("hello"), "not an intact .npz"),
-    ("7.npz", lambda p: None, "no such file"),
-    ("8.xlsx", lambda p: p.write_text("x"), ".npz .csv"),
-]
-
-
 def test_files(refused):
-    for name, write, words in BAD_FILES:
+    bad_files: list[
+        tuple[str, Callable[[Path], Any], str]
+    ] = [  # others: tests/fedcal/datasets/test_datasets.py
+        ("1.npz", with_a_nan, "logits nan row 4 finite"),
+        ("2.npz", lambda p: np.savez(p, logits=np.zeros((1, 3)), labels=[0]), "1 row split"),
+        ("4.npz", lambda p: p.write_text("hello"), "not an intact .npz"),
+        ("7.npz", lambda p: None, "no such file"),
+        ("8.xlsx", lambda p: p.write_text("x"), ".npz .csv"),
+    ]
+    for name, write, words in bad_files:
         write(Path(name))
         refused("simulate", "--data", name, "--out", "deep/run", says=[name, *words.split()])
 

@@ -80,16 +80,14 @@ def run(data, tmp_path_factory):
     return make
 
 
-CONFIG_TYPES: dict[str, type] = {
-    **dict.fromkeys(("data", "method", "partition", "unit", "trust", "engine"), str),
-    **dict.fromkeys(("mechanism", "noise_source", "secure_aggregation"), str),
-    **{"clients": int, "seed": int, "set": dict},
-    **dict.fromkeys(("sampling_rate", "delta", "quorum", "dropout"), float),
-}
-
-
 @every_run
 def test_result_json_is_the_contract_s(run, method, epsilon):
+    config_types: dict[str, type] = {
+        **dict.fromkeys(("data", "method", "partition", "unit", "trust", "engine"), str),
+        **dict.fromkeys(("mechanism", "noise_source", "secure_aggregation"), str),
+        **{"clients": int, "seed": int, "set": dict},
+        **dict.fromkeys(("sampling_rate", "delta", "quorum", "dropout"), float),
+    }
     folder, private = run(method, epsilon), epsilon < math.inf
     curves = {"rounds.png", "rounds.svg"} if method in FEDERATED else set()  # of what is released
     assert {p.name for p in folder.iterdir()} == FILES | curves
@@ -104,8 +102,8 @@ def test_result_json_is_the_contract_s(run, method, epsilon):
 
     config = result["config"]
     rounds = {"rounds"} if method in FEDERATED else set()
-    assert set(config) == {*CONFIG_TYPES, "epsilon", *rounds}
-    assert {k: type(config[k]) for k in CONFIG_TYPES} == CONFIG_TYPES
+    assert set(config) == {*config_types, "epsilon", *rounds}
+    assert {k: type(config[k]) for k in config_types} == config_types
     assert config["epsilon"] == (1.0 if private else "inf")
     assert config["trust"] == ("central" if private else "secagg")
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from policies import policy_text
+from refusals import refused
 
 from fedcal.clients.site.prepared import ANSWERS, Prepared, prepare, prepared
 from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, Limits
@@ -88,8 +89,7 @@ def test_the_policy_s_total_is_kept_over_runs(site):
     for run in (Run(), Run("central")):
         run.answer(site)
     more = Run()
-    with pytest.raises(BudgetExceeded, match=r"unit user: epsilon 2 of 2\.5 is spent"):
-        more.answer(site)
+    refused(r"unit user: epsilon 2 of 2\.5 is spent", more.answer, site, error=BudgetExceeded)
     assert more.drawn == 0
     with SiteRecords(site.folder / RECORDS) as records:
         assert records.limits == Limits(2.5, 1e-3)
@@ -100,8 +100,7 @@ def test_a_run_that_has_its_result_is_not_answered_again(site):
     run = Run()
     run.answer(site)
     finish(site, run.fields, run.name)
-    with pytest.raises(InputError, match="is answered any more: finished"):
-        run.answer(site)
+    refused("is answered any more: finished", run.answer, site)
     assert not Run(epsilon=0.5).answer(site)[1]
 
 
@@ -132,8 +131,7 @@ def test_answers_that_the_records_do_not_know_are_refused(site):
     (site.folder / ANSWERS).mkdir()
     run = Run()
     for use in (run.answer, lambda site: prepare(site.folder, ROWS)):
-        with pytest.raises(InputError, match="delete it once its runs have ended"):
-            use(site)
+        refused("delete it once its runs have ended", use, site)
     assert run.drawn == 0
     (site.folder / ANSWERS).rmdir()
     run.answer(site)
