@@ -79,14 +79,11 @@ OPTIONS = [  # options, words of the message
     ("--engine spark", "engine 'spark' inline"),
     ("--quorum 0.5", "quorum 0.5 no effect distributed"),
     ("--method acct --set iterations=100000000", "iterations [1, 99999]"),
-    ("--clients 2000000000", "clients [1, 10000000] 2000000000"),
-    ("--method acct --set points=7", "points no effect golden"),
     ("--secure-aggregation tls", "'tls' masks"),
     ("--partition dirichle:1", "partition 'dirichle' iid"),
     ("--data resnet", "'resnet' mean resnet110-cifar10 datasets"),
     ("surplus", "surplus"),
     ("--method", "--method"),
-    ("--set clip=1 --method none", "'clip' none"),
     ("--set clip", "KEY=VALUE 'clip'"),
     ("--epsilon 0", "epsilon > 0 0.0"),
     ("--epsilon nan", "epsilon finite nan"),
@@ -94,8 +91,6 @@ OPTIONS = [  # options, words of the message
     (f"--delta 0 {EPS}", "delta = 0 Gaussian fedoneshot"),
     (f"--delta 0.4 {EPS} --sampling-rate 0.3", "delta rate 0.3"),
     ("--sampling-rate 0", "sampling rate > 0 0.0"),
-    ("--rounds 2 --method fedoneshot", "fedoneshot 1 2"),
-    ("--dropout 1.5", "dropout [0, 1] 1.5"),
     ("--partition dirichlet:0", "beta > 0 0"),
     ("--partition natural", "data.npz no clients --partition"),
     ("--data natural.npz --partition natural --clients 8", "natural.npz 7 natural clients 8"),
@@ -116,9 +111,7 @@ OPTIONS = [  # options, words of the message
     ("--config data.npz", "data.npz not TOML"),
     ("--out data.npz", "data.npz a file"),
     ("--set rows_per_client=many", "rows_per_client number 'many'"),
-    (f"--set clip_positive=0 --method fedbin {EPS}", "clip_positive > 0"),
     ("--set bins_exponent=6.5 --method fedbbq", "bins_exponent 6.5"),
-    ("--set low=9 --method fedoneshot", "low below high 9"),
     ("--set threshold=abc --method evaluate", "threshold number 'abc'"),
     ("--set calibrator=5 --method evaluate", "calibrator text 5"),
     ('--set groups=[["a"]] --method evaluate', "groups list names"),
@@ -144,13 +137,10 @@ def test_no_command_shows_the_help(folder, capsys):
 
 def test_config_files(refused):
     toml = [
-        ('metod = "fedtemp"', "'metod' mean method"),
-        ('epsilon = "1"', "'epsilon' number '1'"),
-        ("method = 3", "'method' text 3"),
+                ("method = 3", "'method' text 3"),
         ("clients = 10.0", "clients whole 10.0"),
         ('data = ["a"]', "'data' text"),
-        ("set = 3", "'set' table"),
-        ("[set]\nrows_per_client = [1, 2]", "rows_per_client number"),
+            ("[set]\nrows_per_client = [1, 2]", "rows_per_client number"),
         ("method = fedtemp", "c.toml not TOML"),
         ('secure_aggregation = "beads"', "secure aggregation 'beads' protocol"),
         ('secure_aggregation = "protocol"\ncommittee = "7"', "committee C,T '7'"),
@@ -160,7 +150,7 @@ def test_config_files(refused):
         Path("c.toml").write_text(text)
         refused("simulate", "--config", "c.toml", "--out", "run", says=words.split())
     Path("c.toml").write_bytes(b"data = '\xff\xfe'")
-    refused("simulate", "--config", "c.toml", says=["c.toml is not toml"])
+    refused("simulate", "--config", "c.toml", says=["c.toml is not TOML"])
 
 
 def with_a_nan(path: Path) -> None:

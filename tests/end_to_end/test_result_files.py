@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up import scored
-from published import CLASS_ROWS, numbers_in
+from published import CLASS_ROWS, numbers_in, strict
 from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
@@ -47,13 +47,6 @@ METRICS = ("accuracy", "ece", "classwise_ece", "nll", "brier", "mce")
 every_run = pytest.mark.parametrize(("method", "epsilon"), RUNS)
 every_run_at_all = pytest.mark.parametrize(("method", "epsilon"), ALL_RUNS)
 Make = Callable[[str, float], Path]
-
-
-def strict(text: str) -> Any:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    return json.loads(text, parse_constant=refuse)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from refusals import refused
-from sklearn import metrics as sklearn_metrics
 
 from fedcal import evaluate, simulate
 from fedcal.core.errors import FedcalError
@@ -45,18 +44,6 @@ def file(tmp_path):
     path = tmp_path / "rows.npz"
     np.savez(path, **arrays())
     return path
-
-
-def test_without_noise_they_are_scikit_learn_s_of_the_pooled_rows():
-    given = arrays()
-    positive, y = softmax(given["logits"])[:, 1], given["labels"]
-    for partition in ("natural", "dirichlet:0.1"):
-        found = evaluate(given, partition=partition).metrics
-        for name in ("accuracy", "precision", "recall", "f1"):
-            truth = getattr(sklearn_metrics, f"{name}_score")(y, positive >= 0.5)
-            assert found[name]["value"] == pytest.approx(truth, abs=1e-12)
-        auc = sklearn_metrics.roc_auc_score(y, positive)
-        assert abs(found["roc_auc"]["value"] - auc) <= found["roc_auc"]["binning"]
 
 
 @pytest.mark.parametrize(("only", "metric"), [("accuracy",) * 2, ("auc", "roc_auc"), ("ks",) * 2])

@@ -116,7 +116,7 @@ def planned(fields: Mapping[str, Any]) -> Any:
 
 def refuses(fields: Mapping[str, Any], request: Request, what: str = ".") -> None:
     """Refused, in one line: there is no such plan, or it is another one."""
-    refused(what, own_request, fields, request, planned(fields))
+    refused(what, lambda: own_request(fields, request, planned(fields)))
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
