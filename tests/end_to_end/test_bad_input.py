@@ -137,10 +137,10 @@ def test_no_command_shows_the_help(folder, capsys):
 
 def test_config_files(refused):
     toml = [
-                ("method = 3", "'method' text 3"),
+        ("method = 3", "'method' text 3"),
         ("clients = 10.0", "clients whole 10.0"),
         ('data = ["a"]', "'data' text"),
-            ("[set]\nrows_per_client = [1, 2]", "rows_per_client number"),
+        ("[set]\nrows_per_client = [1, 2]", "rows_per_client number"),
         ("method = fedtemp", "c.toml not TOML"),
         ('secure_aggregation = "beads"', "secure aggregation 'beads' protocol"),
         ('secure_aggregation = "protocol"\ncommittee = "7"', "committee C,T '7'"),

@@ -1,6 +1,5 @@
 """Vector and matrix scaling against their definitions."""
 
-
 import numpy as np
 import pytest
 
