@@ -17,11 +17,18 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.cli.supernode.register import try_load_public_key
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes
-from refusals import each_is_refused, refused
+from refusals import each_is_refused
 
 from fedcal.core.errors import FedcalError, InputError
-from fedcal.experiments.deploy import fleet
 from fedcal.experiments.deploy.certificates import CA_LIVES, main, make_certificates
+from fedcal.experiments.deploy.fleet import (
+    Address,
+    check_fleet,
+    check_public_key,
+    public_key,
+    read_address,
+    trusted,
+)
 from fedcal.experiments.runs.engines.superlink import complaint
 
 NAMES = ("superlink", "localhost", "calibration.example.org", "127.0.0.1", "::1")
@@ -36,7 +43,7 @@ def made(tmp_path_factory):
 
 
 @contextlib.contextmanager
-def listening(folder: Path | None, protocols: Sequence[str] = ("h2",)) -> Iterator[fleet.Address]:
+def listening(folder: Path | None, protocols: Sequence[str] = ("h2",)) -> Iterator[Address]:
     """A server of one connection; without a folder it has no TLS."""
     with socket.create_server(("127.0.0.1", 0)) as door:
 
@@ -53,22 +60,22 @@ def listening(folder: Path | None, protocols: Sequence[str] = ("h2",)) -> Iterat
 
         thread = threading.Thread(target=serve)
         thread.start()
-        yield fleet.Address(*door.getsockname())
+        yield Address(*door.getsockname())
         thread.join()
 
 
 def test_the_right_one_passes_and_each_of_the_others_is_one_line(made):
     ours, named = made / "ours", made / "named"
 
-    def refusal(address: fleet.Address, root: Path = ours) -> str:
+    def refusal(address: Address, root: Path = ours) -> str:
         with pytest.raises(FedcalError) as error:
-            fleet.check_fleet(address, fleet.trusted(root / "ca.crt"), 0)
+            check_fleet(address, trusted(root / "ca.crt"), 0)
         assert error.value.exit_code == 1
         assert "\n" not in str(error.value)
         return str(error.value).replace(str(address), "FLEET")
 
     with listening(ours) as address:
-        fleet.check_fleet(address, fleet.trusted(ours / "ca.crt"), 0)
+        check_fleet(address, trusted(ours / "ca.crt"), 0)
     with listening(named) as address:
         assert "was not signed by --root-certificates" in refusal(address)
     with listening(named) as address:
@@ -85,7 +92,7 @@ def test_a_superlink_that_is_not_up_yet_is_waited_for(made, monkeypatch):
     tries = []
     real = socket.create_connection
 
-    def late(address: fleet.Address, timeout: float) -> socket.socket:
+    def late(address: Address, timeout: float) -> socket.socket:
         tries.append(address)
         if len(tries) < 3:
             raise ConnectionRefusedError(111, "Connection refused")
@@ -94,41 +101,46 @@ def test_a_superlink_that_is_not_up_yet_is_waited_for(made, monkeypatch):
     monkeypatch.setattr(socket, "create_connection", late)
     monkeypatch.setattr("fedcal.experiments.deploy.fleet._PAUSE_S", 0.01)
     with listening(made / "ours") as address:
-        fleet.check_fleet(address, fleet.trusted(made / "ours/ca.crt"), 60)
+        check_fleet(address, trusted(made / "ours/ca.crt"), 60)
     assert len(tries) == 3
 
 
 def test_an_address_is_read_and_written_or_refused():
     for text, address in (
-        ("hub.example:9092", fleet.Address("hub.example", 9092)),
-        ("10.0.0.1:1", fleet.Address("10.0.0.1", 1)),
-        ("[::1]:9092", fleet.Address("::1", 9092)),
+        ("hub.example:9092", Address("hub.example", 9092)),
+        ("10.0.0.1:1", Address("10.0.0.1", 1)),
+        ("[::1]:9092", Address("::1", 9092)),
     ):
-        assert fleet.read_address("--fleet", text) == address
+        assert read_address("--fleet", text) == address
         assert str(address) == text
     bad = ["", "hub", ":1", "hub:", "hub:0", "hub:65536", "hub:x", "http://hub:1", "::1:9", "a b:1"]
     each_is_refused(
         [(text, "--fleet must be HOST:PORT") for text in bad],
-        lambda text: fleet.read_address("--fleet", text),
+        lambda text: read_address("--fleet", text),
     )
 
 
 def test_files_that_are_not_what_they_should_be_are_refused(made, tmp_path):
     own = made / "ours/sites/a.key"
     public = own.with_suffix(".pub")
-    assert public.read_text().startswith(fleet.public_key(own))
-    fleet.check_public_key(public)
-    refused(r"register takes a site's \.pub file", fleet.check_public_key, own)
+    assert public.read_text().startswith(public_key(own))
+    check_public_key(public)
+    with pytest.raises(InputError, match=r"register takes a site's \.pub file"):
+        check_public_key(own)
     locked, empty, none = (tmp_path / name for name in ("locked", "empty", "none"))
     command = ["ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "secret", "-f", str(locked)]
     with contextlib.suppress(FileNotFoundError):  # where there is no ssh-keygen
         subprocess.run(command, check=True)
     empty.touch()
     for wrong in (made / "ours/ca.key", made / "ours/ca.crt", locked, empty):
-        refused(r"is no ECDSA key|cannot be read: No such file", fleet.public_key, wrong)
-    refused("cannot be read: No such file", fleet.public_key, none)
-    refused("No such file", fleet.trusted, none)
-    refused("is no PEM file", fleet.trusted, public)
+        with pytest.raises(InputError, match=r"is no ECDSA key|cannot be read: No such file"):
+            public_key(wrong)
+    with pytest.raises(InputError, match="cannot be read: No such file"):
+        public_key(none)
+    with pytest.raises(InputError, match="No such file"):
+        trusted(none)
+    with pytest.raises(InputError, match="is no PEM file"):
+        trusted(public)
 
 
 def test_what_flower_says_of_an_error_is_found_in_its_json():

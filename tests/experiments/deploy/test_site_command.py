@@ -6,11 +6,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
-from refusals import each_is_refused, refused
+from refusals import each_is_refused
 from strategy_checks import BUDGETED
 
 from fedcal.clients.site.prepared import prepare, prepared
-from fedcal.core.errors import FedcalError
+from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import supernode
 from fedcal.experiments.deploy.feature_rows import site_rows
@@ -79,8 +79,10 @@ def test_class_names_say_which_column_a_label_means(tmp_path):
         turned = read_rows(str(file), ["sick", "well"])
         assert turned.labels.tolist() == [1 - y for y in LABELS]
     np.testing.assert_array_equal(turned.scores, np.array(LOGITS)[:, ::-1])  # columns are named
-    refused("of the classes well, sick, not sick, cured", read_rows, str(own), ["sick", "cured"])
-    refused(r"the labels of .* are names: give --class-names", read_rows, str(plain), None)
+    with pytest.raises(InputError, match="of the classes well, sick, not sick, cured"):
+        read_rows(str(own), ["sick", "cured"])
+    with pytest.raises(InputError, match=r"the labels of .* are names: give --class-names"):
+        read_rows(str(plain), None)
 
 
 def test_wrong_options_are_one_line(tmp_path, capsys):

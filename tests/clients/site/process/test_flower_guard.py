@@ -12,12 +12,11 @@ import pytest
 from flwr.app import Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.supernode.runtime import run_clientapp as flower
-from refusals import refused
 
 from fedcal.clients.site.process import flower_guard as guard
 from fedcal.clients.site.process.flower_guard import KNOWN, check_flower, own_app, self_test
 from fedcal.clients.site.site_log import LOGGER
-from fedcal.core.errors import FedcalError
+from fedcal.core.errors import FedcalError, InputError
 
 
 @pytest.fixture(autouse=True)
@@ -95,7 +94,8 @@ def test_the_self_test_sees_half_a_guard(half, monkeypatch):
             yield
 
     monkeypatch.setattr(guard, "own_app", own)
-    refused("nothing is answered", self_test, error=FedcalError)
+    with pytest.raises(FedcalError, match="nothing is answered"):
+        self_test()
 
 
 def test_the_self_test_sees_a_flower_that_takes_another_way(monkeypatch):
@@ -109,7 +109,8 @@ def test_the_self_test_sees_a_flower_that_takes_another_way(monkeypatch):
             run(*args, **kwargs)
 
     monkeypatch.setattr(flower, "run_clientapp", other_way)
-    refused("nothing is answered", self_test, error=FedcalError)
+    with pytest.raises(FedcalError, match="nothing is answered"):
+        self_test()
 
 
 def test_a_message_that_cannot_be_read_ends_the_process(monkeypatch, caplog):
@@ -128,10 +129,13 @@ def test_a_flower_that_was_not_tried_or_is_another_is_refused(monkeypatch):
     for version in ("1.38.0", "1.39.1", "1.40.0", "1.42.0", ""):
         with monkeypatch.context() as patch:
             patch.setattr(flwr, "__version__", version)
-            refused(r"was not tried.*pip install flwr==1\.39\.0", check_flower)
+            with pytest.raises(InputError, match=r"was not tried.*pip install flwr==1\.39\.0"):
+                check_flower()
     for name in ("install_from_fab", "get_load_client_app_fn", "run_clientapp"):
         with monkeypatch.context() as patch:
             patch.delattr(flower, name)
-            refused(f"has no {name} in flwr.supernode.runtime", check_flower)
+            with pytest.raises(InputError, match=f"has no {name} in flwr.supernode.runtime"):
+                check_flower()
     monkeypatch.setattr(flower, "run_clientapp", lambda runtime_api_address, token: None)
-    refused("does not take insecure", check_flower)
+    with pytest.raises(InputError, match="does not take insecure"):
+        check_flower()
