@@ -15,27 +15,19 @@ import numpy as np
 import pytest
 from made_up import scored
 
-from fedcal.calibrators import (
-    BBQ,
-    Calibrator,
-    Identity,
-    ScoreLogistic,
-    ScoreMap,
-    WeightedBinning,
-    load,
-)
+from fedcal import calibrators
 from fedcal.calibrators.base import kinds
 from fedcal.calibrators.order_preserving import OrderPreserving
 from fedcal.calibrators.parametric import ParametricScaling
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 
-Make = Callable[[], Calibrator]
+Make = Callable[[], calibrators.Calibrator]
 KINDS: dict[str, Make] = dict(kinds()) | {
-    "weighted bbq, changed": lambda: WeightedBinning(BBQ(), rows="changed"),
-    "score binning": lambda: ScoreMap(how="binning"),
-    "score bbq": lambda: ScoreMap(how="bbq"),
-    "score beta": lambda: ScoreLogistic(how="beta"),
+    "weighted bbq, changed": lambda: calibrators.WeightedBinning(calibrators.BBQ(), rows="changed"),
+    "score binning": lambda: calibrators.ScoreMap(how="binning"),
+    "score bbq": lambda: calibrators.ScoreMap(how="bbq"),
+    "score beta": lambda: calibrators.ScoreLogistic(how="beta"),
 }
 every_kind = pytest.mark.parametrize("make", KINDS.values(), ids=KINDS.keys())
 every_classes = pytest.mark.parametrize("classes", [2, 40])
@@ -46,15 +38,15 @@ def rows(classes: int, n: int = 400, seed: int = 0) -> tuple[np.ndarray, np.ndar
 
 
 @cache
-def fitted_once(make: Make, classes: int) -> Calibrator:
+def fitted_once(make: Make, classes: int) -> calibrators.Calibrator:
     return make().fit(*rows(classes))
 
 
-def fitted(make: Make, classes: int) -> Calibrator:
+def fitted(make: Make, classes: int) -> calibrators.Calibrator:
     calibrator = copy(fitted_once(make, classes))
-    if isinstance(calibrator, WeightedBinning):  # weights that matter
+    if isinstance(calibrator, calibrators.WeightedBinning):  # weights that matter
         weights = np.linspace(0.2, 0.9, len(calibrator.weights))
-        calibrator = WeightedBinning(calibrator.base, weights, calibrator.rows)
+        calibrator = calibrators.WeightedBinning(calibrator.base, weights, calibrator.rows)
     return calibrator
 
 
@@ -158,7 +150,7 @@ def test_a_file_gives_the_calibrator_back_bit_for_bit(make, classes, tmp_path):
         header = json.loads(str(file["header"]))
     about = {"kind": calibrator.kind, "classes": classes, "input": "probs"}
     assert header == {"format": "fedcal-calibrator", "version": 1, **about}
-    back = load(path)
+    back = calibrators.load(path)
     assert type(back) is type(calibrator)
     assert (back.classes, back.input) == (classes, "probs")
     p = softmax(rows(classes, seed=1)[0])
@@ -189,26 +181,24 @@ def saved(tmp_path):
     return save
 
 
-HEADERS: list[tuple[Any, str]] = [
-    ({"version": 2}, "has version 2; this fedcal reads version 1"),
-    ({"version": "1"}, "has version '1'"),
-    ({"kind": "quantum"}, "unknown kind of calibrator 'quantum'"),
-    ({"kind": ["temperature"]}, "unknown kind of calibrator"),
-    ({"input": "pixels"}, "unknown input 'pixels'"),
-    ({"format": "fedcal-result"}, "is no fedcal calibrator"),
-    *((text, "is no fedcal calibrator") for text in ("[]", "{", "{}")),
-]
-
-
 @every_kind
 def test_another_header_and_a_missing_array_are_refused(make, tmp_path):
+    headers: list[tuple[Any, str]] = [
+        ({"version": 2}, "has version 2; this fedcal reads version 1"),
+        ({"version": "1"}, "has version '1'"),
+        ({"kind": "quantum"}, "unknown kind of calibrator 'quantum'"),
+        ({"kind": ["temperature"]}, "unknown kind of calibrator"),
+        ({"input": "pixels"}, "unknown input 'pixels'"),
+        ({"format": "fedcal-result"}, "is no fedcal calibrator"),
+        *((text, "is no fedcal calibrator") for text in ("[]", "{", "{}")),
+    ]
     path, calibrator = tmp_path / "c.npz", fitted(make, 3)
-    changes = [(word, {"header": header}) for header, word in HEADERS]
+    changes = [(word, {"header": header}) for header, word in headers]
     changes += [(f"has no array '{name}'", {name: None}) for name in calibrator.arrays()]
     for word, change in changes:
         calibrator.save(path)
         rewrite(path, **change)
-        refused(lambda: load(path), str(path), word)
+        refused(lambda: calibrators.load(path), str(path), word)
 
 
 TABLES = [np.full((3, 128), x) for x in (np.nan, np.inf, -0.1, 1.5)]
@@ -253,7 +243,7 @@ def test_parameters_that_do_not_fit_are_refused(kind, saved):
             path = saved(kind)
             rewrite(path, **{name: np.array(value)})
             with pytest.raises(InputError) as error:
-                pytest.fail(f"loaded {load(path)} with {name} = {value}")
+                pytest.fail(f"loaded {calibrators.load(path)} with {name} = {value}")
             assert str(path) in str(error.value)
             assert "\n" not in str(error.value)
 
@@ -264,7 +254,7 @@ def test_a_pickle_in_a_file_is_not_opened(saved):
         arrays = dict(file)
     arrays["temperature"] = np.array([Bomb()], dtype=object)
     np.savez(path, **arrays)
-    refused(lambda: load(path), str(path), "objects (pickles)")
+    refused(lambda: calibrators.load(path), str(path), "objects (pickles)")
 
 
 class Bomb:
@@ -277,22 +267,22 @@ def test_what_is_no_intact_calibrator_is_refused(saved, tmp_path):
     content = bytearray(path.read_bytes())
     for keep in (0, 1, 100, len(content) // 2, len(content) - 30, len(content) - 1):
         path.write_bytes(content[:keep])
-        refused(lambda: load(path), str(path))
+        refused(lambda: calibrators.load(path), str(path))
     path.write_bytes(content)
     with zipfile.ZipFile(path) as archive:
         content[archive.getinfo("table.npy").header_offset + 300] ^= 0xFF
     path.write_bytes(content)
-    refused(lambda: load(path), str(path))
+    refused(lambda: calibrators.load(path), str(path))
     np.savez(path, logits=np.zeros((2, 3)), labels=np.zeros(2))
-    refused(lambda: load(path), str(path), "is no fedcal calibrator")
+    refused(lambda: calibrators.load(path), str(path), "is no fedcal calibrator")
     path.write_text("T = 2")
-    refused(lambda: load(path), str(path), "is not an intact .npz file")
-    refused(lambda: load(tmp_path / "none.npz"), "cannot be read: No such file")
-    refused(lambda: load(tmp_path), str(tmp_path), "cannot be read")
+    refused(lambda: calibrators.load(path), str(path), "is not an intact .npz file")
+    refused(lambda: calibrators.load(tmp_path / "none.npz"), "cannot be read: No such file")
+    refused(lambda: calibrators.load(tmp_path), str(tmp_path), "cannot be read")
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):
-    calibrator = Identity(3)
+    calibrator = calibrators.Identity(3)
     refused(lambda: calibrator.save(tmp_path / "no" / "c.npz"), "cannot write")
     (tmp_path / "folder").mkdir()
     refused(lambda: calibrator.save(tmp_path / "folder"), "cannot write")

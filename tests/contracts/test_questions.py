@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
@@ -92,8 +93,7 @@ def test_every_round_asks_what_is_declared_and_only_that(name):
         for number, one in asked:
             check_question(kept, number, one)
             for changed in other_queries(one, before):
-                with pytest.raises(InputError, match=f"of round {number} is not one of"):
-                    check_question(before, number, changed)
+                refused(f"of round {number} is not one of", check_question, before, number, changed)
         sizes = {number: sum(one.lengths()) for number, one in asked}
         assert sum(sizes.values()) <= cells_of(before, method.plan.rounds)
     assert ran
@@ -126,8 +126,7 @@ def other_queries(asked: Query, questions: tuple[Question, ...]) -> Iterator[Que
 def test_no_method_asks_what_it_does_not_declare():
     method = STRATEGIES["fednewton"](Federation(CLIENTS, CLASSES))
     vars(method)["questions"] = lambda: ()
-    with pytest.raises(InputError, match="may ask nothing"):
-        method.open_round(1)
+    refused("may ask nothing", method.open_round, 1)
 
 
 def test_cuts_that_move_are_of_any_resolution():

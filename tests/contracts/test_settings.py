@@ -187,19 +187,17 @@ def test_a_setting_has_an_effect_or_is_refused(method):
         assert any(moves(method, name, run, 3, **more) for run in runs), name
 
 
-NO_EFFECT: list[tuple[str, dict[str, Any], str]] = [
-    ("fedbin", {"clip_positive": 1.0}, "exact"),
-    ("fedbbq", {"clipping": "joint"}, "exact"),
-    ("fedbbq", {"negatives": "cut"}, "exact"),
-    ("fedbbq", {"clip_negative": 2.0}, "example"),
-    ("acct", {"clip": 2.0}, "exact"),
-    ("nllt", {"points": 7}, "user"),
-    ("dp-histogram", {"clip": 2.0}, "unary"),
-]
-
-
 def test_what_is_refused_is_named():
-    for method, given, run in NO_EFFECT:
+    no_effect: list[tuple[str, dict[str, Any], str]] = [
+        ("fedbin", {"clip_positive": 1.0}, "exact"),
+        ("fedbbq", {"clipping": "joint"}, "exact"),
+        ("fedbbq", {"negatives": "cut"}, "exact"),
+        ("fedbbq", {"clip_negative": 2.0}, "example"),
+        ("acct", {"clip": 2.0}, "exact"),
+        ("nllt", {"points": 7}, "user"),
+        ("dp-histogram", {"clip": 2.0}, "unary"),
+    ]
+    for method, given, run in no_effect:
         federation = Federation(CLIENTS, 3, **RUNS[run])
         rows = {"rows_per_client": 9} if "clip" in given else {}
         with pytest.raises(NoEffect, match="has no effect here") as caught:

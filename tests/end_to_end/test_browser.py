@@ -13,11 +13,13 @@ import signal
 import tempfile
 import time
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from compared import cell
 from made_up import halves
 
 from fedcal.evaluation.pages.page import decimals, shown
@@ -144,38 +146,17 @@ def chromium():
             browser.close()
 
 
-def cell(method: str, epsilon: float | None, partition: str | None, k: int) -> dict[str, Any]:
-    """A cell of a comparison, numbers made up."""
-    ece = (0.002 + 0.004 * k) * (1 + (1 / epsilon if epsilon else 0))
-    values = {"ece": ece, "classwise_ece": ece / 4, "nll": 0.2 + ece, "accuracy": 0.93 - ece / 9}
-    return {
-        "data": "resnet110-cifar10",
-        "method": method,
-        "label": method,
-        "settings": {},
-        "clients": 100,
-        "partition": partition,
-        "epsilon": epsilon,
-        "sampling_rate": 1.0,
-        "unit": "user",
-        "rounds": 4,
-        "seeds": [0, 1, 2],
-        "after": {m: {"mean": v, "std": v / 7, "values": [v]} for m, v in values.items()},
-        "bytes_up": 0 if partition is None else 64 * 4**k,
-        "bytes_down": 380,
-        "seconds": {"mean": 0.01, "std": 0.0},
-        "baseline": partition is None,
-        "failures": [],
-    }
-
-
 def comparison() -> dict[str, Any]:
     """Eight methods, four budgets and none, three partitions, three baselines."""
-    cells = [cell(m, None, None, k) for k, m in enumerate(("none", "pooled-bbq", "pooled"))]
-    for partition in ("iid", "dirichlet:0.1", "natural"):
-        for k in range(8):
-            budgets = (0.1, 0.5, 1.0, 8.0, None)
-            cells += [cell(f"method-{k}", epsilon, partition, k) for epsilon in budgets]
+    plain: dict[str, Any] = {"baseline": True, "partition": None, "bytes_up": 0}
+    names = ("none", "pooled-bbq", "pooled")
+    cells = [cell(m, None, 0.002 + 0.004 * k, **plain) for k, m in enumerate(names)]
+    for partition, k, budget in product(
+        ("iid", "dirichlet:0.1", "natural"), range(8), (0.1, 0.5, 1.0, 8.0, None)
+    ):
+        ece = (0.002 + 0.004 * k) * (1 + (1 / budget if budget else 0))
+        where = {"partition": partition, "bytes_up": 64 * 4**k}
+        cells.append(cell(f"method-{k}", budget, ece, **where))
     said = ["Each cell is a run of its own; publishing them all adds their budgets up."]
     return {"schema": 1, "kind": "comparison", "cells": cells, "statement": said, "versions": {}}
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from made_up import scored
-from published import CLASS_ROWS, numbers_in
+from published import CLASS_ROWS, numbers_in, strict
 from strategy_checks import BUDGETED
 
 from fedcal import calibrators, datasets
@@ -49,13 +49,6 @@ every_run_at_all = pytest.mark.parametrize(("method", "epsilon"), ALL_RUNS)
 Make = Callable[[str, float], Path]
 
 
-def strict(text: str) -> Any:
-    def refuse(constant: str) -> None:
-        raise ValueError(f"{constant} is not JSON")
-
-    return json.loads(text, parse_constant=refuse)
-
-
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """300 rows of overconfident logits, 4 classes."""
@@ -80,16 +73,14 @@ def run(data, tmp_path_factory):
     return make
 
 
-CONFIG_TYPES: dict[str, type] = {
-    **dict.fromkeys(("data", "method", "partition", "unit", "trust", "engine"), str),
-    **dict.fromkeys(("mechanism", "noise_source", "secure_aggregation"), str),
-    **{"clients": int, "seed": int, "set": dict},
-    **dict.fromkeys(("sampling_rate", "delta", "quorum", "dropout"), float),
-}
-
-
 @every_run
 def test_result_json_is_the_contract_s(run, method, epsilon):
+    config_types: dict[str, type] = {
+        **dict.fromkeys(("data", "method", "partition", "unit", "trust", "engine"), str),
+        **dict.fromkeys(("mechanism", "noise_source", "secure_aggregation"), str),
+        **{"clients": int, "seed": int, "set": dict},
+        **dict.fromkeys(("sampling_rate", "delta", "quorum", "dropout"), float),
+    }
     folder, private = run(method, epsilon), epsilon < math.inf
     curves = {"rounds.png", "rounds.svg"} if method in FEDERATED else set()  # of what is released
     assert {p.name for p in folder.iterdir()} == FILES | curves
@@ -104,8 +95,8 @@ def test_result_json_is_the_contract_s(run, method, epsilon):
 
     config = result["config"]
     rounds = {"rounds"} if method in FEDERATED else set()
-    assert set(config) == {*CONFIG_TYPES, "epsilon", *rounds}
-    assert {k: type(config[k]) for k in CONFIG_TYPES} == CONFIG_TYPES
+    assert set(config) == {*config_types, "epsilon", *rounds}
+    assert {k: type(config[k]) for k in config_types} == config_types
     assert config["epsilon"] == (1.0 if private else "inf")
     assert config["trust"] == ("central" if private else "secagg")
 

@@ -6,7 +6,6 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from difflib import SequenceMatcher
 from functools import cache
 from pathlib import Path
 
@@ -14,10 +13,6 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 TABLE = HERE / "faults.toml"
 PRODUCT = ("fedcal", "clients", "strategies", "experiments")
-ALIKE = 0.75
-"""Least likeness of lines that may be the ones a row meant."""
-RIVAL = 0.02
-"""Lines of two files that are alike to this much: a person has to choose."""
 
 
 @dataclass(frozen=True)
@@ -89,13 +84,9 @@ def functions(tree: Path) -> dict[str, tuple[str, ...]]:
 
 
 def mended(fault: Fault, tree: Path) -> Fault | None:
-    """The row, with its lines and tests as they stand now; None if they are not found.
-
-    Old lines are sought as they are in other files, then as the most alike lines of any file; the
-    fault is the same change of words in what was found.
-    """
+    """The row, with its lines and tests where they stand now; None if they are not found."""
     if planted(fault, tree)[1]:
-        moved = _elsewhere(fault, tree) or _alike(fault, tree)
+        moved = _elsewhere(fault, tree)
         if moved is None:
             return None
         fault = moved
@@ -107,70 +98,6 @@ def _elsewhere(fault: Fault, tree: Path) -> Fault | None:
     places = [path for path, text in _sources(tree).items() if fault.old in text]
     found = [replace(fault, file=path) for path in places]
     return found[0] if len(found) == 1 and not planted(found[0], tree)[1] else None
-
-
-def _alike(fault: Fault, tree: Path) -> Fault | None:
-    """The row for the lines most like its old ones, if the change of words is still possible."""
-    size = len(fault.old.strip("\n").split("\n"))
-    words = set(re.findall(r"\w+", fault.old))
-    best: list[tuple[float, str, str]] = []
-    for path, text in _sources(tree).items():
-        lines = text.split("\n")
-        # an edit may have broken or joined a line
-        for count in {max(1, size - 1), size, size + 1}:
-            for start in range(len(lines) - count + 1):
-                window = "\n".join(lines[start : start + count])
-                if 2 * len(words & set(re.findall(r"\w+", window))) < len(words):
-                    continue
-                match = SequenceMatcher(None, _tight(fault.old), _tight(window), autojunk=False)
-                if match.real_quick_ratio() >= ALIKE and match.quick_ratio() >= ALIKE:
-                    best.append((match.ratio(), path, window))
-    best = sorted((found for found in best if found[0] >= ALIKE), reverse=True)
-    for likeness, path, window in best:
-        new = changed_alike(fault.old.strip("\n"), fault.new.strip("\n"), window)
-        row = replace(fault, file=path, old=window, new=new or "")
-        if new is not None and not planted(row, tree)[1]:
-            rivals = (other for other in best if other[1] != path)
-            return None if any(other[0] > likeness - RIVAL for other in rivals) else row
-    return None
-
-
-def changed_alike(old: str, new: str, found: str) -> str | None:
-    """Make the change from `old` to `new` in `found`; None where `found` itself differs there."""
-    base, wanted, there = _words(old), _words(new), _words(found)
-    place: dict[int, int] = {}  # of words that `old` and `found` share
-    for block in SequenceMatcher(None, base, there, autojunk=False).get_matching_blocks():
-        place |= {block.a + k: block.b + k for k in range(block.size)}
-    made = list(there)
-    edits = SequenceMatcher(None, base, wanted, autojunk=False).get_opcodes()
-    for kind, first, last, start, end in reversed(edits):
-        if kind == "equal":
-            continue
-        at = [place.get(k) for k in range(first, last)]
-        before, after = place.get(first - 1), place.get(last)
-        if kind == "delete" and before is not None and after is not None:
-            del made[before + 1 : after]
-        elif kind == "insert":
-            if after is None and before is None:
-                return None
-            at_word = after if after is not None else (before or 0) + 1
-            made[at_word:at_word] = wanted[start:end]
-        elif None in at:
-            return None
-        else:
-            known = [k for k in at if k is not None]
-            if known[-1] - known[0] != last - first - 1:  # something came in between
-                return None
-            made[known[0] : known[-1] + 1] = wanted[start:end]
-    return "".join(made)
-
-
-def _words(text: str) -> list[str]:
-    return re.findall(r"\w+|\n *|.", text)
-
-
-def _tight(text: str) -> str:
-    return " ".join(text.split())
 
 
 @cache

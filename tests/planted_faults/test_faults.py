@@ -11,8 +11,6 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-import pytest
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -66,12 +64,12 @@ def test_a_fault_changes_a_line_or_a_few_of_the_source():
 
 
 def test_a_stale_row_follows_its_lines_and_tests(tmp_path):
-    """Lines that moved to another file; lines in which names changed; a test that moved."""
+    """Lines that moved to another file; a test that moved; lines that are nowhere."""
     (tmp_path / "fedcal").mkdir()
     (tmp_path / "tests").mkdir()
     test = "def test_sums() -> None:\n    pass\n"
     (tmp_path / "tests/test_new.py").write_text(test, "utf-8")
-    new = "def total(counts):\n    check(counts, least=0)\n    return counts.sum(axis=0)\n"
+    new = "def total(counts):\n    return counts.sum(axis=0)\n"
     (tmp_path / "fedcal/new.py").write_text(new, "utf-8")
     tests = ("tests/test_old.py::test_sums",)
     there = ("tests/test_new.py::test_sums",)
@@ -79,27 +77,7 @@ def test_a_stale_row_follows_its_lines_and_tests(tmp_path):
     moved = ROWS.Fault("a", "fedcal/old.py", old, old.replace("0", "1"), "The axis.", tests)
     assert ROWS.planted(moved, tmp_path)[1].startswith("its old lines stand 0 times")
     assert ROWS.mended(moved, tmp_path) == replace(moved, file="fedcal/new.py", tests=there)
-    renamed = replace(
-        moved,
-        old=old.replace("counts", "rows"),
-        new=old.replace("counts", "rows").replace("0", "1"),
-    )
-    found = ROWS.mended(renamed, tmp_path)
-    assert (found.file, found.new.strip()) == ("fedcal/new.py", "return counts.sum(axis=1)")
-    assert ROWS.planted(found, tmp_path)[1] == ""
     assert ROWS.mended(replace(moved, old="    launch(rockets)\n", new=""), tmp_path) is None
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "found", "made"),
-    [
-        ("if a < b:", "if a <= b:", "if a < limit:", "if a <= limit:"),
-        ("f(a, b)", "f(a)", "f(a, c)", "f(a)"),
-        ("a == b", "a != b", "a is b", None),  # what was to change is another thing now
-    ],
-)
-def test_the_same_change_is_made_in_lines_that_differ(old, new, found, made):
-    assert ROWS.changed_alike(old, new, found) == made
 
 
 def test_a_written_table_is_read_again(tmp_path):

@@ -79,20 +79,18 @@ def test_on_the_terminal(tmp_path, capsys):
             assert not out
 
 
-FEW: dict[str, dict[str, Any]] = {
-    "crossing": {"clients": 20, "epsilon": 0.1, "rows_per_client": 40.0},
-    "gaps": {"clients": 10, "epsilon": 0.1, "trust": "distributed", "rows_per_client": 40.0},
-    "unary": {"clients": 20, "epsilon": 1.0, "trust": "local"},
-    "exponential": {"clients": 20, "epsilon": 0.5},
-    "prefix": {"clients": 20, "epsilon": 0.001, "unit": "example", "rows_per_client": 20.0},
-    "exact": {"clients": 20, "alpha": 0.00001},
-}
-
-
 @pytest.mark.filterwarnings("ignore:rows_per_client")
 @pytest.mark.parametrize("rule", QUANTILES)
 def test_too_few_for_a_threshold_says_what_would_do(rule):
-    options = dict(FEW[rule])
+    few: dict[str, dict[str, Any]] = {
+        "crossing": {"clients": 20, "epsilon": 0.1, "rows_per_client": 40.0},
+        "gaps": {"clients": 10, "epsilon": 0.1, "trust": "distributed", "rows_per_client": 40.0},
+        "unary": {"clients": 20, "epsilon": 1.0, "trust": "local"},
+        "exponential": {"clients": 20, "epsilon": 0.5},
+        "prefix": {"clients": 20, "epsilon": 0.001, "unit": "example", "rows_per_client": 20.0},
+        "exact": {"clients": 20, "alpha": 0.00001},
+    }
+    options = dict(few[rule])
     own = {k: options.pop(k) for k in ("alpha", "rows_per_client") if k in options}
     settings: dict[str, Any] = {"quantile": rule, **own}
     with pytest.warns(TooLittle, match="are too few for a threshold") as caught:

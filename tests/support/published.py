@@ -1,5 +1,6 @@
-"""Every number that a person may read in what a run or a comparison leaves."""
+"""Every number that a person may read in what a run or a comparison leaves; strict JSON."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -41,3 +42,12 @@ def numbers_in(folder: Path, *but: str) -> np.ndarray:
         else:
             found.append(path.read_text("utf-8"))
     return np.concatenate([numbers_of(content) for content in found])
+
+
+def strict(text: str) -> Any:
+    """What JSON says; ValueError if it has a constant that JSON has not, such as NaN."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)

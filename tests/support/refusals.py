@@ -4,6 +4,8 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import pytest
+
 from fedcal.core.errors import InputError
 
 
@@ -23,3 +25,12 @@ def each_is_refused(
         elif not said.startswith(start) or len(said) >= (most or 10**9):
             wrong.append(f"{given!r:.200}: {said!r}")
     assert not wrong, "\n".join(wrong)
+
+
+def refused(
+    said: str, call: Callable[..., object], *given: Any, error: type = InputError, **named: Any
+) -> None:
+    """`call` with what is given raises this error, in one line that matches `said`."""
+    with pytest.raises(error, match=said) as caught:
+        call(*given, **named)
+    assert "\n" not in str(caught.value)

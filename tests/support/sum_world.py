@@ -23,20 +23,10 @@ from fedcal.clients.site.party import Party
 from fedcal.clients.site.records.job_facts import JobFacts
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.core.errors import InputError
+from fedcal.secure_aggregation import messages
 from fedcal.secure_aggregation.committee import Committee
 from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.masking import SEED_BYTES
-from fedcal.secure_aggregation.messages import (
-    SIGNATURE_BYTES,
-    Contribution,
-    Enrolment,
-    Header,
-    Opening,
-    commitment,
-    sealed_for,
-    sum_digest,
-    vector_digest,
-)
 from fedcal.secure_aggregation.roster import Member, Roster
 from fedcal.secure_aggregation.shares import hidden, stream_sum
 
@@ -58,7 +48,7 @@ def digest(*what: object) -> str:
 
 def signed_part(header: bytes) -> bytes:
     """What names a contribution."""
-    return header[:-SIGNATURE_BYTES]
+    return header[: -messages.SIGNATURE_BYTES]
 
 
 @dataclass
@@ -68,7 +58,7 @@ class Clear:
     site: int
     job: str
     round: int
-    sent: Contribution
+    sent: messages.Contribution
     words: np.ndarray
     seeds: list[bytes]
 
@@ -195,7 +185,7 @@ class World:
         secret, public = new_exchange_key()
         self.secrets[member].append(secret)
         of = bytes.fromhex(job)
-        return Enrolment.made(signer, of, member, public, os.urandom(16)).to_bytes()
+        return messages.Enrolment.made(signer, of, member, public, os.urandom(16)).to_bytes()
 
     def answer(
         self, site: int, job: str, number: int, question: str, enrolments: Sequence[bytes]
@@ -229,7 +219,9 @@ class World:
         if text not in known:
             known.append(text)
         if drawn:
-            self._note(Clear(site, job, number, Contribution.from_bytes(text), drawn[0], seeds[0]))
+            self._note(
+                Clear(site, job, number, messages.Contribution.from_bytes(text), drawn[0], seeds[0])
+            )
         return text
 
     def _note(self, clear: Clear) -> None:
@@ -247,13 +239,15 @@ class World:
         words = np.array([self.rng.getrandbits(64) for _ in range(self.length)], "u8")
         seeds = [os.urandom(SEED_BYTES) for _ in committee.pieces]
         sent = hidden(words, seeds)
-        known = {e.site: e.exchange for e in map(Enrolment.from_bytes, enrolments)}
+        known = {e.site: e.exchange for e in map(messages.Enrolment.from_bytes, enrolments)}
         secret, public = new_exchange_key()
-        commitments = [commitment(of, number, site, k, seed) for k, seed in enumerate(seeds)]
-        header = Header(
+        commitments = [
+            messages.commitment(of, number, site, k, seed) for k, seed in enumerate(seeds)
+        ]
+        header = messages.Header(
             *(of, number, bytes.fromhex(self.question(job, number))),
             len(self.keys) + 3 if lie == "number" else site,
-            *(public, len(sent), vector_digest(sent)),
+            *(public, len(sent), messages.vector_digest(sent)),
             (*sorted(known), *([999] if lie == "receivers" else [])),
             tuple(commitments[:-1] if lie == "commitments" else commitments),
         ).signed(self.keys[site] if site in self.crooked else self.servers_key)
@@ -263,8 +257,8 @@ class World:
             if lie == "all seeds" or (lie == "seeds" and self.rng.random() < 0.5):
                 held[self.rng.randrange(len(held))] = os.urandom(SEED_BYTES)
             key = shared_key(secret, exchange, of, site, member)
-            sealed[member] = seal(key, b"".join(held), sealed_for(header, member))
-        made = Contribution(header, sent, sealed)
+            sealed[member] = seal(key, b"".join(held), messages.sealed_for(header, member))
+        made = messages.Contribution(header, sent, sealed)
         if site in self.crooked:
             self._note(Clear(site, job, number, made, words, seeds))
         return made.to_bytes()
@@ -272,7 +266,7 @@ class World:
     def confirm(self, member: int, job: str, number: int, given: Given) -> bytes | None:
         """An honest member's signature under a sum."""
         headers = [header for header, _ in given]
-        of = sum_digest(bytes.fromhex(job), number, headers).hex()
+        of = messages.sum_digest(bytes.fromhex(job), number, headers).hex()
         self.sums[of] = (job, number, headers)
         said = self._asked(member, lambda one: one.confirm(job, number, self.least, given))
         if said is not None:
@@ -296,7 +290,7 @@ class World:
         for (job, number, site), texts in self.answers.items():
             if len(texts) != 1:
                 self.wrong.append(f"site {site} sent {len(texts)} contributions to one round")
-            clear = self.clear[signed_part(Contribution.from_bytes(texts[0]).header)]
+            clear = self.clear[signed_part(messages.Contribution.from_bytes(texts[0]).header)]
             plain = clear.sent.words + stream_sum(clear.seeds, self.length)
             if not np.array_equal(plain, clear.words) or (clear.job, clear.round) != (job, number):
                 self.wrong.append(f"site {site} sent another vector than it drew")
@@ -329,7 +323,7 @@ class World:
             self.wrong.append("a sum of another round was opened")
         if len(sites) < self.least or len(sites - self.crooked) < self.least - len(self.crooked):
             self.wrong.append(f"a sum of {len(sites)} was opened, at least {self.least} must be")
-        said = Opening.from_bytes(one.text)
+        said = messages.Opening.from_bytes(one.text)
         held = self.committee.held_by(one.member)
         want = [stream_sum([c.seeds[k] for c in contributors], self.length) for k in held]
         if said.of.hex() != one.of or np.array(want).tobytes() != said.pieces:
@@ -341,7 +335,7 @@ class World:
         if len({one.of for one in openings}) > 1:
             self.wrong.append("honest members opened two sums of a round")
         sent = {
-            site: self.clear[signed_part(Contribution.from_bytes(text).header)]
+            site: self.clear[signed_part(messages.Contribution.from_bytes(text).header)]
             for (of, at, site), texts in self.answers.items()
             for text in texts
             if (of, at) == (job, number)
@@ -371,10 +365,10 @@ class World:
         for member, text in clear.sent.sealed.items():
             for secret in self.secrets[member]:
                 header = clear.sent.header
-                of, exchange = bytes.fromhex(clear.job), Header.read(header).exchange
+                of, exchange = bytes.fromhex(clear.job), messages.Header.read(header).exchange
                 key = shared_key(secret, exchange, of, clear.site, member)
                 try:
-                    told = unseal(key, text, sealed_for(header, member))
+                    told = unseal(key, text, messages.sealed_for(header, member))
                 except InputError:
                     continue
                 held = self.committee.held_by(member)

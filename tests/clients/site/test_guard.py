@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from policies import policy_text
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 from fedcal.clients.site import guard
 from fedcal.clients.site.prepared import Prepared, prepare, prepared
@@ -73,14 +73,12 @@ def test_a_share_of_the_noise_alone_is_not_sent(site):
 
 def test_an_oversized_answer_is_refused_before_it_is_computed(site, monkeypatch):
     monkeypatch.setattr(guard, "MOST_NUMBERS", 100)
-    with pytest.raises(InputError, match="an answer of 256 numbers is asked for; at most 100"):
-        check(FIELDS, asked(), site)
+    refused("an answer of 256 numbers is asked for; at most 100", check, FIELDS, asked(), site)
 
 
 def test_a_promise_to_subjects_needs_subjects(site):
     federation = Federation(5, 2, epsilon=1.0, unit="subject", noise_source="system")
-    with pytest.raises(InputError, match="column subject"):
-        check({**FIELDS, **federation.to_fields()}, asked(federation), site)
+    refused("column subject", check, {**FIELDS, **federation.to_fields()}, asked(federation), site)
 
 
 def test_a_question_about_scores_is_not_for_rows_to_train_on(tmp_path):
@@ -102,5 +100,4 @@ def test_what_the_policy_does_not_allow_is_refused(tmp_path):
             if epsilon == 1.0:
                 assert check(FIELDS, request, site) == request
             else:
-                with pytest.raises(InputError, match="policy refuses the epsilon: asked is 1"):
-                    check(FIELDS, request, site)
+                refused("policy refuses the epsilon: asked is 1", check, FIELDS, request, site)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from policies import policy_text
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 from fedcal.clients.site import own_terms as module
 from fedcal.clients.site.own_terms import PLANS, own_terms, plan_fields, plan_from
@@ -108,8 +108,7 @@ def test_another_version_or_other_rows_make_it_anew(site, monkeypatch):
 
 
 def test_the_last_plans_are_kept_and_what_cannot_be_planned_is_not(site):
-    with pytest.raises(InputError, match="method"):
-        own_terms({**FIELDS, "method": "rm"}, "r", site, terms_of_job)
+    refused("method", own_terms, {**FIELDS, "method": "rm"}, "r", site, terms_of_job)
     assert not (site.folder / PLANS).exists()
     for number in range(module.KEPT_PLANS + 2):
         own_terms(FIELDS, f"r{number}", site, terms_of_job)
@@ -126,8 +125,7 @@ def test_nothing_is_made_of_settings_that_the_policy_does_not_allow(site):
     (site.folder / "site.toml").write_text(POLICY, "utf-8")
     limited = replace(site, has_policy=True)
     for change in ({"method": "fedbbq"}, {"settings": '{"bins_exponent": 40}'}):
-        with pytest.raises(InputError, match="policy refuses"):
-            own_terms({**FIELDS, **change}, "r", limited, planner)
+        refused("policy refuses", own_terms, {**FIELDS, **change}, "r", limited, planner)
     assert planner.made == 0
     own_terms({**FIELDS, "settings": '{"bins_exponent": 5}'}, "r", limited, planner)
     assert planner.made == 1

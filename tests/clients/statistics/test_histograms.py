@@ -4,19 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from strategy_checks import some_shards
 
 from fedcal.clients.statistics.histograms import class_counts, class_histograms, pooled_histograms
 from fedcal.core.shards import Shards
 from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 
 CLIENTS = 6
-
-
-def some_shards(c: int, rows: int = 90) -> Shards:
-    """Rows of clients 1 to 4 of 6."""
-    rng = np.random.default_rng(c)
-    owner = rng.integers(1, CLIENTS - 1, rows)
-    return Shards.from_owner(rng.normal(0, 3, (rows, c)), rng.integers(0, c, rows), owner, CLIENTS)
 
 
 def slow_histograms(shards: Shards, bins: int) -> np.ndarray:
@@ -45,7 +39,7 @@ def test_bins_are_closed_on_the_left_and_the_last_one_on_both_sides():
 
 @pytest.mark.parametrize(("c", "bins"), [(2, 2), (2, 128), (3, 8), (10, 128), (40, 2)])
 def test_histograms_are_those_of_a_plain_loop(c, bins):
-    shards = some_shards(c)
+    shards = some_shards(c, rows=90, clients=CLIENTS)
     want = slow_histograms(shards, bins)
     got = class_histograms(shards, ClassHistograms(bins, c))
     assert np.array_equal(got, want.reshape(CLIENTS, -1))

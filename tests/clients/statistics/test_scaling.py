@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from refusals import each_is_refused
+from strategy_checks import some_shards
 
 from fedcal.calibrators import (
     MatrixScaling,
@@ -27,13 +28,9 @@ forms = pytest.mark.parametrize("form", FORMS)
 Form = type[ParametricScaling]
 
 
-def some_shards(c: int, clients: int = 5, rows: int = 60) -> Shards:
-    """The last client is empty."""
-    rng = np.random.default_rng(c)
-    labels = rng.integers(0, c, rows)
-    logits = rng.normal(0, 2, (rows, c))
-    logits[np.arange(rows), labels] += 1
-    return Shards.from_owner(logits, labels, rng.integers(0, clients - 1, rows), clients)
+def few_shards(c: int) -> Shards:
+    """The last client of five is empty."""
+    return some_shards(c, rows=60, clients=6).block(1, 6)
 
 
 def some_w(form: Form, c: int) -> Floats:
@@ -58,7 +55,7 @@ def unpacked(triangle: Floats, size: int) -> Floats:
 
 @forms
 def test_the_update_is_the_way_from_the_optimum_to_w(form):
-    shards, w = some_shards(4), some_w(form, 4)
+    shards, w = few_shards(4), some_w(form, 4)
     asked = {"form": form.kind, "w": w, "proximal": 0.5, "steps": 40, "count": True}
     got = scaling_update(shards, ScalingUpdate(**asked))
     fits = local_fits(form, shards, w, proximal=0.5, steps=40)
@@ -71,7 +68,7 @@ def test_the_update_is_the_way_from_the_optimum_to_w(form):
 
 @forms
 def test_the_gradient_is_that_of_the_loss(form):
-    shards, w, step = some_shards(4), some_w(form, 4), 1e-6
+    shards, w, step = few_shards(4), some_w(form, 4), 1e-6
     got = scaling_newton(shards, newton(form, w, "none"))
     assert got.shape == (5, len(w))
     for k in range(4):
@@ -87,7 +84,7 @@ def test_the_gradient_is_that_of_the_loss(form):
 @pytest.mark.parametrize("c", [2, 5])
 def test_curvature_is_that_of_an_explicit_jacobian(form, c):
     """J by finite differences of the scores: J' (diag p - p p') J."""
-    shards, w, step = some_shards(c), some_w(form, c), 1e-6
+    shards, w, step = few_shards(c), some_w(form, c), 1e-6
     size = len(w)
     x, _ = form.features(shards.logits, shards.labels)
     p = softmax(form.scores(x, w))
@@ -105,7 +102,7 @@ def test_curvature_is_that_of_an_explicit_jacobian(form, c):
 
 
 def test_curvature_of_rows_so_confident_that_1_p_has_no_digits_is_positive():
-    shards = some_shards(6)
+    shards = few_shards(6)
     shards = Shards(shards.logits * 30.0, shards.labels, shards.offsets)
     for form in (VectorScaling, OrderPreservingVector):
         w = some_w(form, 6)
@@ -124,7 +121,7 @@ def test_a_query_that_cannot_be_answered_is_refused():
         ({"form": "matrix", "w": MatrixScaling.identity(3)}, "no full curvature"),
     ]
     each_is_refused(
-        table, lambda change: scaling_newton(some_shards(3), ScalingNewton(**(usual | change)))
+        table, lambda change: scaling_newton(few_shards(3), ScalingNewton(**(usual | change)))
     )
 
 

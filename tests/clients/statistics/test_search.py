@@ -4,23 +4,13 @@ import math
 
 import numpy as np
 import pytest
+from strategy_checks import some_shards
 
 from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
-from fedcal.core.shards import Shards
 from fedcal.queries import AccuracyGap, CalibrationGaps, ClippedNLL
 
 CLIENTS = 5
 TEMPERATURES = np.array([0.5, 0.9, 1.0, 1.7, 3.0])
-
-
-def some_shards(c: int, rows: int = 80, seed: int = 0) -> Shards:
-    """Rows of clients 0 to 3 of 5; some logits tie."""
-    rng = np.random.default_rng([c, seed])
-    labels, owner = rng.integers(0, c, rows), rng.integers(0, CLIENTS - 1, rows)
-    logits = rng.normal(0, 3, (rows, c))
-    logits[np.arange(rows), labels] += 4
-    logits[::9] = np.round(logits[::9] / 4)
-    return Shards.from_owner(logits, labels, owner, CLIENTS)
 
 
 def slow_row(z: list[float], y: int, t: float) -> tuple[bool, float, float]:
@@ -32,7 +22,8 @@ def slow_row(z: list[float], y: int, t: float) -> tuple[bool, float, float]:
 
 @pytest.mark.parametrize("c", [2, 10, 50])
 def test_each_is_its_slow_twin(c):
-    shards, many = some_shards(c), len(TEMPERATURES)
+    shards, many = some_shards(c, rows=80, clients=CLIENTS, scale=3.0), len(TEMPERATURES)
+    shards.logits[::9] = np.round(shards.logits[::9] / 4)  # some tie
     gap, loss = np.zeros((CLIENTS, many)), np.zeros((CLIENTS, many))
     bins = np.zeros((CLIENTS, many, 15))
     for i, t in enumerate(TEMPERATURES.tolist()):

@@ -5,14 +5,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from strategy_checks import some_shards
 
 from fedcal.calibrators import TemperatureScaling
-from fedcal.clients.statistics.temperature import (
-    local_log_a,
-    temperature_newton,
-    temperature_scores,
-    temperature_update,
-)
+from fedcal.clients.statistics import temperature
 from fedcal.core.numerics import LOG_A_LIMIT, log_grid
 from fedcal.core.shards import Shards
 from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate
@@ -20,15 +16,6 @@ from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpda
 CLIENTS = 5
 GRID = {"low": 0.25, "high": 8.0, "points": 9}
 TEMPERATURES = np.exp(log_grid(0.25, 8.0, 9))
-
-
-def some_shards(c: int, rows: int = 80) -> Shards:
-    """Rows of clients 0 to 3 of 5."""
-    rng = np.random.default_rng(c)
-    labels, owner = rng.integers(0, c, rows), rng.integers(0, CLIENTS - 1, rows)
-    logits = rng.normal(0, 3, (rows, c))
-    logits[np.arange(rows), labels] += 4
-    return Shards.from_owner(logits, labels, owner, CLIENTS)
 
 
 def client_rows(shards: Shards, k: int) -> list[tuple[list[float], int]]:
@@ -53,35 +40,23 @@ def slow_sums(shards: Shards, k: int, log_a: float) -> tuple[float, float]:
 @pytest.mark.parametrize("c", [2, 10, 50])
 @pytest.mark.parametrize("log_a", [-1.5, 0.0, 0.75])
 def test_newton_is_its_slow_twin(c, log_a):
-    shards = some_shards(c)
+    shards = some_shards(c, rows=80, clients=CLIENTS, scale=3.0)
     want = [slow_sums(shards, k, log_a) for k in range(CLIENTS)]
-    got = temperature_newton(shards, TemperatureNewton(log_a, shards.classes))
+    got = temperature.temperature_newton(shards, TemperatureNewton(log_a, shards.classes))
     assert got == pytest.approx(np.array(want), rel=1e-10, abs=1e-10)
 
 
 @pytest.mark.parametrize("c", [2, 10])
 def test_scores_are_the_gradient_on_the_grid(c):
-    shards = some_shards(c)
+    shards = some_shards(c, rows=80, clients=CLIENTS, scale=3.0)
     want = [[slow_sums(shards, k, -math.log(t))[0] for t in TEMPERATURES] for k in range(5)]
-    assert temperature_scores(shards, TemperatureScores(**GRID)) == pytest.approx(
+    assert temperature.temperature_scores(shards, TemperatureScores(**GRID)) == pytest.approx(
         np.array(want), rel=1e-10, abs=1e-10
     )
 
 
-INVERSE: dict[str, Any] = {"w": 1.0, "average": "inverse", "count": True}
-
-
-def noisy_shards(c: int, clients: int = 8, rows: int = 400) -> Shards:
-    """Overconfident rows with errors at every client but the last, which is empty."""
-    rng = np.random.default_rng(c)
-    labels = rng.integers(0, c, rows)
-    logits = rng.normal(0, 4, (rows, c))
-    logits[np.arange(rows), labels] += 3
-    return Shards.from_owner(logits, labels, rng.integers(0, clients - 1, rows), clients)
-
-
 def updates(shards: Shards, params: dict[str, Any]) -> np.ndarray:
-    return temperature_update(shards, TemperatureUpdate(**params))
+    return temperature.temperature_update(shards, TemperatureUpdate(**params))
 
 
 def shard(logits: list[list[float]], labels: list[int]) -> Shards:
@@ -94,7 +69,8 @@ def test_who_gives_up_after_some_steps_ends_on_the_way_to_the_bound():
     """Newton on log(1 + exp(-a m)) comes nearer to infinity by about 1 / m a step."""
     part = shard([[2.0, 0.0]], [0])
     ends = [
-        float(np.exp(local_log_a(part, 0.0, math.log(1e6), steps)[0])) for steps in (1, 10, 50, 51)
+        float(np.exp(temperature.local_log_a(part, 0.0, math.log(1e6), steps)[0]))
+        for steps in (1, 10, 50, 51)
     ]
     assert ends == sorted(ends)
     assert ends[2] < 50
@@ -104,12 +80,12 @@ def test_who_gives_up_after_some_steps_ends_on_the_way_to_the_bound():
 @pytest.mark.parametrize("c", [2, 10, 60])
 def test_the_local_optimum_is_the_fit_of_the_clients_rows(c):
     """Wherever it starts, within 50 steps; the update is the way from it to w."""
-    shards = noisy_shards(c)
+    shards = some_shards(c, rows=400, clients=9, scale=4.0).block(1, 9)  # the last has none
     own = [shards.block(k, k + 1) for k in range(shards.clients - 1)]
     t = np.array([TemperatureScaling().fit(one.logits, one.labels).temperature for one in own])
     assert (np.abs(np.log(t)) < LOG_A_LIMIT - 0.1).all()
     for start, steps in ((-2.0, 80), (0.0, 50), (1.5, 80)):
-        got = local_log_a(shards, start, steps=steps)
+        got = temperature.local_log_a(shards, start, steps=steps)
         assert got[:-1] == pytest.approx(-np.log(t), abs=1e-6)
         assert got[-1] == start
     for w in (0.3, 4.0):
@@ -125,6 +101,7 @@ def test_the_local_optimum_is_the_fit_of_the_clients_rows(c):
 
 def test_shards_without_an_optimum_answer_the_bound():
     """Beside other clients, too; the fit of a calibrator has the same bound."""
+    inverse: dict[str, Any] = {"w": 1.0, "average": "inverse", "count": True}
     for logits, labels, a in (
         ([[3.0, 0.0, 1.0], [0.0, 2.0, 1.0]], [0, 1], 20.0),  # no errors
         ([[3.0, 0.0, 1.0]], [0], 20.0),  # one row, right
@@ -141,11 +118,11 @@ def test_shards_without_an_optimum_answer_the_bound():
             2,
         )
         for shards in (own, beside):
-            assert updates(shards, INVERSE)[0] == pytest.approx([1 - a, 1.0], rel=1e-12)
-        plain = updates(own, INVERSE | {"average": "temperature"})
+            assert updates(shards, inverse)[0] == pytest.approx([1 - a, 1.0], rel=1e-12)
+        plain = updates(own, inverse | {"average": "temperature"})
         assert plain[0] == pytest.approx([1 - 1 / a, 1.0], rel=1e-12)
         fitted = TemperatureScaling().fit(own.logits, own.labels).temperature
         assert 1 / a == pytest.approx(fitted, rel=1e-5)
     for limit in (2.0, 1e6):
-        got = updates(shard([[4.0, 0.0], [0.0, 1.0]], [0, 1]), {**INVERSE, "limit": limit})
+        got = updates(shard([[4.0, 0.0], [0.0, 1.0]], [0, 1]), {**inverse, "limit": limit})
         assert got[0, 0] == pytest.approx(1 - limit)

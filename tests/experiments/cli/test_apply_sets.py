@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from refusals import refused
 
 from fedcal.conformal import Conformity, PredictionSets
 from fedcal.core.errors import InputError
@@ -74,15 +75,13 @@ def test_groups_are_read_from_the_file_and_what_does_not_fit_is_refused(tmp_path
     for column in ("group", "client"):  # groups or sites
         data = {"logits": LOGITS, "labels": LABELS, column: GROUPS}
         assert_array_equal(np.load(applied(tmp_path, BY_GROUP, "s.npy", data)), expected)
-    with pytest.raises(InputError, match="say the rows' groups"):
-        applied(tmp_path, BY_GROUP, "s.npy", {"logits": LOGITS})
+    refused("say the rows' groups", applied, tmp_path, BY_GROUP, "s.npy", {"logits": LOGITS})
     probs = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1)[:, None]
     with pytest.raises(InputError, match=r"holds probs, but .* was fitted on logits"):
         applied(tmp_path, SETS, "s.npy", {"probs": probs})
     (tmp_path / "sets.npz").write_bytes(b"x")
     sets, data = tmp_path / "sets.npz", str(tmp_path / "d.npz")
-    with pytest.raises(InputError, match="calibrator"):
-        apply_command(sets, data, tmp_path / "new.npy", quiet=True)
+    refused("calibrator", apply_command, sets, data, tmp_path / "new.npy", quiet=True)
 
 
 def test_export(tmp_path, capsys):

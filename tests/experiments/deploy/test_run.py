@@ -11,6 +11,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from flwr.app import Message, RecordDict
+from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.site.prepared import prepare
@@ -113,15 +114,13 @@ def values(out: Path) -> list[Any]:
 
 def test_another_run_takes_the_place_of_one_that_has_ended(link, tmp_path):
     out = tmp_path / "out"
-    with pytest.raises(InputError, match="holds no run"):
-        deploy.deployed(config(tmp_path), out=out, resume=True)
+    refused("holds no run", deploy.deployed, config(tmp_path), out=out, resume=True)
     link.before = lambda sites: setattr(sites, "leave", True)
     with pytest.warns(UserWarning, match="0 of 3 sites have the calibrator"):
         first = deploy.deployed(config(tmp_path), out=out)
     assert (out / "result.json").exists()
     other = config(tmp_path, epsilon=2.0)
-    with pytest.raises(InputError, match=r"holds a run over real sites of .*: --over"):
-        deploy.deployed(other, out=out)
+    refused(r"holds a run over real sites of .*: --over", deploy.deployed, other, out=out)
     link.before = lambda sites: None
     with pytest.warns(UserWarning, match="which is replaced"):
         second = deploy.deployed(other, out=out, overwrite=True)
@@ -182,8 +181,7 @@ def test_a_run_that_goes_on_is_followed_and_not_started_twice(link, tmp_path, mo
         for resume in (False, True):
             with pytest.raises(InputError, match="its run has not ended"):
                 server.serve(sites, {**link._fields, "resume": resume})
-        with pytest.raises(InputError, match="has not ended"):
-            deploy.deployed(config(tmp_path), out=out)
+        refused("has not ended", deploy.deployed, config(tmp_path), out=out)
         (out / deploy.STARTED).write_text('{"flower_run": 1}')  # the command is faster
         with monkeypatch.context() as patch:
             patch.setattr(deploy, "_follow", follow)
@@ -264,8 +262,7 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, mon
 
         monkeypatch.setattr(link, "submit", killed)
         said = f"has not told of the run for 0.3 s.*: once .*{next_.format(out)}"
-        with pytest.raises(FedcalError, match=said):
-            deploy.deployed(config(tmp_path), out=out)
+        refused(said, deploy.deployed, config(tmp_path), out=out, error=FedcalError)
     hangs = tmp_path / "flwr"
     hangs.write_text("#!/bin/sh\nsleep 600\n")
     hangs.chmod(0o700)
@@ -273,8 +270,7 @@ def test_a_superlink_that_is_gone_or_hangs_is_not_waited_for(link, tmp_path, mon
     (tmp_path / "run").mkdir()
     flower = superlink.FlowerRun(tmp_path / "run", superlink.Commands(hangs, hangs), {})
     assert flower.status(1) == superlink.UNKNOWN
-    with pytest.raises(FedcalError, match=r"did not take the run: no answer within 0.3 s"):
-        flower.submit()
+    refused(r"did not take the run: no answer within 0.3 s", flower.submit, error=FedcalError)
 
 
 def test_a_federation_file_says_how_many_there_are(link, tmp_path):
@@ -289,8 +285,7 @@ def test_a_federation_file_says_how_many_there_are(link, tmp_path):
         (3, {"colluding": 2}, "a secure sum of 3 contributions, 2 of which .* has 1 to hide among"),
     ):
         file.write_text(Roster("hearts", sites, Committee((0, 1, 2), threshold)).to_toml())
-        with pytest.raises(InputError, match=said):
-            deploy.deployed(replace(given, **changed), out=tmp_path / "out")
+        refused(said, deploy.deployed, replace(given, **changed), out=tmp_path / "out")
     assert link.runs == 0
     assert not (tmp_path / "out").exists()
     job = job_of(replace(given, clients=3), None)

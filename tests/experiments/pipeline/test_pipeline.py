@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.cli.main import main
@@ -108,8 +108,7 @@ def test_finished_stages_are_not_run_again(logits, tmp_path, monkeypatch):
     with Ledger(out / "ledger.sqlite") as ledger:
         assert len(ledger.entries()) == 1
     for other in ({"seed": 1}, {"sets": {"epsilon": 0.6}}):
-        with pytest.raises(InputError, match="holds another pipeline"):
-            run(settled(of_logits(logits, **other)), out)
+        refused("holds another pipeline", run, settled(of_logits(logits, **other)), out)
     shutil.copy(out / "ledger.sqlite", tmp_path / "spent.sqlite")
     spent = {"ledger": str(tmp_path / "spent.sqlite"), "seed": 1}
     with pytest.raises(InputError, match=r"epsilon 2 of 2 is spent|is spent, run"):
@@ -189,8 +188,7 @@ def test_a_stage_whose_result_breaks_is_not_paid_again(logits, tmp_path, monkeyp
     assert charged() == [(1, 2, 3)]
     # another pipeline takes the place of this one, but not of its ledger
     other = settled(of_logits(logits, sets={"epsilon": 0.4}, ledger=str(tmp_path / "l.db")))
-    with pytest.raises(InputError, match=r"holds another pipeline: .* --overwrite replaces it"):
-        run(other, out)
+    refused(r"holds another pipeline: .* --overwrite replaces it", run, other, out)
     with pytest.warns(UserWarning, match="which is replaced"):
         run(other, out, overwrite=True)
     assert charged() == [(1, 2, 3)]

@@ -14,14 +14,8 @@ from html_page import Page, page_of
 from made_up import halves
 from refusals import each_is_refused
 
-from fedcal.experiments import simulate
+from fedcal.experiments import report, simulate
 from fedcal.experiments.cli.main import _run
-from fedcal.experiments.report import (
-    comparison_card,
-    result_card,
-    write_comparison_report,
-    write_report,
-)
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.labels import metric_table, noise_sentence, signed
 from fedcal.experiments.report.simulation import command
@@ -55,7 +49,7 @@ def metric_entries(result: dict[str, Any]) -> list[Any]:
 
 def test_a_saved_run_s_report_can_be_made_again_from_its_files(made, copy):
     assert (made / "report.html").stat().st_size < 2**20
-    assert write_report(copy) == copy / "report.html"
+    assert report.write_report(copy) == copy / "report.html"
     for name in ("report.html", *FIGURES):
         assert (copy / name).read_bytes() == (made / name).read_bytes()
 
@@ -136,7 +130,7 @@ def test_results_of_older_runs_have_no_intervals(copy):
     lines = [json.loads(line) for line in (copy / "rounds.jsonl").read_text("utf-8").splitlines()]
     plain = [{k: v for k, v in line.items() if k != "test"} for line in lines]
     (copy / "rounds.jsonl").write_text("".join(f"{json.dumps(r)}\n" for r in plain), "utf-8")
-    text = page_of(write_report(copy)).text
+    text = page_of(report.write_report(copy)).text
     assert "interval" not in text.partition("Reliability of the top")[0].partition("Metrics On")[2]
     assert "Who sees what" not in text
 
@@ -154,7 +148,7 @@ def poison(value: Any) -> Any:
 
 def test_words_from_files_are_escaped(copy):
     (copy / "result.json").write_text(json.dumps(poison(result_of(copy))), "utf-8")
-    page = page_of(write_report(copy))
+    page = page_of(report.write_report(copy))
     assert "script" not in page.tags
     assert EVIL in page.text
 
@@ -178,7 +172,7 @@ def test_other_files_are_refused_in_one_line(made, copy):
             (copy / name).unlink()
         else:
             (copy / name).write_text(text, "utf-8", errors="surrogateescape")
-        write_report(copy)
+        report.write_report(copy)
 
     table = [
         (("result.json", None), r"result\.json"),
@@ -257,7 +251,7 @@ def compared() -> dict[str, Any]:
 
 def test_a_comparison_s_report(tmp_path):
     (tmp_path / "compare.json").write_text(json.dumps(compared()), "utf-8")
-    page = page_of(write_comparison_report(tmp_path))
+    page = page_of(report.write_comparison_report(tmp_path))
     assert {p.name for p in tmp_path.iterdir()} == {
         *("compare.json", "report.html"),
         *("epsilon.png", "epsilon.svg", "bytes.png", "bytes.svg"),
@@ -273,7 +267,7 @@ def test_a_comparison_s_report(tmp_path):
 
 def report_of(folder: Path, text: str) -> Page:
     (folder / "compare.json").write_text(text, "utf-8")
-    return page_of(write_comparison_report(folder))
+    return page_of(report.write_comparison_report(folder))
 
 
 def test_a_hostile_comparison_is_escaped(tmp_path):
@@ -298,18 +292,18 @@ def test_cards(made):
     result = result_of(made)
     records = json.loads((made / "reliability.json").read_text("utf-8"))
     reliability = {k: Reliability.from_json(v) for k, v in records.items()}
-    card = Page(result_card(result, reliability))
+    card = Page(report.result_card(result, reliability))
     assert card.open == []
     assert result["privacy"]["statement"][0] in card.text
     for heading, before, after, _ in metric_entries(result):
         assert f"{heading} {before.text} {before.small} {after.text}" in card.text
         assert after.small in card.text
     assert card.tags.count("svg") == 2
-    assert "var(--" not in result_card(result, reliability)  # there is no style sheet
-    hostile = Page(result_card(poison(result), reliability))
+    assert "var(--" not in report.result_card(result, reliability)  # there is no style sheet
+    hostile = Page(report.result_card(poison(result), reliability))
     assert "script" not in hostile.tags
 
-    table = Page(comparison_card(compared()))
+    table = Page(report.comparison_card(compared()))
     assert table.open == []
     assert "fednewton 1.010 ± 0.101" in table.text
-    assert "script" not in Page(comparison_card(poison(compared()))).tags
+    assert "script" not in Page(report.comparison_card(poison(compared()))).tags

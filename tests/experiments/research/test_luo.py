@@ -6,24 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 from scipy import stats
 
 from fedcal import datasets
-from fedcal.core.errors import InputError, Interrupted
+from fedcal.core.errors import Interrupted
 from fedcal.datasets import Dataset
 from fedcal.experiments import simulate
 from fedcal.experiments.research.benchmarks import luo as benchmark
 from fedcal.experiments.research.benchmarks.timing import compare
+from fedcal.experiments.research.studies.luo import methods
 from fedcal.experiments.research.studies.luo import suite as suites
-from fedcal.experiments.research.studies.luo.methods import (
-    COLUMNS,
-    EXPONENTIAL,
-    PAPER,
-    PRIVATE,
-    Draws,
-    competitor,
-)
 from fedcal.experiments.research.studies.luo.settings import SUITES, SweepPoint, fitting, suite_for
 from fedcal.experiments.research.studies.luo.suite import (
     DONE,
@@ -51,10 +44,10 @@ def tables():
 
 def draws_of(
     key: str, trials: int, point: SweepPoint = POINT, classes: int = 4, seed: int = 0
-) -> Draws:
-    c = competitor(key)
-    plan = PRIVATE[c.method].plan(point, classes, c.noise)
-    return Draws.under(plan, trials, np.random.default_rng(seed))
+) -> methods.Draws:
+    c = methods.competitor(key)
+    plan = methods.PRIVATE[c.method].plan(point, classes, c.noise)
+    return methods.Draws.under(plan, trials, np.random.default_rng(seed))
 
 
 def test_the_settings_are_those_of_the_paper():
@@ -80,7 +73,9 @@ def test_divisions_draw_each_row_once_and_all_alike(tables):
 def test_the_exponential_mechanism_draws_by_its_scores(tables):
     one = divisions(tables, POINT, 1, seed=0)
     trials = Trials(tables, POINT, np.repeat(one, 4000, axis=0))
-    got = PRIVATE[EXPONENTIAL].run(trials, draws_of(f"{EXPONENTIAL}/central", 4000))
+    got = methods.PRIVATE[methods.EXPONENTIAL].run(
+        trials, draws_of(f"{methods.EXPONENTIAL}/central", 4000)
+    )
     scores = -POINT.epsilon * np.abs(trials.grid_gaps[0]) / 2
     p = np.exp(scores - scores.max())
     p /= p.sum()
@@ -91,7 +86,7 @@ def test_the_exponential_mechanism_draws_by_its_scores(tables):
 
 
 def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
-    quick = [c for c in COLUMNS if "posterior" not in c.method]
+    quick = [c for c in methods.COLUMNS if "posterior" not in c.method]
     together = run_point(tables, POINT, quick, 20, seed=4)
     monkeypatch.setattr(suites, "_BLOCK", 7)
     for c in quick:
@@ -102,7 +97,7 @@ def test_columns_and_blocks_do_not_change_each_other(tables, monkeypatch):
 
 
 @pytest.mark.parametrize("trust", ["central", "local"])
-@pytest.mark.parametrize("key", [key for key in PRIVATE if key != EXPONENTIAL])
+@pytest.mark.parametrize("key", [key for key in methods.PRIVATE if key != methods.EXPONENTIAL])
 def test_the_strategies_themselves_reach_the_same_ece(key, trust):
     """With next to no noise: the same rows and clients, the same ECE. And the same noise."""
     data = made(900, classes=2, seed=8)  # every bin from 1/2 on has rows of the sources
@@ -110,7 +105,7 @@ def test_the_strategies_themselves_reach_the_same_ece(key, trust):
     point = SweepPoint("sources", 40, 10, 1e8)
     trials = Trials(tables, point, divisions(tables, point, 2, seed=0))
     draws = draws_of(f"{key}/{trust}", 2, point, 2)
-    got = PRIVATE[key].run(trials, draws)
+    got = methods.PRIVATE[key].run(trials, draws)
     for k, fit in enumerate(trials.fit):
         rest = np.setdiff1d(np.arange(tables.rows), fit)
         result = simulate(
@@ -121,12 +116,12 @@ def test_the_strategies_themselves_reach_the_same_ece(key, trust):
                 "test_logits": data.logits[rest],
                 "test_labels": data.labels[rest],
             },
-            method=PRIVATE[key].strategy,
+            method=methods.PRIVATE[key].strategy,
             partition="natural",
             epsilon=point.epsilon,
             unit="example",
             trust=trust,
-            set=dict(PRIVATE[key].settings),
+            set=dict(methods.PRIVATE[key].settings),
         )
         # a posterior's temperature is judged at the nearest one of the grid
         close = 2e-3 if "posterior" in key else 1e-6
@@ -141,7 +136,7 @@ def test_the_plain_loop_of_the_benchmark_does_the_same(monkeypatch):
     monkeypatch.setattr(benchmark, "real_rows", lambda quick: (logits[:4000], labels[:4000]))
     case = benchmark.suite(False, every=1, trials=60, plain=5)
     ours, plain = (found["values"] for found in compare(case.contestants, 1))
-    for method in set(PAPER) - {"none"}:
+    for method in set(methods.PAPER) - {"none"}:
         near = 0.02 if method == "one-source" else 0.005  # 30 rows: another T in each trial
         assert ours[method] == pytest.approx(plain[method], abs=near)
 
@@ -177,8 +172,7 @@ def test_rows_do_not_depend_on_processes_or_an_interruption(files, tmp_path):
 
     with pytest.raises(Interrupted, match=f"3 of {len(alone)} runs are kept"):
         run_suite(suite, jobs=1, out=out, progress=stop)
-    with pytest.raises(InputError, match="unfinished"):
-        run_suite(suite, jobs=1, out=out)
+    refused("unfinished", run_suite, suite, jobs=1, out=out)
     told: list[int] = []
     again = run_suite(
         suite, jobs=1, out=out, resume=True, progress=lambda done, _: told.append(done)
@@ -193,14 +187,12 @@ def test_what_was_begun_otherwise_is_not_gone_on_with(files, tmp_path):
     suite = Suite(files[:1], KEYS, trials=5, every=10)
     run_suite(suite, jobs=1, out=tmp_path / "out")
     more = dataclasses.replace(suite, trials=6)
-    with pytest.raises(InputError, match="trials was 5 and is 6"):
-        run_suite(more, jobs=1, out=tmp_path / "out", resume=True)
+    refused("trials was 5 and is 6", run_suite, more, jobs=1, out=tmp_path / "out", resume=True)
     grown = dataclasses.replace(suite, data=files)
     assert len(run_suite(grown, jobs=1, out=tmp_path / "out", resume=True)) == 6
     data = made(3000, seed=9)
     np.savez(files[0], logits=data.logits, labels=data.labels)
-    with pytest.raises(InputError, match="changed since"):
-        run_suite(grown, jobs=1, out=tmp_path / "out", resume=True)
+    refused("changed since", run_suite, grown, jobs=1, out=tmp_path / "out", resume=True)
 
 
 def test_damaged_rows_and_bad_suites_are_refused():

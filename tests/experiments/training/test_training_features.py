@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
-from fedcal.core.errors import InputError
 from fedcal.corruptions import CORRUPTIONS
 from fedcal.datasets import feature_sets
 from fedcal.experiments.training.config import TrainConfig
@@ -95,10 +94,8 @@ def test_bad_files(tmp_path):
     each_is_refused(table, read, repr(str(tmp_path / "data.npz")))
     features = npz(tmp_path, **known)
     images = npz(tmp_path, "i.npz", x=RNG.integers(0, 256, (9, 6, 6), dtype=np.uint8), y=Y[:9])
-    with pytest.raises(InputError, match="features, which are read from one file alone"):
-        read_pool(f"{images},{features}")
-    with pytest.raises(InputError, match=r"feature_norm has no effect here: .* holds images"):
-        read_pool(images, 1.0)
+    refused("features, which are read from one file alone", read_pool, f"{images},{features}")
+    refused(r"feature_norm has no effect here: .* holds images", read_pool, images, 1.0)
 
 
 @pytest.mark.parametrize("entry", feature_sets(), ids=lambda entry: entry.name)

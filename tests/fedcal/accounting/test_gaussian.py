@@ -13,7 +13,7 @@ from dp_accounting.pld import PLDAccountant
 from dp_accounting.rdp import RdpAccountant
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 from fedcal.accounting import gaussian as module
 from fedcal.accounting import plan_cache, zcdp
@@ -234,19 +234,14 @@ def test_what_means_nothing_is_refused_in_one_line():
 
 def test_gaussian_noise_without_delta_names_the_way_out():
     for call in (gaussian_multiplier, zcdp_multiplier):
-        with pytest.raises(InputError, match=r"^[^\n]*fedoneshot[^\n]*$"):
-            call(1.0, 0.0, 4)
+        refused(r"^[^\n]*fedoneshot[^\n]*$", call, 1.0, 0.0, 4)
 
 
 def test_a_delta_that_sampling_alone_would_meet_or_below_the_arithmetic_is_refused():
-    with pytest.raises(InputError, match="sampling rate"):
-        gaussian_multiplier(1.0, 1e-3, 4, 1e-3)
-    with pytest.raises(InputError, match="sampling rate"):
-        poisson_gaussian_epsilon(1e-3, 1.0, 4, 1e-3)
-    with pytest.raises(InputError, match="1e-12"):
-        gaussian_multiplier(1.0, 1e-13, 4, 0.1)
-    with pytest.raises(InputError, match="1e-10"):
-        poisson_gaussian_epsilon(1e-11, 1.0, 100_000, 0.1)
+    refused("sampling rate", gaussian_multiplier, 1.0, 1e-3, 4, 1e-3)
+    refused("sampling rate", poisson_gaussian_epsilon, 1e-3, 1.0, 4, 1e-3)
+    refused("1e-12", gaussian_multiplier, 1.0, 1e-13, 4, 0.1)
+    refused("1e-10", poisson_gaussian_epsilon, 1e-11, 1.0, 100_000, 0.1)
     assert gaussian_multiplier(1.0, 1e-13, 1, 0.1) < gaussian_multiplier(1.0, 1e-13)
 
 

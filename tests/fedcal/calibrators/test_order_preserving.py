@@ -5,15 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.calibrators import OrderPreservingVector
-from fedcal.calibrators.order_preserving import (
-    LOWEST,
-    keep_top,
-    scores_from_slopes,
-    sigmoid,
-    softplus,
-    sorted_log_probs,
-)
+from fedcal.calibrators import OrderPreservingVector, order_preserving
 from fedcal.core.numerics import LARGEST_LOGIT, label_entries, softmax
 
 every_classes = pytest.mark.parametrize("classes", [2, 1000])
@@ -46,7 +38,7 @@ def test_it_is_what_the_paper_defines_whatever_w_c_is(classes):
     for i in range(len(z)):
         order = np.argsort(-z[i])
         y = np.log(softmax(z[i : i + 1])[0])[order]
-        m = a * np.maximum(y, LOWEST) + b
+        m = a * np.maximum(y, order_preserving.LOWEST) + b
         steps = np.append(y[:-1] - y[1:], 0.0) * np.log1p(np.exp(m))
         for w_c in (0.0, -3.0, 50.0):
             steps[-1] = w_c
@@ -68,9 +60,11 @@ def test_a_class_that_is_masked_out_takes_no_digits_from_the_others(lowest):
 
 def test_softplus_and_its_derivative_hold_everywhere():
     x = np.array([-LARGEST_LOGIT, -800.0, -40.0, -1.0, 0.0, 1.0, 40.0, 800.0, LARGEST_LOGIT])
-    np.testing.assert_allclose(softplus(x), np.logaddexp(0.0, x), rtol=1e-15)
-    np.testing.assert_allclose(sigmoid(x[1:-1]), 0.5 + np.tanh(x[1:-1] / 2) / 2, atol=1e-16)
-    np.testing.assert_allclose(sigmoid(x[2]), np.exp(-40.0), rtol=1e-15)
+    np.testing.assert_allclose(order_preserving.softplus(x), np.logaddexp(0.0, x), rtol=1e-15)
+    np.testing.assert_allclose(
+        order_preserving.sigmoid(x[1:-1]), 0.5 + np.tanh(x[1:-1] / 2) / 2, atol=1e-16
+    )
+    np.testing.assert_allclose(order_preserving.sigmoid(x[2]), np.exp(-40.0), rtol=1e-15)
 
 
 def loss(y: np.ndarray, rank: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -144,7 +138,7 @@ def test_no_rows_and_no_parameters_turn_the_ranking(case):
     np.testing.assert_array_equal(proba.argmax(axis=1), z.argmax(axis=1))
     assert never_inverted(z, proba)
     np.testing.assert_allclose(proba.sum(axis=1), 1, rtol=0, atol=1e-12)
-    y, order = sorted_log_probs(z)
+    y, order = order_preserving.sorted_log_probs(z)
     f = np.empty_like(y)
     np.put_along_axis(f, order, OrderPreservingVector.scores(y, w), axis=1)
     assert np.isfinite(f).all()
@@ -156,7 +150,7 @@ def test_where_all_scores_tie_the_prediction_stays(classes):
     """softplus(-1e4) is 0 in floats: numpy's argmax of equal numbers would be class 0."""
     w = np.concatenate([np.zeros(classes), np.full(classes, -1e4)])
     z = rows(classes)
-    y, _ = sorted_log_probs(z)
+    y, _ = order_preserving.sorted_log_probs(z)
     assert (OrderPreservingVector.scores(y, w) == 0).all()
     proba = OrderPreservingVector(w, classes).predict_proba(z)
     assert (proba.argmax(axis=1) == z.argmax(axis=1)).all()
@@ -168,14 +162,14 @@ def test_a_tie_at_the_top_goes_to_the_models_prediction():
     p = np.array([[0.5, 0.5], [0.5, 0.5], [0.9, 0.1], [0.4, 0.6]])
     want = p.copy()
     want[0, 1] = np.nextafter(0.5, 1)
-    np.testing.assert_array_equal(keep_top(p, z), want)
-    three = keep_top(np.full((1, 3), 1 / 3), np.array([[0.0, 1.0, 1.0]]))[0]
+    np.testing.assert_array_equal(order_preserving.keep_top(p, z), want)
+    three = order_preserving.keep_top(np.full((1, 3), 1 / 3), np.array([[0.0, 1.0, 1.0]]))[0]
     assert three.argmax() == 1
     assert three[1] == three[2] > three[0] == 1 / 3
 
 
 def test_scores_fall_though_a_step_is_too_small_to_be_seen():
     y = np.array([[0.0, -1e30, -1e30 - 1e15, -2e30]])
-    f = scores_from_slopes(y, np.array([0.0, -30.0, -50.0, 0.0]))
+    f = order_preserving.scores_from_slopes(y, np.array([0.0, -30.0, -50.0, 0.0]))
     assert f[0, 0] == 0
     assert (np.diff(f, axis=1) <= 0).all()

@@ -5,15 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedcal.calibrators import OrderPreservingMLP
+from fedcal.calibrators import OrderPreservingMLP, order_preserving_mlp
 from fedcal.calibrators.order_preserving import LOWEST, UNIT, sorted_log_probs
-from fedcal.calibrators.order_preserving_mlp import (
-    LARGEST_GRADIENT,
-    batch_gradient,
-    batch_shape,
-    batches,
-    sgd_step,
-)
 from fedcal.core.numerics import label_entries, softmax, softplus
 
 every_classes = pytest.mark.parametrize("classes", [2, 100])
@@ -105,7 +98,7 @@ def test_the_gradient_of_a_batch_is_the_weighted_sum_over_its_rows(classes):
     y, rank = OrderPreservingMLP.features(z, labels)
     w = np.stack([parameters(classes), parameters(classes, 0.1)])
     weights = np.random.default_rng(0).uniform(size=(2, 12))
-    got = batch_gradient(w, y.reshape(2, 12, -1), rank.reshape(2, 12), weights)
+    got = order_preserving_mlp.batch_gradient(w, y.reshape(2, 12, -1), rank.reshape(2, 12), weights)
     for k in (0, 1):
         own = slice(12 * k, 12 * k + 12)
         residual = softmax(OrderPreservingMLP.scores(y[own], w[k]))
@@ -122,14 +115,14 @@ def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale, far):
     y, rank = OrderPreservingMLP.features(z / 40 * scale, labels)
     w = parameters(10, far)[None]
     before = w.copy()
-    g = batch_gradient(w, y[None], rank[None], np.full((1, 40), 1 / 40))
-    sgd_step(w, y[None], rank[None], np.full((1, 40), 1 / 40), 0.01)
+    g = order_preserving_mlp.batch_gradient(w, y[None], rank[None], np.full((1, 40), 1 / 40))
+    order_preserving_mlp.sgd_step(w, y[None], rank[None], np.full((1, 40), 1 / 40), 0.01)
     norm = float(np.linalg.norm(g))
     assert np.isfinite(norm)
     assert np.isfinite(w).all()
-    expected = 0.01 * g * min(1.0, LARGEST_GRADIENT / norm)
+    expected = 0.01 * g * min(1.0, order_preserving_mlp.LARGEST_GRADIENT / norm)
     np.testing.assert_allclose(w, before - expected, rtol=1e-12)
-    assert scale == 1 or norm > LARGEST_GRADIENT  # the cut was needed
+    assert scale == 1 or norm > order_preserving_mlp.LARGEST_GRADIENT  # the cut was needed
 
 
 @pytest.mark.parametrize(
@@ -137,8 +130,8 @@ def test_a_step_is_bounded_whatever_the_logits_and_parameters(scale, far):
     [(1, 64), (7, 8), (8, 8), (63, 64), (64, 64), (65, 64), (65, 1), (130, 64), (1000, 8)],
 )
 def test_an_epoch_sees_each_row_once_in_batches_of_nearly_one_size(n, batch):
-    order, weights = batches(n, 2, batch, 5)
-    per_epoch, size, width = batch_shape(n, batch)
+    order, weights = order_preserving_mlp.batches(n, 2, batch, 5)
+    per_epoch, size, width = order_preserving_mlp.batch_shape(n, batch)
     assert order.shape == weights.shape == (2 * per_epoch, width)
     assert size <= batch
     assert width % 8 == 0

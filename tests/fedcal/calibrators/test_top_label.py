@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_up import scored
+from refusals import refused
 
 from fedcal.calibrators import TopLabelBinning
 from fedcal.calibrators.top_label import MARGIN, least_value, outcome_cells, top_confidence
-from fedcal.core.errors import InputError
 from fedcal.core.numerics import shifted, softmax
 from fedcal.metrics.binning import bin_index
 
@@ -85,7 +85,5 @@ def test_the_confidence_is_softmax_largest_bit_for_bit():
 
 
 def test_bad_counts_are_refused():
-    with pytest.raises(InputError, match="counts"):
-        TopLabelBinning.from_counts(np.ones(3), np.ones(3), 3, "all")
-    with pytest.raises(InputError, match="values"):
-        TopLabelBinning([0.5, np.nan], 3)
+    refused("counts", TopLabelBinning.from_counts, np.ones(3), np.ones(3), 3, "all")
+    refused("values", TopLabelBinning, [0.5, np.nan], 3)

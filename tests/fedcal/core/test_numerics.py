@@ -4,17 +4,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from fedcal.core.numerics import (
-    FLOOR,
-    label_entries,
-    logits_from_probs,
-    row_max,
-    row_sum,
-    shifted,
-    softmax,
-    tempered_mean,
-    tempered_moments,
-)
+from fedcal.core import numerics
 
 ROWS = 131  # no multiple of a vector register, of 7 or of 64
 CLASSES = pytest.mark.parametrize("classes", [2, 10, 33, 100, 1000])
@@ -25,12 +15,12 @@ def logits(classes: int, rows: int = ROWS, scale: float = 4.0) -> np.ndarray:
 
 
 ROW_FUNCTIONS: list[Callable[[np.ndarray], np.ndarray]] = [
-    row_sum,
-    row_max,
-    softmax,
-    lambda z: tempered_moments(shifted(z), 0.7)[0],
-    lambda z: tempered_moments(shifted(z), 0.7)[1],
-    lambda z: tempered_moments(shifted(z), np.exp(z[:, :1] / 8))[1],
+    numerics.row_sum,
+    numerics.row_max,
+    numerics.softmax,
+    lambda z: numerics.tempered_moments(numerics.shifted(z), 0.7)[0],
+    lambda z: numerics.tempered_moments(numerics.shifted(z), 0.7)[1],
+    lambda z: numerics.tempered_moments(numerics.shifted(z), np.exp(z[:, :1] / 8))[1],
 ]
 
 
@@ -49,17 +39,17 @@ def test_a_row_has_the_same_bits_in_any_block(function, classes):
 @CLASSES
 def test_sums_and_maxima_are_right(classes):
     z = logits(classes)
-    np.testing.assert_allclose(row_sum(z), [math.fsum(r) for r in z], rtol=0, atol=1e-11)
-    assert row_max(z).tolist() == [max(r) for r in z.tolist()]
-    assert (shifted(z).max(axis=1) == 0).all()
+    np.testing.assert_allclose(numerics.row_sum(z), [math.fsum(r) for r in z], rtol=0, atol=1e-11)
+    assert numerics.row_max(z).tolist() == [max(r) for r in z.tolist()]
+    assert (numerics.shifted(z).max(axis=1) == 0).all()
     y = np.arange(ROWS) % classes
-    assert label_entries(z, y).tolist() == [z[i, k] for i, k in enumerate(y)]
+    assert numerics.label_entries(z, y).tolist() == [z[i, k] for i, k in enumerate(y)]
 
 
 @CLASSES
 def test_softmax_is_a_distribution_that_keeps_the_order(classes):
     z = logits(classes)
-    p = softmax(z)
+    p = numerics.softmax(z)
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=0, atol=1e-14)
     assert ((p > 0) & (p < 1)).all()
     np.testing.assert_array_equal(p.argsort(axis=1), z.argsort(axis=1))
@@ -69,10 +59,10 @@ def test_softmax_is_a_distribution_that_keeps_the_order(classes):
 @CLASSES
 @pytest.mark.parametrize("a", [0.05, 0.4, 1.0, 20.0])
 def test_moments_against_a_slow_twin(a, classes):
-    z = shifted(logits(classes, rows=5))
-    mean, var = tempered_moments(z, a)
-    np.testing.assert_array_equal(tempered_mean(z, a), mean)
-    of_rows = tempered_moments(z, np.full((5, 1), a))  # one temperature per row
+    z = numerics.shifted(logits(classes, rows=5))
+    mean, var = numerics.tempered_moments(z, a)
+    np.testing.assert_array_equal(numerics.tempered_mean(z, a), mean)
+    of_rows = numerics.tempered_moments(z, np.full((5, 1), a))  # one temperature per row
     np.testing.assert_array_equal(of_rows, (mean, var))
     for i, row in enumerate(z.tolist()):
         weight = [math.exp(a * v) for v in row]
@@ -90,12 +80,14 @@ def test_extreme_logits():
         ([0.0, -700.0], [1.0, math.exp(-700)]),
         ([5e-324, -5e-324], [0.5, 0.5]),
     ):
-        np.testing.assert_allclose(softmax(np.array([row]))[0], want, rtol=1e-12)
-    z = shifted(np.array([[1e150, -1e150, 0.0], [3.0, 3.0, -1e150]]))
-    assert not np.any(tempered_moments(z, 20.0))
+        np.testing.assert_allclose(numerics.softmax(np.array([row]))[0], want, rtol=1e-12)
+    z = numerics.shifted(np.array([[1e150, -1e150, 0.0], [3.0, 3.0, -1e150]]))
+    assert not np.any(numerics.tempered_moments(z, 20.0))
 
 
 def test_logits_of_probabilities_give_them_back_above_the_floor():
-    p = softmax(logits(10))
-    np.testing.assert_allclose(softmax(logits_from_probs(p)), p, rtol=1e-12)
-    assert logits_from_probs(np.array([[0.0, 1.0]])).tolist() == [[math.log(FLOOR), 0.0]]
+    p = numerics.softmax(logits(10))
+    np.testing.assert_allclose(numerics.softmax(numerics.logits_from_probs(p)), p, rtol=1e-12)
+    assert numerics.logits_from_probs(np.array([[0.0, 1.0]])).tolist() == [
+        [math.log(numerics.FLOOR), 0.0]
+    ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 from fedcal import calibrators, datasets
 from fedcal.calibrators import BBQ, TemperatureScaling, WeightedBinning
@@ -93,8 +93,7 @@ DOORS: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("door", DOORS.values(), ids=DOORS.keys())
 def test_no_door_takes_probabilities_for_logits(door, tmp_path):
-    with pytest.raises(InputError, match=LOOKS):
-        door(tmp_path)
+    refused(LOOKS, door, tmp_path)
 
 
 def test_a_refused_fit_changes_nothing_and_a_fit_keeps_to_what_was_declared():
@@ -107,8 +106,7 @@ def test_a_refused_fit_changes_nothing_and_a_fit_keeps_to_what_was_declared():
     np.testing.assert_array_equal(fitted.table, before)
     fitted.input = "probs"
     assert fitted.fit(P, LABELS).input == "probs"
-    with pytest.raises(InputError, match=r"\[0, 1\]"):
-        fitted.fit(Z, LABELS)
+    refused(r"\[0, 1\]", fitted.fit, Z, LABELS)
     assert WeightedBinning(BBQ().fit(P, LABELS, input="probs")).input == "probs"
 
 
@@ -127,8 +125,7 @@ def test_a_calibrator_takes_what_it_was_fitted_on(make, tmp_path):
         assert same.input == "probs"
         np.testing.assert_array_equal(same.predict_proba(P), want)
         np.testing.assert_array_equal(same.calibrated(logits_from_probs(P)), want)
-        with pytest.raises(InputError, match=r"^probs \(this calibrator takes probs\): .*\[0, 1\]"):
-            same.predict_proba(Z)
+        refused(r"^probs \(this calibrator takes probs\): .*\[0, 1\]", same.predict_proba, Z)
 
 
 def test_logits_at_their_word_are_only_checked_for_shape_and_size():
@@ -136,8 +133,7 @@ def test_logits_at_their_word_are_only_checked_for_shape_and_size():
     one_hot = np.eye(3)[LABELS]
     np.testing.assert_array_equal(fitted.calibrated(one_hot), softmax(one_hot / 2))
     for bad in ([[0.0, np.nan, 1.0]], [[0.0, 1e101, 1.0]], [0.0, 1.0, 2.0]):
-        with pytest.raises(InputError, match="logits: "):
-            fitted.calibrated(bad)
+        refused("logits: ", fitted.calibrated, bad)
 
 
 def test_tensors_frames_lists_and_tuples_are_arrays():

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from fedcal.core.errors import InputError
 from fedcal.datasets import from_arrays, load
@@ -39,8 +40,7 @@ def test_an_order_of_names_that_the_rows_contradict_is_asked_for():
     names = np.array(["cat", "dog", "bird"])
     y = rng.integers(0, 3, 400)
     probs = rng.dirichlet(np.ones(3), 400) * 0.4 + 0.6 * np.eye(3)[y]
-    with pytest.raises(InputError, match=r"right in 0\.0 %.*cat,dog,bird fits these"):
-        from_arrays(probs=probs, labels=names[y])
+    refused(r"right in 0\.0 %.*cat,dog,bird fits these", from_arrays, probs=probs, labels=names[y])
     said = from_arrays(probs=probs, labels=names[y], classes=names.tolist())
     assert (said.labels == y).all()
     assert said.class_names == tuple(names)
@@ -51,8 +51,7 @@ def test_an_order_of_names_that_the_rows_contradict_is_asked_for():
     # a score of the class that sorts first
     score, two = probs[:, 0] / probs[:, :2].sum(axis=1), np.where(y == 0, "bad", "good")
     kept = y < 2
-    with pytest.raises(InputError, match="good,bad fits these"):
-        from_arrays(probs=score[kept], labels=two[kept])
+    refused("good,bad fits these", from_arrays, probs=score[kept], labels=two[kept])
     right = from_arrays(probs=score[kept], labels=two[kept], positive="bad")
     assert right.class_names == ("good", "bad")
     np.testing.assert_array_equal(right.scores[:, 1], score[kept])
@@ -69,15 +68,12 @@ def test_named_columns_come_in_the_order_that_was_asked_for(tmp_path):
     again = asked.in_order(("dog", "bird", "cat"))  # each column is where it was in the file
     assert asked.moved == (2, 0, 1)
     assert again.moved == (1, 2, 0)
-    with pytest.raises(InputError, match="are of the classes cat, dog, bird, not a, b, c"):
-        load(path, classes=list("abc"))
+    refused("are of the classes cat, dog, bird, not a, b, c", load, path, classes=list("abc"))
     numbered = write_csv(tmp_path / "z.csv", lines[0], "1,.1,.7,.2")
     assert load(numbered).labels.tolist() == [1]
     wrong = write_csv(tmp_path / "y.csv", *lines[:-1], "Bird,.2,.2,.6")
-    with pytest.raises(InputError, match=r"'Bird' is none of .*; did you mean 'bird'"):
-        load(wrong)
-    with pytest.raises(InputError, match="only one of two classes is positive"):
-        load(path, positive="cat")
+    refused(r"'Bird' is none of .*; did you mean 'bird'", load, wrong)
+    refused("only one of two classes is positive", load, path, positive="cat")
 
 
 @pytest.mark.parametrize("key", ["probs", "other_probs"])
@@ -108,8 +104,7 @@ def test_a_single_column_of_probabilities_is_of_class_1():
         )
     with pytest.raises(InputError, match=r"1\.5 at row 1; the probability of class 1"):
         from_arrays(probs=[0.5, 1.5, 0.1], labels=[0, 1, 1])
-    with pytest.raises(InputError, match="may be a row or two"):
-        from_arrays(probs=[0.25, 0.75], labels=[0, 1])
+    refused("may be a row or two", from_arrays, probs=[0.25, 0.75], labels=[0, 1])
 
 
 def test_labels_that_are_names_by_classes_and_by_frames():

@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 import fedcal.datasets as datasets
-from fedcal.core.errors import InputError
 from fedcal.corruptions import CORRUPTIONS
 from fedcal.datasets import catalogue, is_shipped, load, shifted
 from fedcal.datasets._shifted import STEPS, key_of, packed, unpacked
@@ -47,10 +45,8 @@ def test_an_unknown_variant_gets_one_line_with_what_there_is():
 
 
 def test_only_sets_with_variants_take_a_colon():
-    with pytest.raises(InputError, match="unknown data set 'resnet110-cifar10:fog:5'"):
-        load("resnet110-cifar10:fog:5")
-    with pytest.raises(InputError, match="allowed: mnist-shift"):
-        shifted("resnet110-cifar10")
+    refused("unknown data set 'resnet110-cifar10:fog:5'", load, "resnet110-cifar10:fog:5")
+    refused("allowed: mnist-shift", shifted, "resnet110-cifar10")
     assert [e.name for e in catalogue() if e.variants] == ["mnist-shift"]
 
 
@@ -60,8 +56,7 @@ def test_shipped_names_and_paths_are_told_apart(tmp_path, monkeypatch):
         assert not is_shipped(path)
     Path("mnist-shift:fog:5").write_text("a file of this name")
     assert len(load("mnist-shift:fog:5").scores) == 5000
-    with pytest.raises(InputError, match="unknown kind of file"):
-        load(Path.cwd() / "mnist-shift:fog:5")
+    refused("unknown kind of file", load, Path.cwd() / "mnist-shift:fog:5")
 
 
 def test_packing_keeps_the_order_and_is_fine_near_the_top():

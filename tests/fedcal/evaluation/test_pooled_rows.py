@@ -5,19 +5,8 @@ import pytest
 from sklearn import metrics as sk
 from sklearn.linear_model import LogisticRegression
 
-from fedcal import datasets
+from fedcal import datasets, evaluation
 from fedcal.core.types import Floats, Integers
-from fedcal.evaluation import (
-    METRICS,
-    Estimate,
-    Histogram,
-    evaluate,
-    evaluate_classes,
-    evaluate_confusion,
-    precision_recall_curve,
-    reliability,
-    roc_curve,
-)
 from fedcal.metrics import bin_index, classwise_ece
 from fedcal.metrics.standard import ece
 
@@ -31,10 +20,10 @@ def rows(name: str) -> tuple[Floats, Integers]:
     return data.probs, data.labels
 
 
-def histogram(scores: Floats, outcomes: Integers, buckets: int = BUCKETS) -> Histogram:
+def histogram(scores: Floats, outcomes: Integers, buckets: int = BUCKETS) -> evaluation.Histogram:
     at = outcomes.astype(int) * buckets + bin_index(scores, buckets)
     counts = np.bincount(at, minlength=2 * buckets).reshape(2, buckets)
-    return Histogram.exact(np.arange(buckets + 1) / buckets, counts.astype(float))
+    return evaluation.Histogram.exact(np.arange(buckets + 1) / buckets, counts.astype(float))
 
 
 def ks(scores: Floats, outcomes: Integers) -> float:
@@ -44,7 +33,9 @@ def ks(scores: Floats, outcomes: Integers) -> float:
     return float(np.abs(gaps[last]).max() / len(scores))
 
 
-def check_probabilities(found: dict[str, Estimate], scores: Floats, outcomes: Integers) -> None:
+def check_probabilities(
+    found: dict[str, evaluation.Estimate], scores: Floats, outcomes: Integers
+) -> None:
     cut = np.clip(scores, 1e-4, 1 - 1e-4)
     gaps = np.abs(np.bincount(bin_index(scores, 15), outcomes - scores, 15)).sum() / len(scores)
     wanted = {
@@ -64,7 +55,7 @@ def test_a_binary_set_at_a_threshold_and_over_all(name):
     probs, y = rows(name)
     scores = probs[:, 1]
     for threshold in (0.5, 0.25, 1 / 15):
-        found = evaluate(histogram(scores, y), "positive", threshold=threshold)
+        found = evaluation.evaluate(histogram(scores, y), "positive", threshold=threshold)
         said = scores >= threshold
         exact = {
             "accuracy": sk.accuracy_score(y, said),
@@ -93,7 +84,7 @@ def test_a_set_of_classes_by_confidence_by_class_and_by_confusion(name):
     probs, y = rows(name)
     classes, top = probs.shape[1], probs.argmax(axis=1)
     confidence, right = probs.max(axis=1), (top == y).astype(int)
-    found = evaluate(histogram(confidence, right), "confidence")
+    found = evaluation.evaluate(histogram(confidence, right), "confidence")
     assert found["accuracy"].value == pytest.approx(right.mean(), abs=1e-12)
     assert abs(found["confidence"].value - confidence.mean()) <= found["confidence"].binning
     auc = found["confidence_auc"]
@@ -101,7 +92,7 @@ def test_a_set_of_classes_by_confidence_by_class_and_by_confusion(name):
     check_probabilities(found, confidence, right)
     assert abs(found["ece"].value - ece(probs, y)) <= found["ece"].binning
 
-    found = evaluate_classes([histogram(probs[:, j], y == j) for j in range(classes)])
+    found = evaluation.evaluate_classes([histogram(probs[:, j], y == j) for j in range(classes)])
     truth = np.eye(classes, dtype=int)[y]
     for average in ("macro", "weighted"):
         for metric, score in (
@@ -113,7 +104,7 @@ def test_a_set_of_classes_by_confidence_by_class_and_by_confusion(name):
     error = found["classwise_ece"]
     assert abs(error.value - classwise_ece(probs, y)) <= error.binning
 
-    found = evaluate_confusion(sk.confusion_matrix(y, top, labels=range(classes)))
+    found = evaluation.evaluate_confusion(sk.confusion_matrix(y, top, labels=range(classes)))
     exact = {
         "accuracy": sk.accuracy_score(y, top),
         "balanced_accuracy": sk.balanced_accuracy_score(y, top),
@@ -129,18 +120,18 @@ def test_curves_are_those_of_the_rows():
     scores = bin_index(probs[:, 1], 60) / 60  # a score has no other edge in its bucket
     h = histogram(scores, y, 60)
     x, height, thresholds = sk.roc_curve(y, scores, drop_intermediate=False)
-    curve = roc_curve(h)
+    curve = evaluation.roc_curve(h)
     at = np.rint(thresholds[1:] * 60).astype(int)
     np.testing.assert_allclose(curve.x[at], x[1:], atol=1e-12)
     np.testing.assert_allclose(curve.y[at], height[1:], atol=1e-12)
     assert (curve.low[1:-1] <= curve.y[1:-1]).all()
     assert (curve.y <= curve.high).all()
     precision, recall, thresholds = sk.precision_recall_curve(y, scores)
-    curve = precision_recall_curve(h)
+    curve = evaluation.precision_recall_curve(h)
     at = np.rint(thresholds * 60).astype(int)
     np.testing.assert_allclose(curve.x[at], recall[:-1], atol=1e-12)
     np.testing.assert_allclose(curve.y[at], precision[:-1], atol=1e-12)
-    diagram = reliability(h, 15)
+    diagram = evaluation.reliability(h, 15)
     index = bin_index(scores, 15)
     used = np.bincount(index, minlength=15) > 0
     share = np.bincount(index, y, 15)[used] / np.bincount(index, minlength=15)[used]
@@ -163,5 +154,5 @@ def test_average_precision_s_bound_holds_for_any_scores(buckets):
             ("average_precision", sk.average_precision_score(y, scores)),
             ("roc_auc", sk.roc_auc_score(y, scores)),
         ):
-            metric = METRICS[name]()
+            metric = evaluation.METRICS[name]()
             assert abs(metric.value(h) - score) <= metric.binning(h) + 1e-12, (name, trial)

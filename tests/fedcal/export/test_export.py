@@ -14,18 +14,7 @@ import numpy as np
 import pytest
 from made_up import scored
 
-from fedcal import export
-from fedcal.calibrators import (
-    BBQ,
-    Calibrator,
-    HistogramBinning,
-    Identity,
-    OrderPreservingMLP,
-    OrderPreservingVector,
-    ScoreMap,
-    TemperatureScaling,
-    WeightedBinning,
-)
+from fedcal import calibrators, export
 from fedcal.calibrators.base import kinds
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
@@ -35,23 +24,27 @@ def rows(classes: int, n: int = 300, seed: int = 0) -> tuple[np.ndarray, np.ndar
     return scored(classes, n, [classes, seed])
 
 
-def weighted(base: HistogramBinning | BBQ, rows: Any) -> WeightedBinning:
-    return WeightedBinning(base, np.linspace(0.2, 0.9, len(base.table)), rows)
+def weighted(
+    base: calibrators.HistogramBinning | calibrators.BBQ, rows: Any
+) -> calibrators.WeightedBinning:
+    return calibrators.WeightedBinning(base, np.linspace(0.2, 0.9, len(base.table)), rows)
 
 
 @cache
-def fitted(kind: str, classes: int) -> Calibrator:
+def fitted(kind: str, classes: int) -> calibrators.Calibrator:
     return kinds()[kind]().fit(*rows(classes))
 
 
-def of_kind(kind: str) -> Callable[[int], Calibrator]:
+def of_kind(kind: str) -> Callable[[int], calibrators.Calibrator]:
     return lambda classes: copy(fitted(kind, classes))
 
 
-MAKE: dict[str, Callable[[int], Calibrator]] = {kind: of_kind(kind) for kind in kinds()} | {
-    "weighted, all": lambda c: weighted(HistogramBinning().fit(*rows(c)), "all"),
-    "weighted, changed": lambda c: weighted(BBQ().fit(*rows(c)), "changed"),
-    "score map of one value": lambda c: ScoreMap(
+MAKE: dict[str, Callable[[int], calibrators.Calibrator]] = {
+    kind: of_kind(kind) for kind in kinds()
+} | {
+    "weighted, all": lambda c: weighted(calibrators.HistogramBinning().fit(*rows(c)), "all"),
+    "weighted, changed": lambda c: weighted(calibrators.BBQ().fit(*rows(c)), "changed"),
+    "score map of one value": lambda c: calibrators.ScoreMap(
         [0, 1], [0.7], "positive" if c == 2 else "confidence", c
     ),
 }
@@ -60,13 +53,15 @@ every_kind = pytest.mark.parametrize("make", MAKE.values(), ids=MAKE.keys())
 Run = Callable[[np.ndarray], np.ndarray]
 
 
-def by_torch(calibrator: Calibrator, dtype: Any, **options: Any) -> Run:
+def by_torch(calibrator: calibrators.Calibrator, dtype: Any, **options: Any) -> Run:
     torch = pytest.importorskip("torch")
     module = export.to_torch(calibrator, **options)
     return lambda scores: np.asarray(module(torch.from_numpy(scores)).numpy())
 
 
-def by_onnx(calibrator: Calibrator, dtype: Any, reference: bool = False, **options: Any) -> Run:
+def by_onnx(
+    calibrator: calibrators.Calibrator, dtype: Any, reference: bool = False, **options: Any
+) -> Run:
     pytest.importorskip("onnx")
     model = export.to_onnx(calibrator, dtype=dtype, **options)
     if reference:
@@ -86,11 +81,13 @@ every_target = pytest.mark.parametrize("target", TARGETS)
 TOLERANCE = {"float64": 1e-12, "float32": 1e-6}
 
 
-def exported(target: str, calibrator: Calibrator, dtype: str = "float64", **options: Any) -> Run:
+def exported(
+    target: str, calibrator: calibrators.Calibrator, dtype: str = "float64", **options: Any
+) -> Run:
     return TARGETS[target](calibrator, dtype, **options)
 
 
-def same(run: Run, calibrator: Calibrator, scores: np.ndarray, said: object) -> None:
+def same(run: Run, calibrator: calibrators.Calibrator, scores: np.ndarray, said: object) -> None:
     got, want = run(scores), calibrator.predict_proba(scores)
     assert (got.dtype, got.shape) == (scores.dtype, want.shape), said
     tolerance = TOLERANCE[scores.dtype.name]
@@ -106,7 +103,7 @@ def test_an_export_predicts_what_the_calibrator_predicts(target, make):
         logits = rows(classes, seed=1)[0].astype(dtype)
         for n in (300, 0, 1, 2, 7):
             same(run, calibrator, logits[:n], (classes, dtype, n))
-        if not isinstance(calibrator, Identity):  # the comparison has something to see
+        if not isinstance(calibrator, calibrators.Identity):  # the comparison has something to see
             change = calibrator.predict_proba(logits) - softmax(logits)
             assert np.abs(change).max() > 1e-3
         # 1/2 is the edge of a bin, and with ties argmax must choose as numpy does
@@ -124,7 +121,7 @@ def test_an_export_predicts_what_the_calibrator_predicts(target, make):
 
 
 @every_target
-@pytest.mark.parametrize("cls", [OrderPreservingVector, OrderPreservingMLP])
+@pytest.mark.parametrize("cls", [calibrators.OrderPreservingVector, calibrators.OrderPreservingMLP])
 @pytest.mark.parametrize("scale", [0.3, 30.0])  # the second: slopes so flat that scores tie
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_an_order_preserving_export_changes_no_prediction(target, cls, scale, dtype):
@@ -145,9 +142,9 @@ def test_an_order_preserving_export_changes_no_prediction(target, cls, scale, dt
 def test_a_row_that_the_table_empties_keeps_the_models_probabilities(target, rows_mixed):
     table = np.zeros((3, 4))
     table[:, 1] = 0.3  # only rows with a probability in [1/4, 1/2) have a score at all
-    base = HistogramBinning(table, 3)
+    base = calibrators.HistogramBinning(table, 3)
     logits = np.array([[9.0, 0.0, 0.0], [0.3, 0.2, 0.1], [1.0, 0.9, -5.0]])
-    for calibrator in (base, WeightedBinning(base, np.ones(3), rows_mixed)):
+    for calibrator in (base, calibrators.WeightedBinning(base, np.ones(3), rows_mixed)):
         np.testing.assert_array_equal(calibrator.predict_proba(logits)[0], softmax(logits)[0])
         same(exported(target, calibrator), calibrator, logits, rows_mixed)
 
@@ -165,7 +162,7 @@ def test_a_calibrator_of_probabilities_takes_probabilities(target, make):
 
 @every_target
 def test_the_input_can_be_chosen(target):
-    calibrator, logits = TemperatureScaling(2.0, 3), rows(3)[0]
+    calibrator, logits = calibrators.TemperatureScaling(2.0, 3), rows(3)[0]
     want = calibrator.predict_proba(logits)
     got = exported(target, calibrator, input="probs")(softmax(logits))
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-9)  # the floor of 1e-12 moves it a bit
@@ -174,7 +171,7 @@ def test_the_input_can_be_chosen(target):
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-12)
 
 
-class Halved(TemperatureScaling):
+class Halved(calibrators.TemperatureScaling):
     """Computes something else than its parent, whose export would be wrong for it."""
 
     def _predict(self, logits: np.ndarray) -> np.ndarray:
@@ -198,9 +195,9 @@ def test_a_kind_without_an_export_is_refused(name):
 @every_maker
 def test_an_unfitted_calibrator_and_another_input_are_refused(name):
     with pytest.raises(InputError, match="temperature calibrator is not fitted"):
-        MAKERS[name](TemperatureScaling())
+        MAKERS[name](calibrators.TemperatureScaling())
     with pytest.raises(InputError, match="unknown input 'pixels'; allowed: logits, probs"):
-        MAKERS[name](TemperatureScaling(1.0, 3), input="pixels")
+        MAKERS[name](calibrators.TemperatureScaling(1.0, 3), input="pixels")
 
 
 @every_maker
@@ -209,4 +206,4 @@ def test_a_missing_package_is_one_line(name, monkeypatch):
     monkeypatch.delitem(sys.modules, f"fedcal.export.{module}", raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InputError, match=rf"needs the package {package}.*fedcal\[export\]"):
-        MAKERS[name](TemperatureScaling(1.0, 3))
+        MAKERS[name](calibrators.TemperatureScaling(1.0, 3))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from asks import Asks
 from laws import prefer
+from refusals import refused
 
 from fedcal.core.errors import BudgetExceeded, InputError, PrivacyError, RoundFailed
 from fedcal.core.streams import Purpose, stream
@@ -126,8 +127,7 @@ def test_one_charge_is_for_one_release(drawn):
     close(curator, asked)
     with pytest.raises(PrivacyError, match="was not charged: each round is released once"):
         curator.close(asked, asked.request.ring.encode(SUM))
-    with pytest.raises(PrivacyError, match="each round is released once"):
-        close(curator, asked)
+    refused("each round is released once", close, curator, asked, error=PrivacyError)
     assert (drawn, curator.releases) == ([1], 1)
 
 
@@ -150,8 +150,7 @@ def test_release_r_plus_1_is_refused_by_the_curator(epsilon, drawn):
     with pytest.raises(PrivacyError, match="round 4 cannot be opened after 3 of the 3"):
         curator.open(ROUNDS + 1, ASK)
     late = replace(asked, request=replace(asked.request, round=ROUNDS + 1, context=None))
-    with pytest.raises(PrivacyError, match="round 4 is not open"):
-        close(curator, late)
+    refused("round 4 is not open", close, curator, late, error=PrivacyError)
     assert not drawn
 
 
@@ -164,8 +163,7 @@ def test_the_ledger_stops_release_r_plus_1(ledger, drawn):
         ledger.charge(run, ROUNDS + 1)
     # ... also if somebody talks the curator into it
     curator.plan = replace(curator.plan, rounds=ROUNDS + 1)
-    with pytest.raises(BudgetExceeded, match="release 4 is not covered"):
-        release(curator, ROUNDS + 1)
+    refused("release 4 is not covered", release, curator, ROUNDS + 1, error=BudgetExceeded)
     assert (drawn, curator.releases) == ([1, 2, 3], ROUNDS)
 
 
@@ -202,8 +200,7 @@ def test_each_release_is_charged_before_its_noise_is_drawn(ledger, monkeypatch):
 def test_a_cap_that_two_runs_share_refuses_the_second(ledger, drawn):
     release(Curator(plan_of(), ledger))
     second = Curator(plan_of(), ledger)
-    with pytest.raises(BudgetExceeded, match=r"epsilon 1 of 1\.5 is spent"):
-        second.open(1, ASK)
+    refused(r"epsilon 1 of 1\.5 is spent", second.open, 1, ASK, error=BudgetExceeded)
     assert (drawn, len(ledger.entries())) == ([1], 1)
 
 
@@ -226,8 +223,7 @@ def test_a_round_that_nobody_answers_releases_nothing(ledger, drawn):
     assert (drawn, ledger.entries()) == ([], ())  # the reservation is given back
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, asked)  # a late answer, without a reservation
-    with pytest.raises(PrivacyError, match="round 1 was asked already"):
-        curator.open(1, ASK)
+    refused("round 1 was asked already", curator.open, 1, ASK, error=PrivacyError)
     assert not drawn
     later = Curator(plan_of(), ledger)
     release(later)
@@ -235,8 +231,7 @@ def test_a_round_that_nobody_answers_releases_nothing(ledger, drawn):
         close(later, later.open(2, ASK), repliers=0)
     assert drawn == [1]
     assert [e.charged for e in ledger.entries()] == [(1,)]
-    with pytest.raises(PrivacyError, match="round 2 was asked already"):
-        later.open(2, ASK)
+    refused("round 2 was asked already", later.open, 2, ASK, error=PrivacyError)
 
 
 def test_a_private_query_is_the_one_that_was_planned(ledger):
@@ -263,8 +258,7 @@ def test_what_a_site_is_told_of_the_run(ledger):
 
 def test_a_round_that_was_not_opened_here_is_not_closed(drawn):
     asked = Curator(plan_of()).open(1, ASK)
-    with pytest.raises(PrivacyError, match="is not open"):
-        close(Curator(plan_of()), asked)
+    refused("is not open", close, Curator(plan_of()), asked, error=PrivacyError)
     curator = Curator(plan_of())
     mine = curator.open(1, ASK)
     coarse = replace(mine.request.ring, grid=2.0**30, headroom=0)  # where noise rounds to nothing
@@ -351,8 +345,7 @@ def test_a_round_below_the_quorum_is_not_released(repliers, ledger, drawn):
     assert (curator.releases, ledger.entries(), drawn) == (0, (), [])  # nothing was learned
     with pytest.raises(PrivacyError, match="is not open"):
         close(curator, asked, 10)  # late answers do not bring it back
-    with pytest.raises(PrivacyError, match="asked already"):
-        curator.open(1, ASK)
+    refused("asked already", curator.open, 1, ASK, error=PrivacyError)
 
 
 @pytest.mark.parametrize("trust", ["central", "distributed"])
@@ -360,13 +353,11 @@ def test_what_was_charged_stays_spent_whatever_fails_later(trust, ledger):
     """The sum may have been seen: under `distributed` it is all that there is to see."""
     curator = Curator(plan_of(trust=trust), ledger)
     asked = curator.open(1, ASK)
-    with pytest.raises(PrivacyError, match="was not charged"):
-        curator.close(asked, np.zeros(3, np.uint64))
+    refused("was not charged", curator.close, asked, np.zeros(3, np.uint64), error=PrivacyError)
     curator.charge(asked, 10)
     curator.abandon()
     assert ledger.spent()[0] == 1.0
-    with pytest.raises(PrivacyError, match="was not charged"):
-        curator.close(asked, np.zeros(3, np.uint64))
+    refused("was not charged", curator.close, asked, np.zeros(3, np.uint64), error=PrivacyError)
     with pytest.raises(BudgetExceeded):  # of the cap of 1.5
         Curator(plan_of(trust=trust), ledger).open(1, ASK)
 
@@ -384,8 +375,7 @@ def test_a_ledger_that_fails_comes_before_the_sum(trust, error, ledger, drawn, m
     monkeypatch.setattr(ledger, "charge", broken)
     with pytest.raises(error, match="disk full"):
         curator.charge(asked, 10)
-    with pytest.raises(PrivacyError, match="was not charged"):
-        curator.close(asked, np.zeros(3, np.uint64))
+    refused("was not charged", curator.close, asked, np.zeros(3, np.uint64), error=PrivacyError)
     curator.abandon()
     assert ledger.spent()[0] == 0.0  # nobody may have added anything up
     assert (drawn, curator.releases) == ([], 0)
@@ -410,8 +400,7 @@ def test_under_local_a_question_is_spent_when_it_is_asked(ledger):
         close(curator, asked, repliers=0)
     curator.abandon()
     assert ledger.spent()[0] == 1.0
-    with pytest.raises(PrivacyError, match="round 1 was asked already"):
-        curator.open(1, ASK)
+    refused("round 1 was asked already", curator.open, 1, ASK, error=PrivacyError)
 
 
 @pytest.mark.parametrize("masked", [True, False])
@@ -427,8 +416,7 @@ def test_a_share_that_the_server_saw_is_spent(ledger, masked):
 def test_under_local_a_round_that_is_open_is_not_asked_again():
     curator = Curator(plan_of(trust="local"))
     asked = curator.open(1, ASK)
-    with pytest.raises(PrivacyError, match="no client answers twice"):
-        curator.open(1, ASK)
+    refused("no client answers twice", curator.open, 1, ASK, error=PrivacyError)
     close(curator, asked)
     assert release(curator, 2).round == 2
 

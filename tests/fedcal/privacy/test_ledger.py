@@ -240,23 +240,21 @@ def test_a_file_of_version_1_is_read_and_its_deltas_stay_below_1(file):
             assert len(ledger.entries()) == 1
 
 
-DAMAGED = (
-    "DROP TABLE charges",
-    "ALTER TABLE runs DROP COLUMN delta",
-    "DELETE FROM cap",
-    "UPDATE cap SET epsilon = -1",
-    "UPDATE cap SET epsilon = 9e999",
-    "UPDATE cap SET epsilon = 'all'",
-    "UPDATE runs SET epsilon = -5",
-    "UPDATE runs SET epsilon = 'none'",
-    "UPDATE runs SET delta = 2",
-    "UPDATE runs SET releases = 'many'",
-    "DELETE FROM runs",
-)
-
-
 def test_a_damaged_ledger_is_refused(file):
-    for statement in DAMAGED:
+    damaged = (
+        "DROP TABLE charges",
+        "ALTER TABLE runs DROP COLUMN delta",
+        "DELETE FROM cap",
+        "UPDATE cap SET epsilon = -1",
+        "UPDATE cap SET epsilon = 9e999",
+        "UPDATE cap SET epsilon = 'all'",
+        "UPDATE runs SET epsilon = -5",
+        "UPDATE runs SET epsilon = 'none'",
+        "UPDATE runs SET delta = 2",
+        "UPDATE runs SET releases = 'many'",
+        "DELETE FROM runs",
+    )
+    for statement in damaged:
         damage(file, statement)
         refused(file, None)
     damage(file, "PRAGMA user_version = 3")

@@ -4,31 +4,23 @@ import numpy as np
 import pytest
 
 from fedcal.core.errors import InputError
-from fedcal.queries.encodings import (
-    ENCODINGS,
-    check_encoding,
-    column_norm,
-    decoder_of,
-    matrix_of,
-    prefix_std,
-    tree_levels,
-)
+from fedcal.queries import encodings
 
-CASES = [(name, b, h) for name in ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)]
+CASES = [(name, b, h) for name in encodings.ENCODINGS for b in (1, 2, 5, 9, 64) for h in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(("name", "buckets", "height"), CASES)
 def test_counts_come_back(name, buckets, height):
-    matrix = matrix_of(name, buckets, height)
+    matrix = encodings.matrix_of(name, buckets, height)
     assert (matrix == np.rint(matrix)).all()
     np.testing.assert_allclose(
-        decoder_of(name, buckets, height) @ matrix, np.eye(buckets), atol=1e-8
+        encodings.decoder_of(name, buckets, height) @ matrix, np.eye(buckets), atol=1e-8
     )
 
 
 def largest(name: str, buckets: int, height: int, order: int) -> float:
-    sums = np.cumsum(decoder_of(name, buckets, height), axis=0)
-    norm = column_norm(name, buckets, height, order)
+    sums = np.cumsum(encodings.decoder_of(name, buckets, height), axis=0)
+    norm = encodings.column_norm(name, buckets, height, order)
     return norm * float(np.sqrt(np.square(sums).sum(axis=1)).max())
 
 
@@ -38,19 +30,19 @@ def test_largest_noise_of_a_prefix_sum():
     assert largest("prefix", 1024, 1, 2) == pytest.approx(3.279, abs=1e-3)
     # under pure epsilon few levels are best: a row counts once on each
     assert largest("tree", 1024, 3, 1) < 0.35 * largest("flat", 1024, 1, 1)
-    assert prefix_std("tree", 1024, 3, 1) < prefix_std("tree", 1024, 10, 1)
+    assert encodings.prefix_std("tree", 1024, 3, 1) < encodings.prefix_std("tree", 1024, 10, 1)
 
 
 def test_noise_is_what_the_decoder_says():
-    variances = np.square(decoder_of("tree", 20, 2).cumsum(axis=0)).sum(axis=1)
-    want = column_norm("tree", 20, 2, 2) * np.sqrt(variances.mean())
-    assert prefix_std("tree", 20, 2, 2) == pytest.approx(want)
+    variances = np.square(encodings.decoder_of("tree", 20, 2).cumsum(axis=0)).sum(axis=1)
+    want = encodings.column_norm("tree", 20, 2, 2) * np.sqrt(variances.mean())
+    assert encodings.prefix_std("tree", 20, 2, 2) == pytest.approx(want)
 
 
 def test_levels_that_tell_nothing_new_are_left_out():
-    assert tree_levels(5, 3) == (2, 3, 5)
-    assert tree_levels(1, 3) == (1,)
-    assert tree_levels(240, 2) == (15, 240)
+    assert encodings.tree_levels(5, 3) == (2, 3, 5)
+    assert encodings.tree_levels(1, 3) == (1,)
+    assert encodings.tree_levels(240, 2) == (15, 240)
 
 
 @pytest.mark.parametrize(
@@ -59,4 +51,4 @@ def test_levels_that_tell_nothing_new_are_left_out():
 )
 def test_what_is_refused(name, buckets, height, word):
     with pytest.raises(InputError, match=word):
-        check_encoding(name, buckets, height)
+        encodings.check_encoding(name, buckets, height)

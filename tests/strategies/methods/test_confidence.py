@@ -1,6 +1,7 @@
 """Histogram binning by one query of counts: exact, noisy, and one cell a client."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,8 @@ CLIENTS, CLASSES = 12, 4
 COUNTS: tuple[Any, ...] = ("correct_wrong", "correct_total")
 
 
-def federation(**fields: Any) -> Federation:
-    return Federation(**{"clients": CLIENTS, "classes": CLASSES, **fields})
-
-
-def private(**fields: Any) -> Federation:
-    return federation(**{"epsilon": 1.0, **fields})
+federation = partial(Federation, clients=CLIENTS, classes=CLASSES)
+private = partial(federation, epsilon=1.0)
 
 
 def method(own: Federation | None = None, **options: Any) -> DPHistogram:

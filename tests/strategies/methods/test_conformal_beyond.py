@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from refusals import refused
 from strategy_checks import assert_refused
 
 from fedcal import simulate
 from fedcal.conformal import PredictionSets, load
-from fedcal.core.errors import InputError
 from fedcal.datasets import from_arrays
 
 PRIVATE: dict[str, Any] = {"epsilon": 2.0, "unit": "example"}
@@ -101,8 +101,7 @@ def test_one_release_serves_every_alpha(settings, tmp_path):
     anew = run("adult-income", RUNS["distributed"], alpha=0.3, **settings).artifact
     assert_array_equal(anew.thresholds, loose.thresholds)  # the same release, bit for bit
     if "target" in settings:
-        with pytest.raises(InputError, match="target goes with guarantee 'marginal'"):
-            read.at(0.1, "pac")
+        refused("target goes with guarantee 'marginal'", read.at, 0.1, "pac")
     else:
         assert (read.at(0.1, "pac").thresholds >= sets.thresholds).all()
 
@@ -140,7 +139,6 @@ def test_a_rare_label_is_in_every_set_and_no_exact_count_is_told():
 def test_no_number_of_rows_is_kept_where_none_is_told():
     """Nor counts, of which another alpha's thresholds could be made."""
     made = run("adult-income", PRIVATE)  # its nominal number of rows is that of the rows
-    with pytest.raises(InputError, match="released thresholds for one alpha"):
-        made.artifact.at(0.2)
+    refused("released thresholds for one alpha", made.artifact.at, 0.2)
     assert made.sets.basis is None
     assert "8141" not in str(made.sets.arrays()["sets"])

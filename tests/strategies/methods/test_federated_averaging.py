@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 from strategy_checks import assert_refused
 
 from fedcal.clients.answers import answer, contribute
@@ -146,8 +147,7 @@ def test_what_makes_no_sense_is_refused():
         ({"clip": 0.0}, "clip must be a finite number > 0"),
     ]
     assert_refused(table, lambda given: DPFedAvg(Federation(clients=5, classes=CLASSES), **given))
-    with pytest.raises(InputError, match="fedavg has no privacy"):
-        FedAvg(Federation(clients=5, classes=CLASSES, epsilon=1.0))
+    refused("fedavg has no privacy", FedAvg, Federation(clients=5, classes=CLASSES, epsilon=1.0))
 
 
 @pytest.mark.parametrize("source", ["seeded", "system"])
@@ -161,7 +161,6 @@ def test_as_many_clients_train_in_each_round_and_are_told(source):
     assert asked.clients.tolist() == method.plan.sample(1).tolist()
     assert method.plan.event.startswith("3 x 1 of 10 clients of ")
     assert method.bytes_up == pytest.approx(0.1 * 8 * (len(method.w) + 3))
-    with pytest.raises(PrivacyError, match="keeps its ledger"):
-        method.charge_to(None)
+    refused("keeps its ledger", method.charge_to, None, error=PrivacyError)
     with pytest.raises(InputError, match="for runs without privacy"):
         replace(DPFedAvg(Federation(10, CLASSES, epsilon=1.0), shape="3").plan, cohort=True)

@@ -1,6 +1,7 @@
 """FedBin and FedBBQ on histograms small enough to weigh by hand."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,7 @@ POSITIVE = np.array([[1.0, 2, 0, 5], [0, 0, 3, 1], [2, 2, 2, 2]])
 NEGATIVE = np.array([[9.0, 1, 1, 0], [4, 4, 0, 0], [1, 1, 1, 1]])
 PRIVATE = {"epsilon": 1.0}
 PER_CLASS: Any = {"tables": "per_class", "bins_exponent": 2}
-
-
-def federation(**fields: Any) -> Federation:
-    return Federation(**{"clients": 20, "classes": CLASSES, **fields})
+federation = partial(Federation, clients=20, classes=CLASSES)
 
 
 def histograms(positive: Floats, negative: Floats, std: float = 0.0, number: int = 1) -> Release:
@@ -170,19 +168,17 @@ def test_negative_counts_are_treated_as_asked(strategy):
             assert np.array_equal(method.result().arrays()["table"], want), negatives
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"bins_exponent": 17}, "bins_exponent"),
-    ({"weighting": "some"}, "weighting"),
-    ({"clipping": "none"}, "clipping"),
-    ({"clip_positive": 0.0}, "clip_positive"),
-    ({"clip_negative": math.inf}, "clip_negative"),
-    ({"tables": "all"}, "tables"),
-    ({"negatives": "keep"}, "negatives"),
-]
-
-
 def test_bad_parameters_are_refused_in_one_line():
-    assert_refused(BAD, lambda options: FedBBQ(federation(), **options))
+    bad: list[tuple[dict[str, Any], str]] = [
+        ({"bins_exponent": 17}, "bins_exponent"),
+        ({"weighting": "some"}, "weighting"),
+        ({"clipping": "none"}, "clipping"),
+        ({"clip_positive": 0.0}, "clip_positive"),
+        ({"clip_negative": math.inf}, "clip_negative"),
+        ({"tables": "all"}, "tables"),
+        ({"negatives": "keep"}, "negatives"),
+    ]
+    assert_refused(bad, lambda options: FedBBQ(federation(), **options))
 
 
 @pytest.mark.parametrize(("c", "rounds"), [(2, 5), (3, 1), (10, 5)])

@@ -1,6 +1,7 @@
 """Newton with several parameters: the pooled optimum, the filter, the bound, both paths."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,7 @@ METHODS = (FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector)
 TAKE_A_BUDGET = [method for method in METHODS if not method.exact_only]
 every_private_method = pytest.mark.parametrize("method", TAKE_A_BUDGET, ids=lambda m: m.name)
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-
-
-def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:
-    return Federation(**{"clients": CLIENTS, "classes": CLASSES, "epsilon": epsilon, **fields})
+federation = partial(Federation, clients=CLIENTS, classes=CLASSES)
 
 
 def rows(n: int = 600, classes: int = CLASSES, seed: int = 1) -> tuple[np.ndarray, np.ndarray]:

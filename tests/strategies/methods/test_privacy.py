@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle
 from typing import Any
 
@@ -31,6 +32,7 @@ from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 6, 3
 SMALL: dict[str, Any] = {"rows_per_client": 5, "bins_exponent": 3}
+federation = partial(Federation, clients=CLIENTS, classes=CLASSES, epsilon=1.0)
 every_method = pytest.mark.parametrize("name", BUDGETED)
 every_unit = pytest.mark.parametrize("unit", UNITS)
 
@@ -38,10 +40,6 @@ every_unit = pytest.mark.parametrize("unit", UNITS)
 def trust_of(name: str, unit: str) -> str:
     """By turns: each unit and each method goes with every trust model somewhere."""
     return list(NOISY)[(BUDGETED.index(name) + list(UNITS).index(unit)) % len(NOISY)]
-
-
-def federation(**fields: Any) -> Federation:
-    return Federation(**{"clients": CLIENTS, "classes": CLASSES, "epsilon": 1.0, **fields})
 
 
 def method(name: str, own: Federation, **options: Any) -> FederatedStrategy:
@@ -308,19 +306,17 @@ def test_local_rounds_that_nobody_was_sampled_in_change_nothing(name):
     np.testing.assert_allclose(found, nothing, atol=1e-12)
 
 
-BAD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
-    ("fedoneshot", {"mechanism": "laplace", "trust": "distributed"}, {}, "shares"),
-    ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
-    ("fedtemp", {"delta": 0.0}, {}, "delta"),
-    ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),
-    ("fedbbq", {"unit": "example"}, {"clip_negative": 2.0}, "clip_negative"),
-    ("fednewton", {"trust": "local"}, {"rows_per_client": None}, "rows_per_client"),
-]
-
-
 def test_what_does_not_go_together_is_refused_in_one_line():
-    assert_refused(BAD, lambda name, own, options: method(name, federation(**own), **options))
+    bad: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+        ("fedoneshot", {"mechanism": "exponential", "trust": "local"}, {}, "central"),
+        ("fedoneshot", {"mechanism": "laplace", "trust": "distributed"}, {}, "shares"),
+        ("fednewton", {"mechanism": "exponential"}, {}, "sum"),
+        ("fedtemp", {"delta": 0.0}, {}, "delta"),
+        ("fedbin", {"unit": "example"}, {"clipping": "joint"}, "clipping"),
+        ("fedbbq", {"unit": "example"}, {"clip_negative": 2.0}, "clip_negative"),
+        ("fednewton", {"trust": "local"}, {"rows_per_client": None}, "rows_per_client"),
+    ]
+    assert_refused(bad, lambda name, own, options: method(name, federation(**own), **options))
 
 
 def test_a_rows_bound_needs_no_nominal_number_of_rows():

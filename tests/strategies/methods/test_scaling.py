@@ -1,6 +1,7 @@
 """FedVector, FedMatrix, FedOPVector and FedCal: the step, the bound, the start, both paths."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,7 @@ from fedcal.strategies import FedCal, FederatedStrategy, FedMatrix, FedOPVector,
 CLIENTS, CLASSES = 12, 3
 METHODS = (FedVector, FedMatrix, FedOPVector, FedCal)
 every_method = pytest.mark.parametrize("method", METHODS, ids=lambda m: m.name)
-
-
-def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:
-    return Federation(**{"clients": CLIENTS, "classes": CLASSES, "epsilon": epsilon, **fields})
+federation = partial(Federation, clients=CLIENTS, classes=CLASSES)
 
 
 def tell(strategy: FederatedStrategy, values: np.ndarray) -> None:
@@ -63,16 +61,14 @@ def test_no_parameter_leaves_its_box(method):
     assert np.isfinite(strategy.result().predict_proba(2 * np.eye(CLASSES))).all()
 
 
-BAD: list[tuple[Any, dict[str, Any], str]] = [
-    (FedVector, {"clip": 0.0}, "clip"),
-    (FedVector, {"server_lr": -1.0}, "server_lr"),
-    (FedVector, {"proximal": -0.1}, "proximal"),
-    (FedMatrix, {"steps": 0}, "steps"),
-    (FedCal, {"epochs": 0}, "epochs"),
-    (FedCal, {"batch": 0.5}, "batch"),
-    (FedCal, {"lr": math.inf}, "lr"),
-]
-
-
 def test_bad_parameters_are_refused_in_one_line():
-    assert_refused(BAD, lambda method, options: method(federation(), **options))
+    bad: list[tuple[Any, dict[str, Any], str]] = [
+        (FedVector, {"clip": 0.0}, "clip"),
+        (FedVector, {"server_lr": -1.0}, "server_lr"),
+        (FedVector, {"proximal": -0.1}, "proximal"),
+        (FedMatrix, {"steps": 0}, "steps"),
+        (FedCal, {"epochs": 0}, "epochs"),
+        (FedCal, {"batch": 0.5}, "batch"),
+        (FedCal, {"lr": math.inf}, "lr"),
+    ]
+    assert_refused(bad, lambda method, options: method(federation(), **options))

@@ -1,6 +1,7 @@
 """Acc-T, NLL-T and ECE-T: the paper's algorithm without noise, and bounds and noise with it."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,12 +24,8 @@ ROWS = {"acct": 1.0, "nllt": 10.0, "ecet": 1.0}
 """What one row may change."""
 
 
-def federation(**fields: Any) -> Federation:
-    return Federation(**{"clients": CLIENTS, "classes": CLASSES, **fields})
-
-
-def private(**fields: Any) -> Federation:
-    return federation(**{"epsilon": 1.0, **fields})
+federation = partial(Federation, clients=CLIENTS, classes=CLASSES)
+private = partial(federation, epsilon=1.0)
 
 
 def method(name: str, own: Federation | None = None, **options: Any) -> FederatedStrategy:

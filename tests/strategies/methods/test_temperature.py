@@ -1,6 +1,7 @@
 """FedTemp, FedNewton and FedOneShot on releases whose outcome is known by hand."""
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,7 @@ from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import TemperatureNewton
 from fedcal.strategies import FederatedStrategy, FedNewton, FedOneShot, FedTemp
 
-
-def federation(*, epsilon: float = math.inf, **fields: Any) -> Federation:
-    return Federation(**{"clients": 100, "classes": 3, "epsilon": epsilon, **fields})
+federation = partial(Federation, clients=100, classes=3)
 
 
 def learn(
@@ -176,21 +175,19 @@ def test_no_rows_curvature_passes_half_of_its_bound(classes):
     assert bound.norms[0] == 4.0
 
 
-BAD: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
-    (FedNewton, {}, {"epsilon": 1.0}, "rows_per_client"),
-    (FedNewton, {"rows_per_client": -1}, {}, "rows_per_client"),
-    (FedOneShot, {}, {"epsilon": 1.0}, "rows_per_client"),
-    (FedOneShot, {}, {"rounds": 2}, "rounds"),
-    (FedOneShot, {"points": 1}, {}, "points"),
-    (FedOneShot, {"low": 3.0, "high": 3.0}, {}, "low"),
-    (FedTemp, {"clip": 0.0}, {}, "clip"),
-    (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
-    (FedTemp, {"average": "median"}, {}, "average"),
-    *((FedTemp, {"limit": limit}, {}, "limit") for limit in (1.0, 1e7, math.nan)),
-    *((FedTemp, {"steps": steps}, {}, "steps") for steps in (0, 1.5)),
-    (FedTemp, {"secure_aggregation": "protocol"}, {}, "secure aggregation"),
-]
-
-
 def test_bad_parameters_are_refused_in_one_line():
-    assert_refused(BAD, lambda method, options, own: method(federation(**own), **options))
+    bad: list[tuple[Any, dict[str, Any], dict[str, Any], str]] = [
+        (FedNewton, {}, {"epsilon": 1.0}, "rows_per_client"),
+        (FedNewton, {"rows_per_client": -1}, {}, "rows_per_client"),
+        (FedOneShot, {}, {"epsilon": 1.0}, "rows_per_client"),
+        (FedOneShot, {}, {"rounds": 2}, "rounds"),
+        (FedOneShot, {"points": 1}, {}, "points"),
+        (FedOneShot, {"low": 3.0, "high": 3.0}, {}, "low"),
+        (FedTemp, {"clip": 0.0}, {}, "clip"),
+        (FedTemp, {"server_lr": -1.0}, {}, "server_lr"),
+        (FedTemp, {"average": "median"}, {}, "average"),
+        *((FedTemp, {"limit": limit}, {}, "limit") for limit in (1.0, 1e7, math.nan)),
+        *((FedTemp, {"steps": steps}, {}, "steps") for steps in (0, 1.5)),
+        (FedTemp, {"secure_aggregation": "protocol"}, {}, "secure aggregation"),
+    ]
+    assert_refused(bad, lambda method, options, own: method(federation(**own), **options))

@@ -127,22 +127,20 @@ def test_langevin_steps_follow_from_the_noise():
     assert of_step == pytest.approx(np.sqrt(2 * strategy.lr / ROWS))
 
 
-BAD: list[tuple[dict[str, Any], dict[str, Any], str]] = [
-    ({}, {"optimiser": "sgld"}, "takes its step from the noise"),
-    ({"epsilon": 1.0}, {"optimiser": "sgld", "lr": 1.0}, "lr has no effect"),
-    ({"epsilon": 1.0}, {"clipping": "none"}, "bounds nothing"),
-    ({}, {"clipping": "row", "reach": 1.0}, "reach"),
-    ({}, {"shape": "5x5"}, "reads rows of features"),
-    ({}, {"optimiser": "adam", "momentum": 0.9}, "momentum"),
-    ({"rounds": 3}, {"epochs": 2.0}, "epochs"),
-    ({}, {"clip": 0.3}, "clip"),
-    ({"trust": "local", "epsilon": 2.0}, {}, "rows"),  # are sampled only where that hides them
-    ({"mechanism": "unary", "epsilon": 2.0}, {}, "unary"),
-]
-
-
 def test_bad_settings_are_refused():
-    assert_refused(BAD, lambda change, settings: method(2, change, **settings))
+    bad: list[tuple[dict[str, Any], dict[str, Any], str]] = [
+        ({}, {"optimiser": "sgld"}, "takes its step from the noise"),
+        ({"epsilon": 1.0}, {"optimiser": "sgld", "lr": 1.0}, "lr has no effect"),
+        ({"epsilon": 1.0}, {"clipping": "none"}, "bounds nothing"),
+        ({}, {"clipping": "row", "reach": 1.0}, "reach"),
+        ({}, {"shape": "5x5"}, "reads rows of features"),
+        ({}, {"optimiser": "adam", "momentum": 0.9}, "momentum"),
+        ({"rounds": 3}, {"epochs": 2.0}, "epochs"),
+        ({}, {"clip": 0.3}, "clip"),
+        ({"trust": "local", "epsilon": 2.0}, {}, "rows"),  # are sampled only where that hides them
+        ({"mechanism": "unary", "epsilon": 2.0}, {}, "unary"),
+    ]
+    assert_refused(bad, lambda change, settings: method(2, change, **settings))
 
 
 @pytest.mark.parametrize("clipping", ["row", "global"])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from refusals import refused
 
 import fedcal.strategies.server_app as server
 from fedcal.clients.site.prepared import prepare
@@ -314,8 +315,7 @@ def test_a_run_goes_on_with_the_same_bits_and_is_charged_once(number, trust, tmp
     fields = fields_of(job, tmp_path / "out")
     stopped_in_round(number, tmp_path, fields)
     assert len(Checkpoint.load(tmp_path / "out").releases) == number - 1
-    with pytest.raises(InputError, match="holds a run that has not ended"):
-        server.serve(Sites(tmp_path, fields), fields)
+    refused("holds a run that has not ended", server.serve, Sites(tmp_path, fields), fields)
     again = {**fields, "resume": True, "timeout": 3.0}
     server.serve(Sites(tmp_path, again), again)
     found = Outcome.load(tmp_path / "out")
@@ -343,8 +343,7 @@ def test_a_charged_round_that_nobody_saw_is_not_charged_again(tmp_path, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr(Checkpoint, "save", full)
-        with pytest.raises(FedcalError, match="No space left"):
-            server.serve(Sites(tmp_path, fields), fields)
+        refused("No space left", server.serve, Sites(tmp_path, fields), fields, error=FedcalError)
     assert read_progress(tmp_path / "out") == [(1, 3)]  # nobody has heard of round 2
     with Ledger(file) as ledger:
         assert ledger.entries()[0].charged == (1, 2)

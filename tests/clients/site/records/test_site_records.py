@@ -7,16 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from policies import policy_text
+from refusals import refused
 
 from fedcal.clients.site.prepared import ANSWERS, Prepared, prepare, prepared
+from fedcal.clients.site.records import site_records
 from fedcal.clients.site.records.job_facts import CLAIMED, OWN_NOISE, Limits
 from fedcal.clients.site.records.records import SiteRecords
-from fedcal.clients.site.records.site_records import (
-    RECORDS,
-    answer_once,
-    finish,
-    records_of,
-)
 from fedcal.core.errors import BudgetExceeded, InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Words
@@ -54,7 +50,9 @@ class Run:
         return np.frombuffer(os.urandom(32), np.uint64)
 
     def answer(self, site: Prepared, request: Request | None = None) -> tuple[Words, bool]:
-        return answer_once(site, self.fields, self.plan, request or self.request, self.draw)
+        return site_records.answer_once(
+            site, self.fields, self.plan, request or self.request, self.draw
+        )
 
 
 @pytest.fixture
@@ -76,7 +74,7 @@ def test_a_round_is_answered_once_and_charged(site):
     with pytest.raises(InputError, match="asked before with another question"):
         run.answer(site, replace(run.request, context=softer))
     assert run.drawn == 1
-    with records_of(site) as records:
+    with site_records.records_of(site) as records:
         (booked,) = records.booked()
     about = booked.about
     assert booked.job == job_digest(run.fields, run.name)
@@ -88,10 +86,9 @@ def test_the_policy_s_total_is_kept_over_runs(site):
     for run in (Run(), Run("central")):
         run.answer(site)
     more = Run()
-    with pytest.raises(BudgetExceeded, match=r"unit user: epsilon 2 of 2\.5 is spent"):
-        more.answer(site)
+    refused(r"unit user: epsilon 2 of 2\.5 is spent", more.answer, site, error=BudgetExceeded)
     assert more.drawn == 0
-    with SiteRecords(site.folder / RECORDS) as records:
+    with SiteRecords(site.folder / site_records.RECORDS) as records:
         assert records.limits == Limits(2.5, 1e-3)
         assert [booked.about.verified for booked in records.booked()] == [OWN_NOISE, CLAIMED]
 
@@ -99,9 +96,8 @@ def test_the_policy_s_total_is_kept_over_runs(site):
 def test_a_run_that_has_its_result_is_not_answered_again(site):
     run = Run()
     run.answer(site)
-    finish(site, run.fields, run.name)
-    with pytest.raises(InputError, match="is answered any more: finished"):
-        run.answer(site)
+    site_records.finish(site, run.fields, run.name)
+    refused("is answered any more: finished", run.answer, site)
     assert not Run(epsilon=0.5).answer(site)[1]
 
 
@@ -124,7 +120,7 @@ def test_a_site_that_gets_another_key_keeps_its_records(tmp_path):
         prepare(tmp_path / "site", ROWS, **files, count=count)
         if count != tmp_path / "a.records":  # nothing was asked while it had that key
             Run(epsilon=0.5).answer(prepared(tmp_path / "site"))
-    with records_of(prepared(tmp_path / "site")) as records:
+    with site_records.records_of(prepared(tmp_path / "site")) as records:
         assert len(records.booked()) == 3
 
 
@@ -132,8 +128,7 @@ def test_answers_that_the_records_do_not_know_are_refused(site):
     (site.folder / ANSWERS).mkdir()
     run = Run()
     for use in (run.answer, lambda site: prepare(site.folder, ROWS)):
-        with pytest.raises(InputError, match="delete it once its runs have ended"):
-            use(site)
+        refused("delete it once its runs have ended", use, site)
     assert run.drawn == 0
     (site.folder / ANSWERS).rmdir()
     run.answer(site)

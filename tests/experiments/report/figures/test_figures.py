@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from compared import cell
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection, PolyCollection
@@ -18,26 +19,13 @@ from matplotlib.text import Text
 from scipy import stats
 
 from fedcal.core.pages import Curve, Intervals
-from fedcal.experiments.report.figures import draw, reliability_figure, save_figure, save_sheets
-from fedcal.experiments.report.figures.curves import (
-    bytes_sheet,
-    epsilon_sheet,
-    facets,
-    quality_axis,
-    rounds_sheet,
-    series_of,
-    trust_sheet,
-)
-from fedcal.experiments.report.figures.diagrams import (
-    FEWEST,
-    class_gaps,
-    classes_sheet,
-    diagram,
-    histogram,
-    pooled,
-    reliability_sheet,
-    wilson,
-    worst_classes,
+from fedcal.experiments.report.figures import (
+    curves,
+    diagrams,
+    draw,
+    reliability_figure,
+    save_figure,
+    save_sheets,
 )
 from fedcal.experiments.report.figures.drawing import Panel, Sheet, bars, curve
 from fedcal.experiments.report.figures.inline_svg import fixed, key_svg, panel_svgs
@@ -86,7 +74,7 @@ def boxes(panel: Panel, series: str) -> tuple[np.ndarray, np.ndarray]:
 
 def test_the_bars_are_the_record():
     record = overconfident()
-    panel = diagram("after", record)
+    panel = diagrams.diagram("after", record)
     there = record.count > 0
     share = record.sum_correct[there] / record.count[there]
     confidence = record.sum_confidence[there] / record.count[there]
@@ -101,40 +89,40 @@ def test_the_bars_are_the_record():
         np.testing.assert_allclose(ends, np.stack([low, high], axis=1)[high > low])
     assert f"top-label ECE {100 * record.ece:.2f} %" == panel.note
     assert f"{100 * record.ece:.3f} %" in panel.said
-    _, rows = boxes(histogram("x", record), "correct")
+    _, rows = boxes(diagrams.histogram("x", record), "correct")
     np.testing.assert_allclose(rows[:, 1], 100 * record.count[there] / 400)
 
 
 def test_whiskers_are_wilson_s_intervals():
-    low, high = wilson(np.array([0, 3, 7, 10]), np.array([10, 10, 10, 10]))
+    low, high = diagrams.wilson(np.array([0, 3, 7, 10]), np.array([10, 10, 10, 10]))
     for k, (a, b) in zip((0, 3, 7, 10), zip(low, high, strict=True), strict=True):
         exact = stats.binomtest(k, 10).proportion_ci(method="wilson")
         assert (a, b) == pytest.approx((exact.low, exact.high), abs=1e-12)
     record = overconfident(4000)
-    panel = diagram("x", record)
+    panel = diagrams.diagram("x", record)
     (low, high), share = whiskers(panel, "whisker"), boxes(panel, "correct")[1][:, 1]
     assert np.all((low <= share) & (share <= high))
 
 
 def test_all_classes_up_to_twenty_and_then_the_worst():
     few = overconfident(classes=20), overconfident(classes=20, seed=1)
-    assert worst_classes(*few).tolist() == list(range(20))
-    assert class_gaps(few[0]).mean() == pytest.approx(few[0].classwise_ece, rel=1e-12)
+    assert diagrams.worst_classes(*few).tolist() == list(range(20))
+    assert diagrams.class_gaps(few[0]).mean() == pytest.approx(few[0].classwise_ece, rel=1e-12)
     many = overconfident(classes=40), overconfident(classes=40, seed=1)
-    shown, gaps = worst_classes(*many), np.maximum(*map(class_gaps, many))
+    shown, gaps = diagrams.worst_classes(*many), np.maximum(*map(diagrams.class_gaps, many))
     assert len(shown) == 20
     assert gaps[shown].min() >= np.delete(gaps, shown).max()
     assert np.all(np.diff(gaps[shown]) <= 0)  # the worst first
-    sheet = classes_sheet(*many, "t")
+    sheet = diagrams.classes_sheet(*many, "t")
     assert [p.title.partition(":")[0] for p in sheet.panels] == [f"class {j}" for j in shown]
 
 
 def test_a_class_panel_is_the_class_against_the_rest():
     before, after = overconfident(), overconfident(seed=1)
-    panel = classes_sheet(before, after, "t").panels[1]
+    panel = diagrams.classes_sheet(before, after, "t").panels[1]
     for series, record in (("before", before), ("after", after)):
         (x, y), (low, high) = line(panel, series), whiskers(panel, series)
-        rows, confidence, correct = pooled(record, 1)
+        rows, confidence, correct = diagrams.pooled(record, 1)
         np.testing.assert_allclose(y, correct / rows)
         np.testing.assert_allclose(x, confidence / rows)
         assert np.all((low <= y) & (y <= high))
@@ -147,13 +135,13 @@ def test_a_class_panel_is_the_class_against_the_rest():
 def test_bins_of_few_rows_are_pooled(rows):
     record = overconfident(rows)
     for j in range(3):
-        count, confidence, correct = pooled(record, j)
+        count, confidence, correct = diagrams.pooled(record, j)
         assert count.sum() == rows
-        assert len(count) == 1 or count.min() >= FEWEST
+        assert len(count) == 1 or count.min() >= diagrams.FEWEST
         assert confidence.sum() == pytest.approx(record.class_sum_confidence[j].sum())
         assert correct.sum() == record.class_sum_correct[j].sum()
         assert np.all(np.diff(confidence / count) > 0)  # neighbours only
-        assert (len(count) == 15) is bool((record.class_count[j] >= FEWEST).all())
+        assert (len(count) == 15) is bool((record.class_count[j] >= diagrams.FEWEST).all())
 
 
 def test_rounds_begin_with_before():
@@ -164,7 +152,7 @@ def test_rounds_begin_with_before():
         {"round": 2, "temperature": 3.0},  # not judged
         {"round": 3, "test": before, "temperature": 2.5},
     ]
-    sheet = rounds_sheet(before, records, "t")
+    sheet = curves.rounds_sheet(before, records, "t")
     assert [p.title for p in sheet.panels] == [
         *("ECE", "classwise ECE", "NLL", "accuracy", "temperature")
     ]
@@ -172,17 +160,7 @@ def test_rounds_begin_with_before():
     assert (list(x), list(y)) == ([0, 1, 3], [10.0, 5.0, 10.0])
     assert list(line(sheet.panels[4], "after")[1]) == [1.0, 2.0, 2.5]
     assert set(line(sheet.panels[2], "reference")[1]) == {0.5}
-    assert rounds_sheet(before, [{"round": 1}], "t") is None
-
-
-def cell(label: str, epsilon: float | None, mean: float, **more: Any) -> dict[str, Any]:
-    metrics = ("ece", "classwise_ece", "nll", "accuracy")
-    return {
-        **{"data": "d", "method": label, "label": label, "clients": 10, "partition": "iid"},
-        **{"sampling_rate": 1.0, "unit": "user", "epsilon": epsilon, "baseline": False},
-        **{"bytes_up": 100, "after": {m: {"mean": mean, "std": 0.0} for m in metrics}},
-        **more,
-    }
+    assert curves.rounds_sheet(before, [{"round": 1}], "t") is None
 
 
 CELLS = [
@@ -194,13 +172,13 @@ CELLS = [
 
 
 def test_quality_against_epsilon():
-    groups = facets(CELLS)  # one for each partition, with the baselines in all
+    groups = curves.facets(CELLS)  # one for each partition, with the baselines in all
     assert [(g.title, len(g.cells)) for g in groups] == [("iid", 5), ("natural", 1)]
     assert [[c["label"] for c in g.baselines] for g in groups] == [["none"], ["none"]]
-    sheet = epsilon_sheet(CELLS, ("ece", "accuracy"), "t")
+    sheet = curves.epsilon_sheet(CELLS, ("ece", "accuracy"), "t")
     assert (len(sheet.panels), sheet.columns) == (4, 2)
     assert [p.note for p in sheet.panels] == ["iid", "iid", "natural", "natural"]
-    looks, panel = series_of(CELLS), sheet.panels[0]
+    looks, panel = curves.series_of(CELLS), sheet.panels[0]
     assert plotted(panel).get_yscale() == "log"  # from 0.5 to 20 %
     x, y = line(panel, looks["a"])
     assert list(y) == pytest.approx([3.0, 1.0, 0.5])  # in the order of budgets
@@ -211,14 +189,14 @@ def test_quality_against_epsilon():
 
 
 def test_quality_against_bytes():
-    sheet = bytes_sheet(CELLS, ("ece",), "t")
+    sheet = curves.bytes_sheet(CELLS, ("ece",), "t")
     assert [p.note for p in sheet.panels] == ["ε = 0.5", "ε = 8", "no privacy"]
     assert all(plotted(p).get_xscale() == "log" for p in sheet.panels)
-    look = series_of(CELLS)["a"]
+    look = curves.series_of(CELLS)["a"]
     lines = [m for m in plotted(sheet.panels[0]).lines if m.get_label() == look]
     named = {LINES[series]["marker"]: text for series, text in sheet.legend if series != look}
     points = [(*m.get_xydata()[0], named[m.get_marker()]) for m in lines]
-    assert points == [(100, pytest.approx(3.0), "iid"), (100, pytest.approx(4.0), "natural")]
+    assert points == [(64, pytest.approx(3.0), "iid"), (64, pytest.approx(4.0), "natural")]
     assert "none (baseline)" not in dict(sheet.legend).values()
 
 
@@ -228,7 +206,7 @@ def test_quality_by_trust_model():
         CELLS[0],
         *(cell(m, e, v, trust=t) for m in "ab" for e in (1.0, 8.0) for t, v in trusts.items()),
     ]
-    sheet = trust_sheet(cells, ("ece",), "t")
+    sheet = curves.trust_sheet(cells, ("ece",), "t")
     _, local = line(sheet.panels[1], sheet.legend[2][0])
     assert list(local) == pytest.approx([4.0, 4.0])
     assert [p.note for p in sheet.panels] == ["a, iid", "b, iid"]
@@ -238,7 +216,7 @@ def test_quality_by_trust_model():
 def test_ticks_are_few_distinct_and_inside():
     pairs = ((0.2, 0.36), (93.56, 93.56), (0.0, 0.0), (1e-5, 2e-5), (40.0, 94.0), (0.5, 20.0))
     for metric, means in itertools.product(("ece", "accuracy"), pairs):
-        axis = quality_axis(metric, means, (0.0, 0.0))
+        axis = curves.quality_axis(metric, means, (0.0, 0.0))
         ax = plotted(Panel("", lambda ax, axis=axis: ax.set(**axis) and None, "", aspect=0.8))
         low, high = ax.get_ylim()
         assert low < min(means) <= max(means) < high
@@ -280,8 +258,8 @@ def test_inline_svg_shows_the_marks_where_they_belong():
 
 
 def test_what_is_named_is_there_once_and_every_colour_is_the_pages():
-    sheet = classes_sheet(overconfident(), overconfident(seed=1), "t")
-    one = panel_svg(diagram("x", overconfident()), "p7")
+    sheet = diagrams.classes_sheet(overconfident(), overconfident(seed=1), "t")
+    one = panel_svg(diagrams.diagram("x", overconfident()), "p7")
     for text in (one, "".join(panel_svgs(sheet, "p7"))):
         names = re.findall(r' id="([^"]+)"', text)
         assert len(set(names)) == len(names)
@@ -289,8 +267,8 @@ def test_what_is_named_is_there_once_and_every_colour_is_the_pages():
         assert set(re.findall(r"""(?:url\(|href=")#([\w-]+)""", text)) <= set(names)
         assert "#" not in re.sub(r"""(url\(|href=")#p7""", "", text)
     assert one.count("<pattern") == 2
-    assert one == panel_svg(diagram("x", overconfident()), "p7")
-    assert "var(" not in panel_svg(diagram("x", overconfident()), "p7", fixed)
+    assert one == panel_svg(diagrams.diagram("x", overconfident()), "p7")
+    assert "var(" not in panel_svg(diagrams.diagram("x", overconfident()), "p7", fixed)
     for series in (*BOXES, *LINES):
         assert "<path" in key_svg(series, "n")
         assert "var(--" in key_svg(series, "n")
@@ -356,9 +334,11 @@ def test_methods_differ_without_any_colour():
 
 def test_words_of_a_figure_lie_inside_it_and_beside_each_other():
     sheets = [
-        reliability_sheet({"before": overconfident(), "after": overconfident(seed=1)}, "t"),
-        classes_sheet(overconfident(classes=6), overconfident(classes=6, seed=1), "t"),
-        epsilon_sheet(CELLS, ("ece", "nll"), "t"),
+        diagrams.reliability_sheet(
+            {"before": overconfident(), "after": overconfident(seed=1)}, "t"
+        ),
+        diagrams.classes_sheet(overconfident(classes=6), overconfident(classes=6, seed=1), "t"),
+        curves.epsilon_sheet(CELLS, ("ece", "nll"), "t"),
     ]
     for sheet in sheets:
         figure = draw(sheet)

@@ -51,11 +51,9 @@ def test_one_refuted_row_is_named():
     assert not list(audits.noise.claims([row("laplace", 0.7)]))[1][1]
 
 
-REAL = Audited(8.0, 20, 0.1, 400, RIGHT, real=True)
-
-
 def test_a_run_of_fedsgd_follows_the_law_of_its_sums():
-    for of in (REAL, replace(REAL, fault=HALF)):
+    real = Audited(8.0, 20, 0.1, 400, RIGHT, real=True)
+    for of in (real, replace(real, fault=HALF)):
         present, seen = fedsgd_run(of, seed=3)
         assert seen.shape == (20, 400)
         noise = 1.0 if of.fault == RIGHT else 0.5

@@ -4,8 +4,8 @@ import re
 from dataclasses import replace
 
 import pytest
+from refusals import refused
 
-from fedcal.core.errors import InputError
 from fedcal.experiments.research.studies import expected
 from fedcal.experiments.research.studies.check import deviations, tolerance, wrong_verdicts
 from fedcal.experiments.research.studies.comparisons import COMPARISONS
@@ -64,14 +64,12 @@ def test_a_number_outside_its_tolerance_and_a_cell_too_few_or_many_are_lines(res
     assert line.endswith("no result")
     (line,) = deviations(result, fewer)
     assert line.endswith("not among the expected results")
-    with pytest.raises(InputError, match="nobody"):
-        content(with_first(result, failures=["nobody answered"]))
+    refused("nobody", content, with_first(result, failures=["nobody answered"]))
 
 
 def test_what_ships_is_read_as_it_was(small, result, tmp_path, monkeypatch):
     monkeypatch.setattr(expected, "FOLDER", tmp_path)
-    with pytest.raises(InputError, match="no expected results of small"):
-        shipped("small")
+    refused("no expected results of small", shipped, "small")
     write("small", content(result), "abc1234")
     again = shipped("small")
     assert again.rows == result.rows

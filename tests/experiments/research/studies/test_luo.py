@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from refusals import refused
 
-from fedcal.core.errors import InputError, Interrupted
+from fedcal.core.errors import Interrupted
 from fedcal.experiments.report.figures.drawing import draw
 from fedcal.experiments.research.studies.luo import results
 from fedcal.experiments.research.studies.registry import experiment
@@ -44,13 +45,11 @@ def test_an_interrupted_table_goes_on(shifts, tmp_path, monkeypatch):
 
     with pytest.raises(Interrupted, match="4 of"):
         reproduce("luo-table1", out=tmp_path, progress=stop, **options)
-    with pytest.raises(InputError, match="unfinished run of luo-table1"):
-        reproduce("luo-table1", out=tmp_path, **options)
+    refused("unfinished run of luo-table1", reproduce, "luo-table1", out=tmp_path, **options)
     again = reproduce("luo-table1", out=tmp_path, resume=True, **options)
     assert again.rows == whole.rows
     assert {p.name for p in tmp_path.iterdir()} >= {"luo-table1.md", "luo-table1.html", "runs"}
-    with pytest.raises(InputError, match="nothing of luo-table7"):
-        reproduce("luo-table7", out=tmp_path, resume=True, **options)
+    refused("nothing of luo-table7", reproduce, "luo-table7", out=tmp_path, resume=True, **options)
 
 
 def test_the_figure_has_a_row_for_each_perturbation_and_one_for_all(shifts, monkeypatch):
@@ -75,10 +74,7 @@ def test_what_cannot_be_chosen_is_refused(tmp_path):
     for name in ("luo-table1", "luo-table7", "luo-figures"):
         named = set(inspect.signature(experiment(name).home.rows).parameters)
         assert {"data", "out", "resume", "jobs", "ray_address", "progress"} <= named
-        with pytest.raises(InputError, match="no choice of seeds"):
-            reproduce(name, seeds=2)
-        with pytest.raises(InputError, match="unknown data set 'mnist-shift:rain:5'"):
-            reproduce(name, **rain)
+        refused("no choice of seeds", reproduce, name, seeds=2)
+        refused("unknown data set 'mnist-shift:rain:5'", reproduce, name, **rain)
         assert not out.exists()
-    with pytest.raises(InputError, match="leave out --ray-address"):
-        reproduce("audit", ray_address="local")
+    refused("leave out --ray-address", reproduce, "audit", ray_address="local")

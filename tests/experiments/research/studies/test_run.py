@@ -4,9 +4,9 @@ import json
 from typing import Any
 
 import pytest
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
-from fedcal.core.errors import InputError, Interrupted
+from fedcal.core.errors import Interrupted
 from fedcal.experiments import compare
 from fedcal.experiments.research.studies import grids
 from fedcal.experiments.research.studies.check import checked
@@ -82,8 +82,7 @@ def test_an_interrupted_run_goes_on_where_it_was(ran, small, network, tmp_path):
     with pytest.raises(Interrupted, match="--resume"):
         reproduce(small, progress=stop, **given)
     assert not (tmp_path / "small.json").exists()
-    with pytest.raises(InputError, match=r"unfinished run of small.*--resume"):
-        reproduce(small, **given)
+    refused(r"unfinished run of small.*--resume", reproduce, small, **given)
     seen: list[int] = []
     again = reproduce(small, resume=True, progress=lambda done, total: seen.append(done), **given)
     assert seen[0] == 5  # the first part was whole
@@ -95,8 +94,7 @@ def test_a_finished_run_is_replaced_if_asked_for_and_grows_by_a_seed(ran, small,
     given: dict[str, Any] = {"networks": [network], "jobs": 1, "out": tmp_path}
     first = reproduce(small, seeds=1, **given)
     (tmp_path / "other.json").write_text("of another experiment")
-    with pytest.raises(InputError, match=f"holds {small}: --overwrite replaces it"):
-        reproduce(small, seeds=1, **given)
+    refused(f"holds {small}: --overwrite replaces it", reproduce, small, seeds=1, **given)
     with pytest.warns(UserWarning, match=f"holds {small}, which is replaced") as told:
         again = reproduce(small, seeds=1, overwrite=True, **given)
     assert len([1 for one in told if "replaced" in str(one.message)]) == 1

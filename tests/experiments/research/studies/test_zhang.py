@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from fedcal.accounting import Stage, composed_epsilon, gaussian_epsilon
-from fedcal.core.errors import InputError
 from fedcal.experiments.research.studies.angelopoulos import figures
 from fedcal.experiments.research.studies.expected import shipped
 from fedcal.experiments.research.studies.zhang import models, scores
@@ -43,14 +43,11 @@ def test_a_table_of_a_file(file, found, tmp_path):
     assert all(text and words for text, _, words, *_ in said)
     assert any("in the paper's order" in text for text, *_ in said)
     assert np.linalg.norm(task(file).x, axis=1).max() <= 1 + 1e-6
-    with pytest.raises(InputError, match="corrupted"):
-        table3.rows(data=[file], seeds=1)
-    with pytest.raises(InputError, match="twice"):
-        table1.rows(data=[file, file])
+    refused("corrupted", table3.rows, data=[file], seeds=1)
+    refused("twice", table1.rows, data=[file, file])
     alone = tmp_path / "alone.npz"
     np.savez(alone, features=np.ones((4, 2), np.float32), labels=np.array([0, 1, 0, 1]))
-    with pytest.raises(InputError, match="test_features"):
-        task(str(alone))
+    refused("test_features", task, str(alone))
 
 
 def test_split_and_recalibration_share_the_model_and_no_row(file):

@@ -283,16 +283,6 @@ def test_a_pool_that_fails_says_what_is_kept(tmp_path, monkeypatch):
         compare(arrays(), jobs=1, out=tmp_path, **SMALL)
 
 
-def test_the_config_runs_again(tmp_path):
-    np.savez(tmp_path / "d.npz", **arrays())
-    options = {"method": "fedbbq[weighting=none],fedtemp", "set": {"clip": 0.2}, "clients": 4}
-    first = compare(tmp_path / "d.npz", jobs=1, out=tmp_path / "a", seeds=1, **options)
-    again = compare(config=tmp_path / "a" / "config.toml", jobs=1)
-    assert bare(again.rows) == bare(first.rows)
-    other = compare(config=tmp_path / "a" / "config.toml", jobs=1, epsilon="inf")
-    assert len(other.rows) == 1 + 2
-
-
 def test_saved_files_are_what_is_shown_and_strict_json(saved, tmp_path):
     found, out = saved
     read = json.loads((out / "compare.json").read_text())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from refusals import each_is_refused
+from refusals import each_is_refused, refused
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.experiments.report.figures import COMPARISON_NAMES
@@ -157,8 +157,7 @@ def test_a_damaged_line_in_the_middle_is_refused_and_nothing_lost(tmp_path):
 def test_what_a_folder_holds_is_not_lost(tmp_path):
     fill(tmp_path / "new", [])
     fill(tmp_path / "new", [row(0), row(1)])  # nothing was kept there
-    with pytest.raises(InputError, match=r"2 runs are kept\): go on with --resume"):
-        fill(tmp_path / "new", [])
+    refused(r"2 runs are kept\): go on with --resume", fill, tmp_path / "new", [])
     before = (tmp_path / "new" / CONFIG).read_bytes()
     smaller = read_grid({"data": "d", "method": "fedbin", "seeds": 2})
     with pytest.raises(InputError, match="another grid: seeds was 3 and is 2"):
@@ -166,11 +165,9 @@ def test_what_a_folder_holds_is_not_lost(tmp_path):
     assert (tmp_path / "new" / CONFIG).read_bytes() == before
     assert lines(tmp_path / "new") == [row(0), row(1)]
     fill(tmp_path / "twice", [row(0), row(1), row(0)])
-    with pytest.raises(InputError, match=r"line 3: this run is there twice"):
-        journal(tmp_path / "twice", resume=True).__enter__()
+    refused(r"line 3: this run is there twice", journal(tmp_path / "twice", resume=True).__enter__)
     (tmp_path / "file").touch()
-    with pytest.raises(FedcalError, match="cannot write"):
-        fill(tmp_path / "file" / "below", [])
+    refused("cannot write", fill, tmp_path / "file" / "below", [], error=FedcalError)
 
 
 def test_a_finished_folder_is_replaced(tmp_path):
@@ -183,8 +180,7 @@ def test_a_finished_folder_is_replaced(tmp_path):
     assert lines(tmp_path) == [row(0)]
     assert grid_in(tmp_path) == other  # it is what --resume goes on with
     assert lines(tmp_path / UNFINISHED) == [row(5)]
-    with pytest.raises(InputError, match=r"1 runs are kept\): go on with --resume"):
-        fill(tmp_path, [], other)
+    refused(r"1 runs are kept\): go on with --resume", fill, tmp_path, [], other)
     assert not any((tmp_path / name).read_text() != "old" for name in (DONE, *FINAL))
     with journal(tmp_path, other, resume=True, inputs={"d": "45"}) as kept:
         assert list(kept.rows.values()) == [row(5)]
@@ -218,14 +214,12 @@ def test_a_folder_where_a_file_is_to_be_and_nothing_to_resume(tmp_path):
         (folder / name).mkdir()
         if k % 2:
             (folder / DONE).touch()
-        with pytest.raises(InputError, match=f"{name} in it is a folder"):
-            fill(folder, [])
+        refused(f"{name} in it is a folder", fill, folder, [])
     for name in ("", CONFIG, ROWS, DONE):
         (folder := tmp_path / f"of {name}").mkdir()
         if name:
             (folder / name).write_text("")
-        with pytest.raises(InputError, match="nothing to resume"):
-            grid_in(folder)
+        refused("nothing to resume", grid_in, folder)
 
 
 def test_one_folder_has_one_writer(tmp_path):
@@ -233,8 +227,7 @@ def test_one_folder_has_one_writer(tmp_path):
     with journal(tmp_path, resume=False) as kept:
         kept.append("0", row(0))
         for resume in (True, False):
-            with pytest.raises(InputError, match="another comparison is writing"):
-                journal(tmp_path, resume=resume).__enter__()
+            refused("another comparison is writing", journal(tmp_path, resume=resume).__enter__)
     with journal(tmp_path, resume=True):
         pass
 
@@ -252,8 +245,7 @@ def test_a_full_disk_is_told(tmp_path):
                 file.close()
 
         kept._file = Full()
-        with pytest.raises(FedcalError, match=r"cannot write .*: No space left"):
-            kept.append("1", row(1))
+        refused(r"cannot write .*: No space left", kept.append, "1", row(1), error=FedcalError)
         assert kept.count() == 1
     with journal(tmp_path, resume=True) as kept:
         assert list(kept.rows.values()) == [row(0)]
@@ -276,8 +268,7 @@ def test_people_are_asked_about_an_unfinished_folder_alone(tmp_path, monkeypatch
         monkeypatch.setattr(stdin, "isatty", lambda: True)
         monkeypatch.setattr(sys, "stdin", stdin)
         if out is None:
-            with pytest.raises(InputError, match="Go on with --resume, or choose another --out"):
-                asked("o")
+            refused("Go on with --resume, or choose another --out", asked, "o")
         else:
             assert asked("o") == (Path(out[0]), out[1])
         assert "o holds unfinished runs (2 are kept)" in capsys.readouterr().err

