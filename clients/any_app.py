@@ -2,7 +2,8 @@
 
 The server sends the model once, with the question who a client is. The client's own code gives the
 model's scores of the client's own rows; they stay in the client's context, and every later question
-is answered from them. Coins and noise come from the operating system.
+is answered from them. Coins and noise come from the operating system. A row whose score or label is
+none is left out by itself; where the code fails, a private run is answered as without rows.
 
 Nothing of a real site is here: no guard that checks a question against a plan, no policy, no
 ledger. A server can ask what it likes, as often as it likes: the guarantee is its promise.
@@ -21,9 +22,11 @@ from flwr.clientapp import ClientApp
 
 from fedcal.clients.client_app import answer_with, drawn, request_in
 from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.numerics import LARGEST_LOGIT
 from fedcal.core.optional import need
+from fedcal.core.scores import RANGE_TOLERANCE, SUM_TOLERANCE, Kind, as_array, numbers
 from fedcal.core.shards import Shards
-from fedcal.datasets import from_arrays
+from fedcal.datasets import IDS, from_arrays
 from fedcal.datasets.model_scores import moved_to, outputs_of
 from fedcal.partition import deal
 from fedcal.privacy.agreement import context_of
@@ -80,8 +83,12 @@ def add_answers(
 
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
-        shards = _told("say who it is", lambda: _score(made, message, context))
-        record = ConfigRecord({"classes": shards.classes, "input": shards.input})
+        record = ConfigRecord()
+        try:
+            shards = _score(made, message, context)
+            record["classes"], record["input"] = shards.classes, shards.input
+        except Exception:
+            log.exception("no row of this client can be scored")
         if (site := _number(context)) is not None:
             record["site"] = site
         return Message(RecordDict({"who": record}), reply_to=message)
@@ -95,7 +102,7 @@ def add_answers(
 
         def draw() -> Message:
             words, failed = drawn(
-                _kept(context), request, number or 0, simulated=False, private=private
+                _kept(context, private), request, number or 0, simulated=False, private=private
             )
             if failed is not None:
                 log.warning(
@@ -121,7 +128,7 @@ def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
         for batch in batches:
             inputs, truth = _parts(batch, torch.is_tensor)
             moved = {key: moved_to(like, value) for key, value in inputs.items()}
-            labels.append(np.asarray(truth))
+            labels.append(as_array("labels", truth))
             yield len(truth), moved if len(moved) > 1 else next(iter(moved.values()))
 
     logits = outputs_of(model, read)
@@ -146,12 +153,13 @@ def _parts(batch: Any, is_tensor: Callable[[Any], bool]) -> tuple[dict[str, Any]
 
 def _score(scores: Scores, message: Message, context: Context) -> Shards:
     """Score the node's own rows by the model of the message, and keep that in its context."""
+    context.state.pop(_ROWS, None)  # of an earlier model
     if _MODEL not in message.content.array_records:
         raise InputError("the server sent no model: give start(...) the arrays of the trained one")
     found = scores(message.content.array_records[_MODEL], context)
     if not isinstance(found, Mapping):
         found = dict(zip(("logits", "labels"), found, strict=True))
-    shards = deal(from_arrays(**found), "iid", 1, 0)
+    shards = deal(from_arrays(**_usable(found)), "iid", 1, 0)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     context.state[_ROWS] = ArrayRecord(
         {name: Array(np.asarray(value)) for name, value in arrays.items() if value is not None}
@@ -160,10 +168,30 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     return shards
 
 
-def _kept(context: Context) -> Shards:
-    """The rows that `_score` kept."""
+def _usable(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found without rows that `from_arrays` would refuse: each decides of itself alone."""
+    kind: Kind = "logits" if "logits" in found else "probs"
+    x, y = numbers(kind, found[kind]).astype(np.float64), numbers("labels", found["labels"])
+    if kind == "probs" and x.size == len(x):  # of class 1
+        x = np.stack([1 - x.ravel(), x.ravel()], axis=1)
+    middle, reach = (0.0, LARGEST_LOGIT) if kind == "logits" else (0.5, 0.5 + RANGE_TOLERANCE)
+    with np.errstate(invalid="ignore"):
+        good = (np.abs(x - middle) <= reach).all(axis=1)
+        good &= np.isin(y.reshape(len(x)), np.arange(x.shape[1]))
+        if kind == "probs":
+            good &= np.abs(x.sum(axis=1) - 1) <= SUM_TOLERANCE
+    if not good.all():
+        log.warning("rows without a finite score, or a label among the classes, are left out")
+    rows = {key: as_array(key, found[key])[good] for key in (*IDS, "labels") if key in found}
+    return {**found, **rows, kind: x[good]}
+
+
+def _kept(context: Context, private: bool) -> Shards | None:
+    """The rows that `_score` kept; None = it failed, which only an exact run is told."""
     if _ROWS not in context.state.array_records:
-        raise InputError("this client was not asked who it is, so that it has no rows")
+        if private:
+            return None
+        raise InputError("no row of this client can be scored")
     arrays = {k: v.numpy() for k, v in context.state.array_records[_ROWS].items()}
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
     ends = np.array([0, len(arrays["labels"])])

@@ -178,6 +178,8 @@ def wait_for_nodes(
     if job.tolerant and clients:
         if not (met := ask_who(grid, nodes, job.timeout, True, model)):
             raise RoundFailed("none of the sites that are there has answered; nothing was asked")
+        if model is not None and met[0].classes is None:
+            raise RoundFailed("no client can score rows by the model; their own logs say why")
         if job.roster:
             there = {who.place for who in met}
             names = names_of(job.roster, clients)

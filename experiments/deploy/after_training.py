@@ -33,9 +33,11 @@ class AfterTraining:
     Formal guarantee: of the releases of this run alone, for the chosen unit, (epsilon, delta)
     against who reads them (trust `central`) or also against the server (`local`), under the
     adjacency that the result names. It assumes that the server asks what this object asks: an
-    ordinary SuperNode has no guard, policy or ledger that would refuse more. Neither the training
-    nor what else the app sends is covered. Public are the number of clients, the method and its
-    parameters. Noise comes from the operating system.
+    ordinary SuperNode has no guard, policy or ledger that would refuse more; and for units smaller
+    than a client that its code scores each row by itself and fails on none. At which clients it
+    fails, or finds no rows, the server sees. Neither the training nor what else the app sends is
+    covered. Public are the number of clients, the method and its parameters. Noise comes from the
+    operating system.
 
     Parameters
     ----------
@@ -111,7 +113,13 @@ class AfterTraining:
         if timeout is not None:
             config = replace(config, timeout=timeout)
         job = job_of(config, None)
-        open_to_clients = {"classes": 0, "input": "", "engine": APP, "data": "", "partition": ""}
+        open_to_clients = {
+            "classes": 0,
+            "input": "",
+            "engine": APP,
+            "data": "",
+            "partition": config.partition,
+        }
         kept = {"out": "" if self._out is None else str(self._out)}
         paid = Paid(self._out, RUN, "")
         with paid.reporting():
@@ -119,8 +127,7 @@ class AfterTraining:
                 grid, {**job.to_fields(), **FRESH, **open_to_clients, **kept}, initial_arrays
             )
             paid.known = self._out is not None
-            known = {"class_names": config.class_names, "partition": config.partition}
-            result = of_messages(outcome, self._test, **known)
+            result = of_messages(outcome, self._test, class_names=config.class_names)
             if self._out is not None:
                 result.save(self._out)
                 forget(self._out, checkpoint=True)  # what it holds is in the result

@@ -1,6 +1,7 @@
 """What a client of somebody else's Flower app answers, and what it keeps to itself."""
 
 import logging
+import tomllib
 
 import numpy as np
 import pytest
@@ -135,6 +136,49 @@ def test_the_server_learns_no_text_of_an_error(caplog):
     assert not [line for line in told if "Meyer" in line]
 
 
+def a_row(logits, labels):
+    logits[0, 0], labels[1] = np.nan, -1
+    return logits, labels
+
+
+def no_rows(logits, labels):
+    return logits[:0], labels[:0]
+
+
+def failing(logits, labels):
+    raise ValueError("row 17 is of Ms Meyer")
+
+
+@pytest.mark.parametrize(("spoilt", "lost"), [(a_row, 2), (no_rows, 1250), (failing, 1250)])
+def test_no_row_decides_whether_a_client_answers(spoilt, lost):
+    def one_of_four(arrays, context):
+        found = [np.array(x) for x in scaled(arrays, context)]
+        return spoilt(*found) if context.node_config["partition-id"] == 2 else found
+
+    grid = grid_of(one_of_four)
+    result = AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid, MODEL)
+    assert result.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {}}
+    assert result.judged["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
+
+
+def test_no_clock_tells_how_many_were_sampled(caplog):
+    given = {"sampling_rate": 0.5, "delta": 1e-3, "set": {"rows_per_client": 1000}}
+    with caplog.at_level(logging.INFO):
+        result = AfterTraining("fednewton", epsilon=8.0, **given).start(grid_of(scaled), MODEL)
+    assert result.seconds is None
+    assert "Starting FedNewton" in caplog.text
+    assert "finished in" not in caplog.text
+
+
+def test_names_of_labels_are_no_columns():
+    def words(arrays, context):
+        logits, labels = scaled(arrays, context)
+        return logits[:, :2], np.array(["no", "yes"])[labels % 2]
+
+    with pytest.raises(RoundFailed, match="no client can score rows"):
+        AfterTraining("evaluate").start(grid_of(words), MODEL)
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -173,5 +217,6 @@ def test_what_was_released_is_there_before_anything_can_fail(tmp_path, monkeypat
     assert finish(tmp_path).is_file()
     said = (tmp_path / "report.html").read_text("utf-8")
     assert "without the guard, the policy and the ledger" in said
+    assert tomllib.loads((tmp_path / "config.toml").read_text("utf-8"))["partition"] == "natural"
     with pytest.raises(InputError, match="holds "):
         AfterTraining("fedbbq", epsilon=1.0, out=tmp_path)
