@@ -52,7 +52,11 @@ def test_probabilities_columns_and_test_rows():
     def probs(arrays, context):
         logits, labels = scaled(arrays, context)
         odds = np.exp(logits - logits.max(1, keepdims=True))
-        return {"probs": odds / odds.sum(1, keepdims=True), "labels": labels, "subject": np.arange(len(labels))}
+        return {
+            "probs": odds / odds.sum(1, keepdims=True),
+            "labels": labels,
+            "subject": np.arange(len(labels)),
+        }
 
     test = {"logits": 2 * DATA.test_logits, "labels": DATA.test_labels}
     after = AfterTraining("fedbbq", epsilon=8.0, unit="subject", test=test)
