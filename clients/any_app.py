@@ -84,31 +84,26 @@ def add_answers(
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
         record = ConfigRecord()
-        try:
+        try:  # it says no number: the server gives each node one, and need not believe any
             shards = _score(made, message, context)
             record["classes"], record["input"] = shards.classes, shards.input
         except Exception:
             log.exception("no row of this client can be scored")
-        if (site := _number(context)) is not None:
-            record["site"] = site
         return Message(RecordDict({"who": record}), reply_to=message)
 
     @app.query("answer")
     def answer(message: Message, context: Context) -> Message:
         request = request_in(message)
-        private, number = context_of(request).epsilon < math.inf, _number(context)
-        if number is None and request.query.by_site:
-            raise InputError(f"{request.query.kind} needs nodes with a partition-id")
+        private = context_of(request).epsilon < math.inf
 
         def draw() -> Message:
-            words, failed = drawn(
-                _kept(context, private), request, number or 0, simulated=False, private=private
-            )
+            shards = _kept(context, private)
+            words, failed = drawn(shards, request, 0, simulated=False, private=private)
             if failed is not None:
                 log.warning(
                     "the question fails on these rows, none are counted: %s", type(failed).__name__
                 )
-            return answer_with(words, message, request, number or 0)
+            return answer_with(words, message, request, 0)
 
         reply: Message = _told("answer", draw)
         return reply
@@ -196,12 +191,6 @@ def _kept(context: Context, private: bool) -> Shards | None:
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
     ends = np.array([0, len(arrays["labels"])])
     return Shards(**arrays, offsets=ends, input=known["input"], group_names=tuple(known["names"]))
-
-
-def _number(context: Context) -> int | None:
-    """The node's place among those of a simulation, or as its configuration says it."""
-    known = context.node_config.get("partition-id")
-    return None if known is None else int(known)
 
 
 def _told(what: str, do: Callable[[], Any]) -> Any:

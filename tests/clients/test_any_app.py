@@ -166,6 +166,14 @@ def test_no_row_decides_whether_a_client_answers(spoilt, lost):
     assert result.judged["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
 
 
+def test_nodes_are_numbered_by_the_server_whatever_they_call_themselves():
+    grid = grid_of(scaled)
+    for node, context in grid._contexts.items():
+        context.node_config["partition-id"] = 2 + node % 2
+    result = AfterTraining("evaluate").start(grid, MODEL)
+    assert result.sites["answered"] == 4
+
+
 def test_names_of_labels_are_no_columns():
     def words(arrays, context):
         logits, labels = scaled(arrays, context)
