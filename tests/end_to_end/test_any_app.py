@@ -77,8 +77,8 @@ def test_the_clients_answer_from_the_model_just_trained(name, in_process):
         assert 0.2 < load_calibrator(out / "calibrator.npz").temperature < 5
     elif name == "tabular":  # the clients' test halves: 285 rows
         accuracy = result["metrics"]["accuracy"]
-        assert accuracy["low"] <= 0.97 <= accuracy["high"]
-        assert accuracy["high"] - accuracy["low"] < 0.2
+        assert accuracy["value"] == pytest.approx(0.97, abs=0.06)  # its noise is not seeded
+        assert accuracy["low"] < accuracy["value"] < accuracy["high"] < accuracy["low"] + 0.2
     else:
         assert 0.5 < result["sets"]["thresholds"]["all rows"] < 1
 
