@@ -103,7 +103,8 @@ class OwnModule(Deep):
     def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
         """Refuse frozen parameters, state beside parameters, and logits that depend on other rows.
 
-        Tried on the first rows, so that a module that mixes rows now and then is not found.
+        Tried on the first rows, so that a module that mixes rows now and then is not found; rows
+        that it fails on are.
         """
         shape = inputs.shape[1:]
         module, x = self.module(shape, classes, 0), self.tensor(inputs[:8])
@@ -118,6 +119,7 @@ class OwnModule(Deep):
             w, labels = self.initial(shape, classes, 0), np.zeros(3, np.int64)
             found = self.row_parts(w, inputs[[0, -1, 0]], labels, classes)
             first, _, last = np.concatenate([part.squares() for _, (part,) in found])
+            self.logits(w, inputs, classes)
             module.train()(x)
         now = dict(module.named_buffers())
         if moved := [n for n, b in before.items() if n not in now or not b.equal(now[n])]:

@@ -40,6 +40,12 @@ class Remembers:
         return found
 
 
+def not_the_last_but_one(x: torch.Tensor) -> torch.Tensor:
+    if (x == torch.from_numpy(X[-2])).all(dim=1).any():
+        raise ValueError("no such row")
+    return x
+
+
 def frozen() -> nn.Module:
     layer = nn.Linear(5, 3)
     layer.bias.requires_grad_(False)
@@ -85,6 +91,7 @@ def test_what_cannot_be_trained_is_refused_before_it_is():
         (Doing(lambda x: x + 1e-6 * torch.randn_like(x)), "draws random numbers"),
         (Doing(Remembers()), "mixes or keeps rows"),
         (Grows(5, 3), "other logits or gradients"),
+        (Doing(not_the_last_but_one), "fails on rows of shape 5: ValueError: no such row"),
         (frozen, "bias is frozen"),
         (nn.Linear(4, 3), "fails on rows of shape 5: RuntimeError: mat1 and mat2"),
         (
