@@ -21,7 +21,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from fedcal.clients.client_app import answer_with, drawn, request_in
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import InputError
 from fedcal.core.numerics import LARGEST_LOGIT
 from fedcal.core.optional import need
 from fedcal.core.scores import RANGE_TOLERANCE, SUM_TOLERANCE, Kind, as_array, numbers
@@ -75,17 +75,15 @@ def add_answers(
         raise InputError("add_answers(app, ...) takes model and rows, or scores")
 
     def by_torch(arrays: ArrayRecord, context: Context) -> Any:
-        made = model() if model is not None else None
-        made.load_state_dict(arrays.to_torch_state_dict())  # type: ignore[union-attr]
-        return logits_of(made, rows(context) if rows is not None else ())
-
-    made = by_torch if scores is None else scores
+        made: Any = model and model()
+        made.load_state_dict(arrays.to_torch_state_dict())
+        return logits_of(made, rows(context) if rows else ())
 
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
         record = ConfigRecord()
         try:  # it says no number: the server gives each node one, and need not believe any
-            shards = _score(made, message, context)
+            shards = _score(scores or by_torch, message, context)
             record["classes"], record["input"] = shards.classes, shards.input
         except Exception:
             log.exception("no row of this client can be scored")
@@ -95,18 +93,15 @@ def add_answers(
     def answer(message: Message, context: Context) -> Message:
         request = request_in(message)
         private = context_of(request).epsilon < math.inf
-
-        def draw() -> Message:
+        try:
             shards = _kept(context, private)
             words, failed = drawn(shards, request, 0, simulated=False, private=private)
-            if failed is not None:
-                log.warning(
-                    "the question fails on these rows, none are counted: %s", type(failed).__name__
-                )
-            return answer_with(words, message, request, 0)
-
-        reply: Message = _told("answer", draw)
-        return reply
+        except Exception as e:  # its text may tell of rows
+            log.exception("cannot answer")
+            raise RuntimeError(f"{type(e).__name__}; the client's own log says more") from None
+        if failed is not None:
+            log.warning("the question fails on these rows, none are counted: %r", type(failed))
+        return answer_with(words, message, request, 0)
 
 
 def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
@@ -156,9 +151,8 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
         found = dict(zip(("logits", "labels"), found, strict=True))
     shards = deal(from_arrays(**_usable(found)), "iid", 1, 0)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
-    context.state[_ROWS] = ArrayRecord(
-        {name: Array(np.asarray(value)) for name, value in arrays.items() if value is not None}
-    )
+    kept = {name: Array(value) for name, value in arrays.items() if value is not None}
+    context.state[_ROWS] = ArrayRecord(kept)
     context.state[_INPUT] = ConfigRecord({"input": shards.input, "names": list(shards.group_names)})
     return shards
 
@@ -191,13 +185,3 @@ def _kept(context: Context, private: bool) -> Shards | None:
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
     ends = np.array([0, len(arrays["labels"])])
     return Shards(**arrays, offsets=ends, input=known["input"], group_names=tuple(known["names"]))
-
-
-def _told(what: str, do: Callable[[], Any]) -> Any:
-    """Keep the text of an error, which may tell of rows, from the server: it gets the class."""
-    try:
-        return do()
-    except Exception as e:
-        log.exception("cannot %s", what)
-        kind = type(e).__name__ if isinstance(e, FedcalError) else "an error of the app's own code"
-        raise RuntimeError(f"{kind}; the client's own log says more") from None
