@@ -264,6 +264,11 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
     """The job; what it leaves open is what a site says, or is taken from the simulated data."""
     dealt = who is not None and who.clients is not None
     if who is not None and who.classes is not None:
+        if fields["classes"] not in (0, who.classes):
+            raise InputError(
+                f"the clients' model has {who.classes} classes, and {fields['classes']} were named "
+                "or have test scores; nothing was asked"
+            )
         fields = {
             **fields,
             "classes": fields["classes"] or who.classes,

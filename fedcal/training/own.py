@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from string import digits
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,6 @@ from fedcal.training.networks import OWN
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_OF_WIDTHS = ("", *digits)  # what may follow the colon in the name of a network of fedcal's
 _NUMBERS = 2**23  # of the gradients that are held at a time
 
 
@@ -48,7 +46,7 @@ def enlist(model: Any) -> str:
         If it cannot be imported, or called.
     """
     text = model if isinstance(model, str) else ""
-    if text and (text in OWN or text.partition(":")[2][:1] in _OF_WIDTHS):
+    if text and (text in OWN or text.partition(":")[2][:1] in ("", *"0123456789")):
         return text
     found = named("--model", text) if text else model
     if not callable(found):

@@ -2,6 +2,7 @@
 
 import logging
 import tomllib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -63,6 +64,7 @@ def test_probabilities_columns_and_test_rows():
     result = after.start(grid_of(probs), MODEL)
     assert result.artifact.input == "probs"
     assert result.after["ece"] < result.before["ece"]
+    assert not any("deals rows, not subjects" in line for line in result.privacy["statement"])
 
 
 class Outputs:
@@ -172,6 +174,13 @@ def test_nodes_are_numbered_by_the_server_whatever_they_call_themselves():
         context.node_config["partition-id"] = 2 + node % 2
     result = AfterTraining("evaluate").start(grid, MODEL)
     assert result.sites["answered"] == 4
+
+
+def test_other_classes_than_the_server_s_are_refused_before_anything_is_asked():
+    given: dict[str, Any] = {"test": {"logits": np.eye(3) * 9, "labels": [0, 1, 2]}}
+    for options in (given, {"class_names": "no,yes"}):
+        with pytest.raises(InputError, match=r"model has 10 classes, and [23] were named"):
+            AfterTraining("evaluate", **options).start(grid_of(scaled), MODEL)
 
 
 def test_names_of_labels_are_no_columns():
