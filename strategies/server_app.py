@@ -178,8 +178,14 @@ def wait_for_nodes(
     if job.tolerant and clients:
         if not (met := ask_who(grid, nodes, job.timeout, True, model)):
             raise RoundFailed("none of the sites that are there has answered; nothing was asked")
-        if model is not None and met[0].classes is None:
+        scored = {(who.classes, str(who.input)) for who in met if who.classes is not None}
+        if model is not None and not scored:
             raise RoundFailed("no client can score rows by the model; their own logs say why")
+        if model is not None and len(scored) > 1:  # a question of one kind fails at the others
+            said = "; ".join(
+                f"{kind!r:.9} of {classes} classes" for classes, kind in sorted(scored)
+            )
+            raise RoundFailed(f"clients score rows by the model unlike each other: {said:.200}")
         if job.roster:
             there = {who.place for who in met}
             names = names_of(job.roster, clients)

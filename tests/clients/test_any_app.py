@@ -183,6 +183,16 @@ def test_other_classes_than_the_server_s_are_refused_before_anything_is_asked():
             AfterTraining("evaluate", **options).start(grid_of(scaled), MODEL)
 
 
+def test_one_client_does_not_say_how_many_classes_the_others_have():
+    def lies(arrays, context):
+        logits, labels = scaled(arrays, context)
+        first = context.node_config["partition-id"] == 0
+        return (logits[:, :2], labels % 2) if first else (logits, labels)
+
+    with pytest.raises(RoundFailed, match="'logits' of 2 classes; 'logits' of 10"):
+        AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)
+
+
 def test_names_of_labels_are_no_columns():
     def words(arrays, context):
         logits, labels = scaled(arrays, context)
