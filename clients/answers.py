@@ -202,12 +202,10 @@ def contribute(
     InputError
         As `answer`.
     """
-    if shards is None:
-        words = np.zeros((len(sites), request.bound.length), np.uint64)
-    else:
-        if request.row_rate < 1:
-            shards = shards.keep(_taken(shards, request, sites, simulated))
-        words = answer(shards, request, sites)
+    if shards is not None and request.row_rate < 1:
+        shards = shards.keep(_taken(shards, request, sites, simulated))
+    none = np.zeros((len(sites), request.bound.length), np.uint64)
+    words = none if shards is None else answer(shards, request, sites)
     if isinstance(request.query, ScoreSpread):
         words = in_folds(words, request.query, sites, simulated=simulated)
     if request.noise is None and request.rate >= 1:

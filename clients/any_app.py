@@ -134,10 +134,7 @@ def _parts(batch: Any, is_tensor: Callable[[Any], bool]) -> tuple[dict[str, Any]
         return {"inputs": inputs}, truth
     named = next((key for key in _LABELS if key in batch), None)
     if named is None:
-        raise InputError(
-            f"a batch has no labels: its keys are {', '.join(map(str, batch))}; "
-            f"one of {', '.join(_LABELS)} must be there"
-        )
+        raise InputError(f"a batch has no labels: its keys are {', '.join(map(str, batch))}")
     return {k: v for k, v in batch.items() if k != named and is_tensor(v)}, batch[named]
 
 

@@ -179,13 +179,12 @@ def wait_for_nodes(
         if not (met := ask_who(grid, nodes, job.timeout, True, model)):
             raise RoundFailed("none of the sites that are there has answered; nothing was asked")
         scored = {(who.classes, str(who.input)) for who in met if who.classes is not None}
-        if model is not None and not scored:
-            raise RoundFailed("no client can score rows by the model; their own logs say why")
-        if model is not None and len(scored) > 1:  # a question of one kind fails at the others
+        if model is not None and len(scored) != 1:  # a question of one kind fails at the others
             said = "; ".join(
                 f"{kind!r:.9} of {classes} classes" for classes, kind in sorted(scored)
             )
-            raise RoundFailed(f"clients score rows by the model unlike each other: {said:.200}")
+            said = said or "no client can score rows by the model"
+            raise RoundFailed(f"nothing was asked: {said:.200}; the clients' own logs say more")
         if job.roster:
             there = {who.place for who in met}
             names = names_of(job.roster, clients)
