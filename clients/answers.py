@@ -178,12 +178,14 @@ def prepare_rows(shards: Shards, request: Request) -> None:
 
 
 def contribute(
-    shards: Shards, request: Request, sites: Integers, *, simulated: bool = True
+    shards: Shards | None, request: Request, sites: Integers, *, simulated: bool = True
 ) -> Words:
     """What each client sends, before masks: its answer in its fold, its own coin and its own noise.
 
     Parameters
     ----------
+    shards
+        None = clients without rows, of whose columns nothing is known
     sites
         (clients,) the number of each client's site, which keys its randomness
     simulated
@@ -200,9 +202,10 @@ def contribute(
     InputError
         As `answer`.
     """
-    if request.row_rate < 1:
+    if shards is not None and request.row_rate < 1:
         shards = shards.keep(_taken(shards, request, sites, simulated))
-    words = answer(shards, request, sites)
+    none = np.zeros((len(sites), request.bound.length), np.uint64)
+    words = none if shards is None else answer(shards, request, sites)
     if isinstance(request.query, ScoreSpread):
         words = in_folds(words, request.query, sites, simulated=simulated)
     if request.noise is None and request.rate >= 1:

@@ -2,7 +2,8 @@
 
 The server sends the model once, with the question who a client is. The client's own code gives the
 model's scores of the client's own rows; they stay in the client's context, and every later question
-is answered from them. Coins and noise come from the operating system.
+is answered from them. Coins and noise come from the operating system. A row whose score or label is
+none is left out by itself; where the code fails, a private run is answered as without rows.
 
 Nothing of a real site is here: no guard that checks a question against a plan, no policy, no
 ledger. A server can ask what it likes, as often as it likes: the guarantee is its promise.
@@ -20,10 +21,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 
 from fedcal.clients.client_app import answer_with, drawn, request_in
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import LARGEST_LOGIT
 from fedcal.core.optional import need
+from fedcal.core.scores import RANGE_TOLERANCE, SUM_TOLERANCE, Kind, as_array, numbers
 from fedcal.core.shards import Shards
-from fedcal.datasets import from_arrays
+from fedcal.datasets import IDS, from_arrays
 from fedcal.datasets.model_scores import moved_to, outputs_of
 from fedcal.partition import deal
 from fedcal.privacy.agreement import context_of
@@ -72,39 +75,33 @@ def add_answers(
         raise InputError("add_answers(app, ...) takes model and rows, or scores")
 
     def by_torch(arrays: ArrayRecord, context: Context) -> Any:
-        made = model() if model is not None else None
-        made.load_state_dict(arrays.to_torch_state_dict())  # type: ignore[union-attr]
-        return logits_of(made, rows(context) if rows is not None else ())
-
-    made = by_torch if scores is None else scores
+        made: Any = model and model()
+        made.load_state_dict(arrays.to_torch_state_dict())
+        return logits_of(made, rows(context) if rows else ())
 
     @app.query("who")
     def who(message: Message, context: Context) -> Message:
-        shards = _told("say who it is", lambda: _score(made, message, context))
-        record = ConfigRecord({"classes": shards.classes, "input": shards.input})
-        if (site := _number(context)) is not None:
-            record["site"] = site
+        record = ConfigRecord()
+        try:  # it says no number: the server gives each node one, and need not believe any
+            shards = _score(scores or by_torch, message, context)
+            record["classes"], record["input"] = shards.classes, shards.input
+        except Exception:
+            log.exception("no row of this client can be scored")
         return Message(RecordDict({"who": record}), reply_to=message)
 
     @app.query("answer")
     def answer(message: Message, context: Context) -> Message:
         request = request_in(message)
-        private, number = context_of(request).epsilon < math.inf, _number(context)
-        if number is None and request.query.by_site:
-            raise InputError(f"{request.query.kind} needs nodes with a partition-id")
-
-        def draw() -> Message:
-            words, failed = drawn(
-                _kept(context), request, number or 0, simulated=False, private=private
-            )
-            if failed is not None:
-                log.warning(
-                    "the question fails on these rows, none are counted: %s", type(failed).__name__
-                )
-            return answer_with(words, message, request, number or 0)
-
-        reply: Message = _told("answer", draw)
-        return reply
+        private = context_of(request).epsilon < math.inf
+        try:
+            shards = _kept(context, private)
+            words, failed = drawn(shards, request, 0, simulated=False, private=private)
+        except Exception as e:  # its text may tell of rows
+            log.exception("cannot answer")
+            raise RuntimeError(f"{type(e).__name__}; the client's own log says more") from None
+        if failed is not None:
+            log.warning("the question fails on these rows, none are counted: %r", type(failed))
+        return answer_with(words, message, request, 0)
 
 
 def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
@@ -121,7 +118,7 @@ def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
         for batch in batches:
             inputs, truth = _parts(batch, torch.is_tensor)
             moved = {key: moved_to(like, value) for key, value in inputs.items()}
-            labels.append(np.asarray(truth))
+            labels.append(as_array("labels", truth))
             yield len(truth), moved if len(moved) > 1 else next(iter(moved.values()))
 
     logits = outputs_of(model, read)
@@ -137,50 +134,51 @@ def _parts(batch: Any, is_tensor: Callable[[Any], bool]) -> tuple[dict[str, Any]
         return {"inputs": inputs}, truth
     named = next((key for key in _LABELS if key in batch), None)
     if named is None:
-        raise InputError(
-            f"a batch has no labels: its keys are {', '.join(map(str, batch))}; "
-            f"one of {', '.join(_LABELS)} must be there"
-        )
+        raise InputError(f"a batch has no labels: its keys are {', '.join(map(str, batch))}")
     return {k: v for k, v in batch.items() if k != named and is_tensor(v)}, batch[named]
 
 
 def _score(scores: Scores, message: Message, context: Context) -> Shards:
     """Score the node's own rows by the model of the message, and keep that in its context."""
+    context.state.pop(_ROWS, None)  # of an earlier model
     if _MODEL not in message.content.array_records:
         raise InputError("the server sent no model: give start(...) the arrays of the trained one")
     found = scores(message.content.array_records[_MODEL], context)
     if not isinstance(found, Mapping):
         found = dict(zip(("logits", "labels"), found, strict=True))
-    shards = deal(from_arrays(**found), "iid", 1, 0)
+    shards = deal(from_arrays(**_usable(found)), "iid", 1, 0)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
-    context.state[_ROWS] = ArrayRecord(
-        {name: Array(np.asarray(value)) for name, value in arrays.items() if value is not None}
-    )
+    kept = {name: Array(value) for name, value in arrays.items() if value is not None}
+    context.state[_ROWS] = ArrayRecord(kept)
     context.state[_INPUT] = ConfigRecord({"input": shards.input, "names": list(shards.group_names)})
     return shards
 
 
-def _kept(context: Context) -> Shards:
-    """The rows that `_score` kept."""
+def _usable(found: Mapping[str, Any]) -> dict[str, Any]:
+    """What was found without rows that `from_arrays` would refuse: each decides of itself alone."""
+    kind: Kind = "logits" if "logits" in found else "probs"
+    x, y = numbers(kind, found[kind]).astype(np.float64), numbers("labels", found["labels"])
+    if kind == "probs" and x.size == len(x):  # of class 1
+        x = np.stack([1 - x.ravel(), x.ravel()], axis=1)
+    middle, reach = (0.0, LARGEST_LOGIT) if kind == "logits" else (0.5, 0.5 + RANGE_TOLERANCE)
+    with np.errstate(invalid="ignore"):
+        good = (np.abs(x - middle) <= reach).all(axis=1)
+        good &= np.isin(y.reshape(len(x)), np.arange(x.shape[1]))
+        if kind == "probs":
+            good &= np.abs(x.sum(axis=1) - 1) <= SUM_TOLERANCE
+    if not good.all():
+        log.warning("rows without a finite score, or a label among the classes, are left out")
+    rows = {key: as_array(key, found[key])[good] for key in (*IDS, "labels") if key in found}
+    return {**found, **rows, kind: x[good]}
+
+
+def _kept(context: Context, private: bool) -> Shards | None:
+    """The rows that `_score` kept; None = it failed, which only an exact run is told."""
     if _ROWS not in context.state.array_records:
-        raise InputError("this client was not asked who it is, so that it has no rows")
+        if private:
+            return None
+        raise InputError("no row of this client can be scored")
     arrays = {k: v.numpy() for k, v in context.state.array_records[_ROWS].items()}
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
     ends = np.array([0, len(arrays["labels"])])
     return Shards(**arrays, offsets=ends, input=known["input"], group_names=tuple(known["names"]))
-
-
-def _number(context: Context) -> int | None:
-    """The node's place among those of a simulation, or as its configuration says it."""
-    known = context.node_config.get("partition-id")
-    return None if known is None else int(known)
-
-
-def _told(what: str, do: Callable[[], Any]) -> Any:
-    """Keep the text of an error, which may tell of rows, from the server: it gets the class."""
-    try:
-        return do()
-    except Exception as e:
-        log.exception("cannot %s", what)
-        kind = type(e).__name__ if isinstance(e, FedcalError) else "an error of the app's own code"
-        raise RuntimeError(f"{kind}; the client's own log says more") from None

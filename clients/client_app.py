@@ -79,7 +79,7 @@ def request_in(message: Message) -> Request:
 
 
 def drawn(
-    shards: Shards, request: Request, site: int, *, simulated: bool, private: bool
+    shards: Shards | None, request: Request, site: int, *, simulated: bool, private: bool
 ) -> tuple[Words, Exception | None]:
     """The contribution, (length,); of rows that the question fails on that of no rows, if private.
 
@@ -88,7 +88,7 @@ def drawn(
     have. What failed is returned, for the client's own log.
     """
 
-    def of(rows: Shards) -> Words:
+    def of(rows: Shards | None) -> Words:
         return np.asarray(contribute(rows, request, np.array([site]), simulated=simulated)[0])
 
     try:
@@ -96,7 +96,7 @@ def drawn(
     except OverLimit:
         raise  # the server sees how long an answer takes in any case
     except Exception as e:
-        if not private:
+        if not private or shards is None:
             raise
         return of(shards.keep(np.zeros(0, np.int64))), e
 

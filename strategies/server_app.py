@@ -178,6 +178,13 @@ def wait_for_nodes(
     if job.tolerant and clients:
         if not (met := ask_who(grid, nodes, job.timeout, True, model)):
             raise RoundFailed("none of the sites that are there has answered; nothing was asked")
+        scored = {(who.classes, str(who.input)) for who in met if who.classes is not None}
+        if model is not None and len(scored) != 1:  # a question of one kind fails at the others
+            said = "; ".join(
+                f"{kind!r:.9} of {classes} classes" for classes, kind in sorted(scored)
+            )
+            said = said or "no client can score rows by the model"
+            raise RoundFailed(f"nothing was asked: {said:.200}; the clients' own logs say more")
         if job.roster:
             there = {who.place for who in met}
             names = names_of(job.roster, clients)
@@ -262,6 +269,11 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
     """The job; what it leaves open is what a site says, or is taken from the simulated data."""
     dealt = who is not None and who.clients is not None
     if who is not None and who.classes is not None:
+        if fields["classes"] not in (0, who.classes):
+            raise InputError(
+                f"the clients' model has {who.classes} classes, and {fields['classes']} were named "
+                "or have test scores; nothing was asked"
+            )
         fields = {
             **fields,
             "classes": fields["classes"] or who.classes,

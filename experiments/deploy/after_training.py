@@ -9,6 +9,7 @@ from typing import Any
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
+from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
 from fedcal.experiments.runs.config import APP, merge
 from fedcal.experiments.runs.folders import RUN, claim
@@ -32,10 +33,11 @@ class AfterTraining:
 
     Formal guarantee: of the releases of this run alone, for the chosen unit, (epsilon, delta)
     against who reads them (trust `central`) or also against the server (`local`), under the
-    adjacency that the result names. It assumes that the server asks what this object asks: an
-    ordinary SuperNode has no guard, policy or ledger that would refuse more. Neither the training
-    nor what else the app sends is covered. Public are the number of clients, the method and its
-    parameters. Noise comes from the operating system.
+    adjacency that the result names. It assumes that the server asks what this object asks, for an
+    ordinary SuperNode has no guard, policy or ledger; and of the clients' code that it scores each
+    row by itself and fails on none. Where it fails or finds no rows, the server sees that. Neither
+    the training nor what else the app sends is covered. Public are the number of clients, the
+    method and its parameters. Noise comes from the operating system.
 
     Parameters
     ----------
@@ -111,16 +113,16 @@ class AfterTraining:
         if timeout is not None:
             config = replace(config, timeout=timeout)
         job = job_of(config, None)
-        open_to_clients = {"classes": 0, "input": "", "engine": APP, "data": "", "partition": ""}
-        kept = {"out": "" if self._out is None else str(self._out)}
+        # the clients say how many classes they have, and are held against what the server knows
+        named = () if config.class_names is None else names_in(config.class_names)
+        classes = len(named) if self._test is None else self._test.logits.shape[1]
+        here = {"classes": classes, "input": "", "out": str(self._out or "")}
+        rows = {"engine": APP, "data": "", "partition": config.partition}
         paid = Paid(self._out, RUN, "")
         with paid.reporting():
-            outcome = serve(
-                grid, {**job.to_fields(), **FRESH, **open_to_clients, **kept}, initial_arrays
-            )
+            outcome = serve(grid, {**job.to_fields(), **FRESH, **here, **rows}, initial_arrays)
             paid.known = self._out is not None
-            known = {"class_names": config.class_names, "partition": config.partition}
-            result = of_messages(outcome, self._test, **known)
+            result = of_messages(outcome, self._test, class_names=config.class_names)
             if self._out is not None:
                 result.save(self._out)
                 forget(self._out, checkpoint=True)  # what it holds is in the result

@@ -43,7 +43,9 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
     arrays = {str(key): as_array(str(key), value) for key, value in data.items()}
     for part in ("", "test_"):
         if (x := arrays.pop(f"{part}rows", None)) is not None:
-            arrays[f"{part}features" if x.ndim == 2 else f"{part}x"] = x
+            key = f"{part}features" if x.ndim == 2 else f"{part}x"
+            unused(f"{part}rows are given", **{key: arrays.get(key)})
+            arrays[key] = x
     _number_labels(arrays)
     if "features" not in arrays:
         unused("the rows are not features", feature_norm=feature_norm)
@@ -64,12 +66,12 @@ def rows_in_memory(data: Any, feature_norm: float | None = None) -> LabelledRows
 
 def _of_frame(frame: Any) -> dict[str, Any]:
     """Its columns as the arrays that they are."""
-    own = [str(name) for name in frame.columns]
+    own = {str(name): name for name in frame.columns}
     one_of("column", "label", own)
     features = [name for name in own if name not in ("label", *IDS)]
     if not features:
         raise InputError("the data frame has no columns of features")
-    columns = [numbers(name, frame[name].to_numpy()) for name in features]
+    columns = [numbers(name, frame[own[name]].to_numpy()) for name in features]
     ids = {name: frame[name].to_numpy() for name in IDS if name in own}
     return {"rows": np.column_stack(columns), "labels": frame["label"].to_numpy(), **ids}
 
@@ -81,7 +83,7 @@ def _number_labels(arrays: dict[str, NDArray[Any]]) -> None:
     if words:
         names = arrays.setdefault("class_names", np.array(sorted(words)))
         places = {str(name): k for k, name in enumerate(names.flat)}
-        for word in words:
+        for word in {str(word) for y in given.values() for word in y.flat}:
             one_of("label", word, places)
     for key, y in given.items():
         if words:

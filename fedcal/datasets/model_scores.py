@@ -127,6 +127,8 @@ def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
             "(rows, labels)"
         )
     there = [str(column) for column in frame.columns]
+    if "label" in features:
+        raise InputError("model: it was fitted on a column called label; give (rows, labels)")
     if missing := [name for name in [*features, "label"] if name not in there]:
         raise InputError(f"the frame lacks {first_names(missing)}: the model's columns and label")
     rest = {name: frame[name].to_numpy() for name in there if name not in features}
@@ -192,8 +194,8 @@ def _batches(rows: Any, like: Any) -> Iterator[tuple[int, Any]]:
 
 
 def moved_to(like: Any, tensor: Any) -> Any:
-    """A tensor where another one is, and of its precision if it holds floats."""
-    return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None)
+    """A copy, which a model may write to, where `like` is, and of its precision if of floats."""
+    return tensor.to(like.device, like.dtype if tensor.is_floating_point() else None, copy=True)
 
 
 def scores_of(estimator: Any, X: Any, input: Kind = "logits") -> Floats:

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from string import digits
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -23,7 +22,6 @@ from fedcal.training.networks import OWN
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_OF_WIDTHS = ("", *digits)  # what may follow the colon in the name of a network of fedcal's
 _NUMBERS = 2**23  # of the gradients that are held at a time
 
 
@@ -48,7 +46,7 @@ def enlist(model: Any) -> str:
         If it cannot be imported, or called.
     """
     text = model if isinstance(model, str) else ""
-    if text and (text in OWN or text.partition(":")[2][:1] in _OF_WIDTHS):
+    if text and (text in OWN or text.partition(":")[2][:1] in ("", *"0123456789")):
         return text
     found = named("--model", text) if text else model
     if not callable(found):
@@ -56,7 +54,7 @@ def enlist(model: Any) -> str:
     is_module = hasattr(found, "state_dict") and not isinstance(found, type)
     own = found if hasattr(found, "__qualname__") else type(found)
     name = text or f"{own.__module__}:{own.__qualname__}"
-    OWN[name] = OwnModule(name, (lambda: deepcopy(found)) if is_module else found)
+    OWN[name] = OwnModule(name, (lambda: found) if is_module else found)
     return name
 
 
@@ -64,9 +62,9 @@ class OwnModule(Deep):
     """A module that takes rows as they lie in the data, (n, ...), and gives logits (n, classes).
 
     Formal guarantee: a row's gradient is computed of it alone, as a batch of one in memory of its
-    own and in evaluation mode. So it has the same bits whoever is beside it, whatever the module
-    does with a batch, and weights may be shared or used in any way; as long as the module keeps
-    nothing between calls.
+    own, by the weights as given and in evaluation mode. So it has the same bits whoever is beside
+    it, whatever the module does with a batch, and weights may be shared or used in any way; as long
+    as the module keeps nothing between calls, and draws nothing.
     """
 
     reads: ClassVar[Reads] = "any"
@@ -83,7 +81,7 @@ class OwnModule(Deep):
         from fedcal.training.torch_models import drawn_by
 
         with drawn_by(seed), self._blamed(shape), torch.no_grad():
-            made = self._make()
+            made = deepcopy(self._make())  # each has weights of its own
             if not isinstance(made, torch.nn.Module):
                 raise InputError(f"{self.name} makes a {type(made).__name__}, no torch.nn.Module")
             module: nn.Module = made.to("cpu", torch.float32).eval()
@@ -103,7 +101,8 @@ class OwnModule(Deep):
     def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
         """Refuse frozen parameters, state beside parameters, and logits that depend on other rows.
 
-        Tried on the first rows, so that a module that mixes rows now and then is not found.
+        Tried on the first rows, so that a module that mixes rows now and then is not found; rows
+        that it fails on are.
         """
         shape = inputs.shape[1:]
         module, x = self.module(shape, classes, 0), self.tensor(inputs[:8])
@@ -115,8 +114,10 @@ class OwnModule(Deep):
         before = {name: buffer.clone() for name, buffer in module.named_buffers()}
         with self._blamed(shape):
             alone, together, again = (module(rows.clone())[:1] for rows in (x[:1], x, x[:1]))
-            w, label = self.initial(shape, classes, 0), np.zeros(1, np.int64)
-            next(self.row_parts(w, inputs[:1], label, classes))
+            w, labels = self.initial(shape, classes, 0), np.zeros(3, np.int64)
+            found = self.row_parts(w, inputs[[0, -1, 0]], labels, classes)
+            first, _, last = np.concatenate([part.squares() for _, (part,) in found])
+            self.logits(w, inputs, classes)
             module.train()(x)
         now = dict(module.named_buffers())
         if moved := [n for n, b in before.items() if n not in now or not b.equal(now[n])]:
@@ -124,10 +125,11 @@ class OwnModule(Deep):
                 f"the model {self.name}: {moved[0]} changes with the rows of a batch, as batch "
                 "normalisation's statistics do; take layers without, such as GroupNorm"
             )
-        if not all(alone.allclose(z, rtol=1e-3, atol=1e-4) for z in (together, again)):
+        same = all(alone.allclose(z, rtol=1e-3, atol=1e-4) for z in (together, again))
+        if not same or not np.array_equal(first, last, equal_nan=True):
             raise InputError(
-                f"the model {self.name} gives a row other logits beside or after other rows: it "
-                "mixes or keeps rows, or draws random numbers in evaluation mode"
+                f"the model {self.name} gives a row other logits or gradients beside or after "
+                "others: it mixes or keeps rows, or draws random numbers in evaluation mode"
             )
         if by_row and any("Dropout" in type(layer).__name__ for layer in module.modules()):
             warnings.warn(
@@ -153,11 +155,11 @@ class OwnModule(Deep):
         from fedcal.training.torch_models import set_weights
 
         module = reused(self, x.shape[1:], classes).eval()
-        set_weights(module, w)
         parameters, labels = list(module.parameters()), torch.from_numpy(np.array(y))
         every = max(1, _NUMBERS // w.size)
 
         def gradient(row: int) -> NDArray[np.float32]:
+            set_weights(module, w)  # a module may write to them, as an embedding with max_norm
             logits = module(self.tensor(x[row : row + 1]))
             loss = torch.nn.functional.cross_entropy(logits, labels[row : row + 1])
             found = torch.autograd.grad(loss, parameters, allow_unused=True, materialize_grads=True)

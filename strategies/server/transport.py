@@ -35,13 +35,13 @@ log = logging.getLogger("flwr")  # Flower shows its own logger to who started th
 
 
 class _Ending(logging.Filter):
-    """Drops Flower's own final results, which have no place for a release."""
+    """Drops Flower's own final results, which have no place for a release, and the run's time."""
 
     ended = False
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the line comes before them."""
-        self.ended = self.ended or record.getMessage() == "Final results:"
+        self.ended |= record.getMessage().startswith("Strategy execution finished")
         return not self.ended
 
 

@@ -74,7 +74,7 @@ def ask_who(
     tolerant: bool = False,
     model: ArrayRecord | None = None,
 ) -> list[Who]:
-    """Who each of the nodes is that answers, in the order of their numbers.
+    """Who each of the nodes is that answers, first those that know their classes.
 
     A `model` goes with the question, for clients that score their rows by it.
 
@@ -96,7 +96,7 @@ def ask_who(
             if not tolerant:
                 raise
             log.warning("fedcal: a site cannot say what it is; its own log says why")
-    return sorted(found, key=lambda who: who.node)
+    return sorted(found, key=lambda who: (who.classes is None, who.node))
 
 
 def reason(reply: Message) -> str:

@@ -1,6 +1,8 @@
 """What a client of somebody else's Flower app answers, and what it keeps to itself."""
 
 import logging
+import tomllib
+from typing import Any
 
 import numpy as np
 import pytest
@@ -51,13 +53,18 @@ def test_probabilities_columns_and_test_rows():
     def probs(arrays, context):
         logits, labels = scaled(arrays, context)
         odds = np.exp(logits - logits.max(1, keepdims=True))
-        return {"probs": odds / odds.sum(1, keepdims=True), "labels": labels, "subject": labels}
+        return {
+            "probs": odds / odds.sum(1, keepdims=True),
+            "labels": labels,
+            "subject": np.arange(len(labels)),
+        }
 
     test = {"logits": 2 * DATA.test_logits, "labels": DATA.test_labels}
-    after = AfterTraining("fedbbq", epsilon=3.0, unit="subject", test=test)
+    after = AfterTraining("fedbbq", epsilon=8.0, unit="subject", test=test)
     result = after.start(grid_of(probs), MODEL)
     assert result.artifact.input == "probs"
     assert result.after["ece"] < result.before["ece"]
+    assert not any("deals rows, not subjects" in line for line in result.privacy["statement"])
 
 
 class Outputs:
@@ -128,11 +135,71 @@ def test_the_server_learns_no_text_of_an_error(caplog):
     def fails(arrays, context):
         raise ValueError("row 17 is of Ms Meyer")
 
-    with caplog.at_level(logging.INFO), pytest.raises(RoundFailed) as failed:
+    with caplog.at_level(logging.INFO, "flwr"), pytest.raises(RoundFailed) as failed:
         AfterTraining("fednewton").start(grid_of(fails), MODEL)
     assert "Meyer" not in str(failed.value)
     told = [r.getMessage() for r in caplog.records if r.name == "flwr"]
+    assert told
     assert not [line for line in told if "Meyer" in line]
+
+
+def a_row(logits, labels):
+    logits[0, 0], labels[1] = np.nan, -1
+    return logits, labels
+
+
+def no_rows(logits, labels):
+    return logits[:0], labels[:0]
+
+
+def failing(logits, labels):
+    raise ValueError("row 17 is of Ms Meyer")
+
+
+@pytest.mark.parametrize(("spoilt", "lost"), [(a_row, 2), (no_rows, 1250), (failing, 1250)])
+def test_no_row_decides_whether_a_client_answers(spoilt, lost):
+    def one_of_four(arrays, context):
+        found = [np.array(x) for x in scaled(arrays, context)]
+        return spoilt(*found) if context.node_config["partition-id"] == 2 else found
+
+    grid = grid_of(one_of_four)
+    result = AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid, MODEL)
+    assert result.sites == {"enrolled": 4, "answered": 4, "absent": [], "missed": {}}
+    assert result.judged["rows"]["value"] == pytest.approx(5000 - lost, abs=40)
+
+
+def test_nodes_are_numbered_by_the_server_whatever_they_call_themselves():
+    grid = grid_of(scaled)
+    for node, context in grid._contexts.items():
+        context.node_config["partition-id"] = 2 + node % 2
+    result = AfterTraining("evaluate").start(grid, MODEL)
+    assert result.sites["answered"] == 4
+
+
+def test_other_classes_than_the_server_s_are_refused_before_anything_is_asked():
+    given: dict[str, Any] = {"test": {"logits": np.eye(3) * 9, "labels": [0, 1, 2]}}
+    for options in (given, {"class_names": "no,yes"}):
+        with pytest.raises(InputError, match=r"model has 10 classes, and [23] were named"):
+            AfterTraining("evaluate", **options).start(grid_of(scaled), MODEL)
+
+
+def test_one_client_does_not_say_how_many_classes_the_others_have():
+    def lies(arrays, context):
+        logits, labels = scaled(arrays, context)
+        first = context.node_config["partition-id"] == 0
+        return (logits[:, :2], labels % 2) if first else (logits, labels)
+
+    with pytest.raises(RoundFailed, match="'logits' of 2 classes; 'logits' of 10"):
+        AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)
+
+
+def test_names_of_labels_are_no_columns():
+    def words(arrays, context):
+        logits, labels = scaled(arrays, context)
+        return logits[:, :2], np.array(["no", "yes"])[labels % 2]
+
+    with pytest.raises(RoundFailed, match="no client can score rows"):
+        AfterTraining("evaluate").start(grid_of(words), MODEL)
 
 
 @pytest.mark.parametrize(
@@ -173,5 +240,6 @@ def test_what_was_released_is_there_before_anything_can_fail(tmp_path, monkeypat
     assert finish(tmp_path).is_file()
     said = (tmp_path / "report.html").read_text("utf-8")
     assert "without the guard, the policy and the ledger" in said
+    assert tomllib.loads((tmp_path / "config.toml").read_text("utf-8"))["partition"] == "natural"
     with pytest.raises(InputError, match="holds "):
         AfterTraining("fedbbq", epsilon=1.0, out=tmp_path)

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from fedcal.core.checks import one_of
 from fedcal.core.shards import Shards
+from fedcal.experiments.runs.config import ENGINES
 from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.engines.ray import NamedData, run_ray
@@ -53,6 +55,7 @@ def run(
     RoundFailed
         If a client failed, or nobody answered.
     """
+    one_of("engine", engine, ENGINES)  # and not that of an app, which has clients of its own
     if engine == "ray":
         return run_ray(job, shards, source=source, ray_address=ray_address, progress=progress)
     if engine == "grpc":

@@ -350,6 +350,8 @@ _IN_APP = (
     "here is the server's word.",
     "The trained model, and how it was trained, are not covered: what is promised is of the "
     "releases of this run alone.",
+    "The clients' code is taken to score each row by itself: a row may not change the scores of "
+    "another. At which clients it fails, or finds no rows, the server sees.",
 )
 
 

@@ -145,7 +145,7 @@ def test_rows_in_memory_are_those_of_a_file(tmp_path, kind):
         given |= {"rows": tensor(x).requires_grad_(), "labels": tensor(Y), "client": tensor(who)}
         given["class_names"] = np.sort(names)
     elif kind == "frame":
-        columns = {"a": x[:, 0], "b": x[:, 1], "label": labels, "client": who, "c": x[:, 2]}
+        columns = {0: x[:, 0], 1: x[:, 1], "label": labels, "client": who, "c": x[:, 2]}
         given = pytest.importorskip("pandas").DataFrame(columns | {"group": group})
     else:
         given = file
@@ -178,6 +178,11 @@ def test_images_in_memory_and_what_is_refused(tmp_path):
             {"rows": flat, "labels": list("ab") * 100, "class_names": ["a", "c"]},
             "unknown label 'b'",
         ),
+        (
+            {"rows": flat, "labels": list("ab") * 100, "test_rows": flat, "test_labels": Y},
+            "unknown label '[0-3]'; allowed: a, b",
+        ),
+        ({"rows": flat, "features": flat, "labels": Y}, "features has no effect here"),
         ((np.where(flat > 250, np.nan, flat), Y), "all values must be finite"),
         (([[None, 1.0]] * 4, [0, 1, 0, 1]), "rows: a missing value at row 0"),
     ]

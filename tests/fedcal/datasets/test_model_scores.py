@@ -94,12 +94,21 @@ def test_runs_take_the_model_and_its_rows():
     assert table.cells[1]["before"]["accuracy"]["mean"] == result.before["accuracy"]
 
 
+def test_a_model_that_writes_to_its_rows_leaves_them_as_they_are():
+    rows = X.astype(np.float32)
+    net = torch.nn.Sequential(torch.nn.ReLU(inplace=True), torch.nn.Linear(4, 3))
+    from_model(net, (rows, Y))
+    np.testing.assert_array_equal(rows, X.astype(np.float32))
+
+
 def test_what_does_not_go_together_is_refused():
     net, rows = Net(), (X, Y)
     bare = sklearn_linear.LogisticRegression()
     straight = sklearn_linear.LinearRegression().fit(X, Y)
     gaps = np.where(X > 3, np.nan, X)
     assert np.isnan(gaps).any()
+    labelled = FRAME.rename(columns={"d": "label"})
+    of_label = sklearn_linear.LogisticRegression().fit(labelled, NAMES[Y])
     softmax = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Softmax(1))
     table = [
         ((bare, rows), "model: LogisticRegression is no fitted classifier"),
@@ -113,6 +122,7 @@ def test_what_does_not_go_together_is_refused():
         ((FITTED, FRAME.assign(label=Y)), "does not say which columns of a frame"),
         ((OF_FRAME, FRAME[["a", "b"]]), "the frame lacks c, d, label"),
         ((OF_FRAME, FRAME.assign(label=NAMES[Y], age=1)), "unknown column 'age'"),
+        ((of_label, labelled), "model: it was fitted on a column called label"),
         ((net, (X[:, :2], Y)), "model: Net fails on these rows: RuntimeError"),
         ((net, (gaps, Y)), "logits: nan at row"),
         ((net, (X, Y + 1)), r"labels: 3 at row 2; must be a class in \[0, 2\]"),

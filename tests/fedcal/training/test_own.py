@@ -40,19 +40,58 @@ class Remembers:
         return found
 
 
+def not_the_last_but_one(x: torch.Tensor) -> torch.Tensor:
+    if (x == torch.from_numpy(X[-2])).all(dim=1).any():
+        raise ValueError("no such row")
+    return x
+
+
 def frozen() -> nn.Module:
     layer = nn.Linear(5, 3)
     layer.bias.requires_grad_(False)
     return layer
 
 
+class Grows(nn.Linear):
+    """Its logits are as they are, and its gradients grow by each row."""
+
+    rows = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.rows += len(x)
+        found = super().forward(x)
+        return found + self.rows * (found - found.detach())
+
+
+class Shrinks(nn.Linear):
+    """It writes to its own weights, by the row."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            self.weight.mul_(1 - 1e-4 * x.abs().max())
+        return super().forward(x)
+
+
+def test_weights_are_those_that_were_given_for_each_row():
+    network = network_named(enlist(Shrinks(5, 3)))
+    w, y = network.initial((5,), 3, 0), np.zeros(12, np.int64)
+
+    def gradients(x: Any) -> Any:
+        return np.concatenate([p[0].gradients for _, p in network.row_parts(w, x, y[: len(x)], 3)])
+
+    np.testing.assert_array_equal(gradients(X)[1:], gradients(X[1:]))
+
+
 def test_what_cannot_be_trained_is_refused_before_it_is():
     table: list[tuple[Any, str]] = [
         (nn.Sequential(nn.BatchNorm1d(5), nn.Linear(5, 3)), r"0\.running_mean changes with the ro"),
         (nn.Sequential(nn.BatchNorm1d(5, 1e-5, 0.1, True, False), nn.Linear(5, 3)), "more than 1"),
-        (Doing(lambda x: x - x.mean(dim=0)), "other logits beside or after other rows"),
+        (Doing(lambda x: x - x.mean(dim=0)), "beside or after others"),
         (Doing(lambda x: x + torch.randn_like(x)), "draws random numbers in evaluation mode"),
+        (Doing(lambda x: x + 1e-6 * torch.randn_like(x)), "draws random numbers"),
         (Doing(Remembers()), "mixes or keeps rows"),
+        (Grows(5, 3), "other logits or gradients"),
+        (Doing(not_the_last_but_one), "fails on rows of shape 5: ValueError: no such row"),
         (frozen, "bias is frozen"),
         (nn.Linear(4, 3), "fails on rows of shape 5: RuntimeError: mat1 and mat2"),
         (
@@ -86,6 +125,7 @@ def test_a_module_is_where_training_begins_and_is_left_as_it_is(tmp_path):
     network = network_named(enlist(mine))
     np.testing.assert_array_equal(network.initial((5,), 3, seed=4), own)
     network.logits(own + 1, X, 3)
+    network_named(enlist(lambda: mine)).logits(own + 1, X, 3)
     np.testing.assert_array_equal(weights_of(mine), own)
     model = TrainedModel(enlist(mine), (5,), 3, own + 1)
     enlist(nn.Linear(5, 2))  # of the same name
