@@ -92,6 +92,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
             strategy.without_unready = without_unready
+            strategy.scores = (job.federation.classes, job.input)
             if job.plan.protocol:
                 agreed = job_digest(fields, strategy.run)
                 strategy.secure = SecureRounds(
@@ -177,7 +178,10 @@ def wait_for_nodes(
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
         if not (met := ask_who(grid, nodes, job.timeout, True, model)):
-            raise RoundFailed("none of the sites that are there has answered; nothing was asked")
+            app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
+            raise RoundFailed(
+                f"none of the sites that are there has answered; nothing was asked{app}"
+            )
         if job.roster:
             there = {who.place for who in met}
             names = names_of(job.roster, clients)

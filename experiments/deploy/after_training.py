@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
 from fedcal.core.errors import InputError
-from fedcal.experiments.runs.config import APP, merge
-from fedcal.experiments.runs.folders import RUN, claim
+from fedcal.experiments.runs.config import APP, Config, merge
+from fedcal.experiments.runs.folders import RUN, claim, exports_in, files_of
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import load_any, test_part
 from fedcal.experiments.runs.paid import Paid
@@ -20,8 +21,13 @@ from fedcal.experiments.runs.unreported import of_messages
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.server.run_folder import forget
+from fedcal.strategies.server.run_folder import LOCK, forget
 from fedcal.strategies.server_app import FRESH, serve
+
+log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
+
+
+_OF_OTHERS = ("control", "root_certificates", "federation", "ray_address", "dropout")
 
 
 class AfterTraining:
@@ -44,6 +50,8 @@ class AfterTraining:
         prediction sets, ...
     out
         folder for result files, and for what was released as soon as it is; None or "" = no files
+    overwrite
+        replace the run that `out` holds when `start` is called; otherwise it is refused
     test
         labelled scores of the server's own rows, as `simulate` takes data: they judge the result
     **options
@@ -62,23 +70,23 @@ class AfterTraining:
         method: str | type = "fednewton",
         *,
         out: str | Path | None = None,
+        overwrite: bool = False,
         test: Any = None,
         **options: Any,
     ) -> None:
         here = {"engine": APP, "data": "", "partition": "natural", "noise_source": "system"}
-        if taken := sorted(here.keys() & options.keys()):
-            raise InputError(
-                f"{taken[0]} is of a simulation; the app's clients have their own rows"
-            )
+        if taken := sorted({*here, *_OF_OTHERS} & options.keys()):
+            raise InputError(f"{taken[0]} is not for a Flower app, whose clients are as they are")
         self._config = merge({"method": method, **options, **here})
         if STRATEGIES[self._config.method].family == "train":
             raise InputError(f"{self._config.method} trains a model; the app has trained its own")
+        self._overwrite = overwrite
         self._out = path_of(out).resolve() if out else None
-        self._test = None if test is None else _all_rows(test, self._config.seed)
+        self._test = None if test is None else _all_rows(test, self._config)
         # refuses now what it would refuse after the training
         _ = job_of(replace(self._config, clients=self._config.clients or 100), None).plan
         if self._out is not None:
-            claim(self._out, RUN)
+            claim(self._out, RUN, overwrite=overwrite)
 
     def start(
         self, grid: Grid, initial_arrays: ArrayRecord, timeout: float | None = None
@@ -111,25 +119,31 @@ class AfterTraining:
         if timeout is not None:
             config = replace(config, timeout=timeout)
         job = job_of(config, None)
-        open_to_clients = {"classes": 0, "input": "", "engine": APP, "data": "", "partition": ""}
+        classes = job.federation.classes if config.class_names else 0  # 0 = as the clients say
+        if self._test is not None:
+            classes = self._test.probs.shape[1]
+        here = {"classes": classes, "input": "", "engine": APP, "data": "", "partition": ""}
         kept = {"out": "" if self._out is None else str(self._out)}
         paid = Paid(self._out, RUN, "")
+        if self._out is not None and self._overwrite:
+            for path in (*files_of(self._out, RUN), *exports_in(self._out)):
+                path.unlink()
         with paid.reporting():
-            outcome = serve(
-                grid, {**job.to_fields(), **FRESH, **open_to_clients, **kept}, initial_arrays
-            )
+            outcome = serve(grid, {**job.to_fields(), **FRESH, **here, **kept}, initial_arrays)
             paid.known = self._out is not None
             known = {"class_names": config.class_names, "partition": config.partition}
             result = of_messages(outcome, self._test, **known)
             if self._out is not None:
                 result.save(self._out)
                 forget(self._out, checkpoint=True)  # what it holds is in the result
+                (self._out / LOCK).unlink(missing_ok=True)
+                log.info("fedcal: written to %s", self._out)
         return result
 
 
-def _all_rows(test: Any, seed: int) -> Holdout:
+def _all_rows(test: Any, config: Config) -> Holdout:
     """The test part of what was given; without one all of it."""
-    data = load_any(test)
+    data = load_any(test, config.class_names)
     if data.test_scores is None:
         data = replace(data, test_scores=data.scores, test_labels=data.labels)
-    return test_part(data, seed)
+    return test_part(data, config.seed)

@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from fedcal.calibrators import load
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
@@ -28,7 +29,7 @@ from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import check_subjects, lacks_rows, nominal_rows
 from fedcal.trust import TRUSTS
 
-_CLASSES = 2  # until real sites say how many
+_ANY = 2  # classes, until real sites say how many
 
 
 def federation_of(config: Config, shards: Shards | None) -> Federation:
@@ -49,7 +50,7 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
     clients = config.clients or 0 if shards is None else shards.clients
     federation = Federation(
         clients=clients,
-        classes=_CLASSES if shards is None else shards.logits.shape[1],
+        classes=_classes(config) if shards is None else shards.logits.shape[1],
         rounds=config.rounds,
         sampling_rate=config.sampling_rate,
         epsilon=config.epsilon,
@@ -67,6 +68,14 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
     elif federation.committee:
         federation.fewest()  # here, and not once the server has started
     return federation
+
+
+def _classes(config: Config) -> int:
+    """How many classes real sites have, as far as the options tell."""
+    if config.class_names is not None:
+        return len(names_in(config.class_names))
+    calibrator = config.set.get("calibrator")
+    return load(str(calibrator)).classes if calibrator else _ANY
 
 
 def job_of(config: Config, shards: Shards | None) -> Job:

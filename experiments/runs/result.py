@@ -25,7 +25,7 @@ from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.report.shown import Shown, figures_of, lines_of
 from fedcal.experiments.report.simulation import title_of
-from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
 from fedcal.storage.artifact import Artifact, Holdout
@@ -155,10 +155,8 @@ class SimulationResult(Shown):
     @property
     def _tested(self) -> Holdout:
         if self.test is None:
-            raise InputError(
-                "this run was on real sites, and no test rows were given: each site judges the "
-                "result on its own rows"
-            )
+            judges = "" if self._in_app else ": each site judges the result on its own rows"
+            raise InputError(f"no test rows were given, and the clients keep theirs{judges}")
         return self.test
 
     # -------------------------------------------------------------------------------------
@@ -235,6 +233,10 @@ class SimulationResult(Shown):
     def _own_page(self) -> bool:
         return self.artifact.rescores and self.test is not None
 
+    @property
+    def _in_app(self) -> bool:
+        return self.config.engine == APP
+
     def page(self) -> list[pages.Part]:
         """The artifact's part of a report, then exact numbers of clients.
 
@@ -254,6 +256,7 @@ class SimulationResult(Shown):
             return shown
         rows = tuple((n, *one.values()) for n, one in enumerate(plain, 1))
         note = "Before and after are measured by each site on its own rows, and stay there."
+        note = "" if self._in_app else note
         return [*shown, pages.Table("What was learned", ("round", *plain[0]), rows, note)]
 
     def save(self, out: str | Path, *, report: bool = True) -> None:
