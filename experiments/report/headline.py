@@ -157,10 +157,7 @@ def after_calibration(result: Result) -> str:
         return ""
     if before is None or after is None:
         if result.get("config", {}).get("engine") == APP:
-            return (
-                "No rows tell here what this calibrator is worth. The method evaluate does, with "
-                'set={"calibrator": "calibrator.npz"}; or test rows of the server\'s own.'
-            )
+            return "No rows tell here what this calibrator is worth: the method evaluate does."
         return "Each site measures on its own rows what this calibrator is worth; here nobody can."
     names = ("classwise_ece" if _score(result) == "positive" else "ece", "nll")
     values = {m: (before[m], after[m]) for m in (*names, "accuracy")}

@@ -72,10 +72,9 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
 
 def _classes(config: Config) -> int:
     """How many classes real sites have, as far as the options tell."""
-    if config.class_names is not None:
-        return len(names_in(config.class_names))
     calibrator = config.set.get("calibrator")
-    return load(str(calibrator)).classes if calibrator else _ANY
+    names = () if config.class_names is None else names_in(config.class_names)
+    return len(names) or (load(str(calibrator)).classes if calibrator else _ANY)
 
 
 def job_of(config: Config, shards: Shards | None) -> Job:

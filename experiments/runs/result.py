@@ -155,7 +155,9 @@ class SimulationResult(Shown):
     @property
     def _tested(self) -> Holdout:
         if self.test is None:
-            judges = "" if self._in_app else ": each site judges the result on its own rows"
+            judges = (
+                "" if self.config.engine == APP else ": each site judges the result on its own rows"
+            )
             raise InputError(f"no test rows were given, and the clients keep theirs{judges}")
         return self.test
 
@@ -233,10 +235,6 @@ class SimulationResult(Shown):
     def _own_page(self) -> bool:
         return self.artifact.rescores and self.test is not None
 
-    @property
-    def _in_app(self) -> bool:
-        return self.config.engine == APP
-
     def page(self) -> list[pages.Part]:
         """The artifact's part of a report, then exact numbers of clients.
 
@@ -256,7 +254,7 @@ class SimulationResult(Shown):
             return shown
         rows = tuple((n, *one.values()) for n, one in enumerate(plain, 1))
         note = "Before and after are measured by each site on its own rows, and stay there."
-        note = "" if self._in_app else note
+        note *= self.config.engine != APP
         return [*shown, pages.Table("What was learned", ("round", *plain[0]), rows, note)]
 
     def save(self, out: str | Path, *, report: bool = True) -> None:

@@ -394,12 +394,10 @@ class FlowerTransport(Strategy):
                 f"{self._called(site)} deals the data to {who.clients} clients, not "
                 f"{self.method.plan.clients}"
             )
-        classes, kind = self.scores
-        if classes and who.classes and (who.classes, who.input) != self.scores:
-            raise InputError(
-                f"{self._called(site)} has {who.input} of {who.classes} classes, and the job is "
-                f"about {kind} of {classes}: all must have the same"
-            )
+        if self.scores[0] and who.classes and (who.classes, who.input) != self.scores:
+            has, (classes, kind) = f"{who.input} of {who.classes} classes", self.scores
+            about = f"the job is about {kind} of {classes}"
+            raise InputError(f"{self._called(site)} has {has}, and {about}")
         if who.digest is None:
             return
         self.class_digest = self.class_digest or who.digest
