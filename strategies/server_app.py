@@ -179,9 +179,7 @@ def wait_for_nodes(
     if job.tolerant and clients:
         if not (met := ask_who(grid, nodes, job.timeout, True, model)):
             app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
-            raise RoundFailed(
-                f"none of the sites that are there has answered; nothing was asked{app}"
-            )
+            raise RoundFailed(f"no site that is there has answered; nothing was asked{app}")
         if job.roster:
             there = {who.place for who in met}
             names = names_of(job.roster, clients)

@@ -24,11 +24,6 @@ from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.run_folder import LOCK, forget
 from fedcal.strategies.server_app import FRESH, serve
 
-log = logging.getLogger("flwr")  # Flower shows its own logger to who started the run
-
-
-_OF_OTHERS = ("control", "root_certificates", "federation", "ray_address", "dropout")
-
 
 class AfterTraining:
     """A strategy object for the end of a Flower ServerApp: `start(grid, arrays)` after FedAvg's.
@@ -75,7 +70,8 @@ class AfterTraining:
         **options: Any,
     ) -> None:
         here = {"engine": APP, "data": "", "partition": "natural", "noise_source": "system"}
-        if taken := sorted({*here, *_OF_OTHERS} & options.keys()):
+        others = {"control", "root_certificates", "federation", "ray_address", "dropout"}
+        if taken := sorted((others | here.keys()) & options.keys()):
             raise InputError(f"{taken[0]} is not for a Flower app, whose clients are as they are")
         self._config = merge({"method": method, **options, **here})
         if STRATEGIES[self._config.method].family == "train":
@@ -110,9 +106,7 @@ class AfterTraining:
             Too few clients answered.
         """
         if not initial_arrays:
-            raise InputError(
-                "start needs the arrays of the trained model: start(grid, result.arrays)"
-            )
+            raise InputError("give start(grid, result.arrays) the arrays of the trained model")
         config = self._config
         if config.clients is None:
             config = replace(config, clients=len(list(grid.get_node_ids())))
@@ -123,13 +117,13 @@ class AfterTraining:
         if self._test is not None:
             classes = self._test.probs.shape[1]
         here = {"classes": classes, "input": "", "engine": APP, "data": "", "partition": ""}
-        kept = {"out": "" if self._out is None else str(self._out)}
+        here["out"] = "" if self._out is None else str(self._out)
         paid = Paid(self._out, RUN, "")
         if self._out is not None and self._overwrite:
             for path in (*files_of(self._out, RUN), *exports_in(self._out)):
                 path.unlink()
         with paid.reporting():
-            outcome = serve(grid, {**job.to_fields(), **FRESH, **here, **kept}, initial_arrays)
+            outcome = serve(grid, {**job.to_fields(), **FRESH, **here}, initial_arrays)
             paid.known = self._out is not None
             known = {"class_names": config.class_names, "partition": config.partition}
             result = of_messages(outcome, self._test, **known)
@@ -137,7 +131,7 @@ class AfterTraining:
                 result.save(self._out)
                 forget(self._out, checkpoint=True)  # what it holds is in the result
                 (self._out / LOCK).unlink(missing_ok=True)
-                log.info("fedcal: written to %s", self._out)
+                logging.getLogger("flwr").info("fedcal: written to %s", self._out)
         return result
 
 

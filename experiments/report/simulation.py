@@ -264,9 +264,9 @@ def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
         both = " sent, ".join(map(_bytes, measured))
         messages = [("Flower's messages, measured, a client", f"{both} received")]
     took_part, engine = [], result["config"]["engine"]
-    noun = labels.of_clients(engine)
     if result.get("sites"):
-        took_part = [("took part", participation.in_short(result["sites"], noun))]
+        part = participation.in_short(result["sites"], labels.of_clients(engine))
+        took_part = [("took part", part)]
     where = {"grpc": ", over gRPC", APP: ""}.get(engine, ", all clients on one machine")
     return [
         ("rounds", f"{sent['rounds']}"),

@@ -48,9 +48,12 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
         If a value is not allowed.
     """
     clients = config.clients or 0 if shards is None else shards.clients
+    names = () if config.class_names is None else names_in(config.class_names)
+    path = config.set.get("calibrator")  # real sites have its classes
+    classes = len(names) or (load(str(path)).classes if path and shards is None else _ANY)
     federation = Federation(
         clients=clients,
-        classes=_classes(config) if shards is None else shards.logits.shape[1],
+        classes=classes if shards is None else shards.logits.shape[1],
         rounds=config.rounds,
         sampling_rate=config.sampling_rate,
         epsilon=config.epsilon,
@@ -68,13 +71,6 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
     elif federation.committee:
         federation.fewest()  # here, and not once the server has started
     return federation
-
-
-def _classes(config: Config) -> int:
-    """How many classes real sites have, as far as the options tell."""
-    calibrator = config.set.get("calibrator")
-    names = () if config.class_names is None else names_in(config.class_names)
-    return len(names) or (load(str(calibrator)).classes if calibrator else _ANY)
 
 
 def job_of(config: Config, shards: Shards | None) -> Job:

@@ -155,10 +155,7 @@ class SimulationResult(Shown):
     @property
     def _tested(self) -> Holdout:
         if self.test is None:
-            judges = (
-                "" if self.config.engine == APP else ": each site judges the result on its own rows"
-            )
-            raise InputError(f"no test rows were given, and the clients keep theirs{judges}")
+            raise InputError("no test rows were given, and the clients keep theirs")
         return self.test
 
     # -------------------------------------------------------------------------------------
