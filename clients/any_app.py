@@ -69,8 +69,10 @@ def add_answers(
     Raises
     ------
     InputError
-        If neither or both are given.
+        If neither or both are given, or a module instead of what makes it.
     """
+    if hasattr(model, "state_dict") and not isinstance(model, type):
+        raise InputError("add_answers takes what makes the model, such as its class, not a module")
     if (scores is None) == (model is None) or (model is None) != (rows is None):
         raise InputError("add_answers(app, ...) takes model and rows, or scores")
 
@@ -146,6 +148,11 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
     found = scores(message.content.array_records[_MODEL], context)
     if not isinstance(found, Mapping):
         found = dict(zip(("logits", "labels"), found, strict=True))
+    if np.asarray(found.get("labels")).dtype.kind not in "iufb":
+        raise InputError(
+            "labels must be the numbers of the columns of scores, so that all clients mean the "
+            "same; AfterTraining(class_names=...) names them"
+        )
     shards = deal(from_arrays(**_usable(found)), "iid", 1, 0)
     arrays = {name: getattr(shards, name) for name in ("logits", "labels", "subjects", "groups")}
     kept = {name: Array(value) for name, value in arrays.items() if value is not None}

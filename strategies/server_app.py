@@ -78,7 +78,8 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         # what is wrong in it is said before anybody waits
         early = Job.from_fields(fields, nodes=1, classes=_ANY)
         clients, met = wait_for_nodes(grid, early, int(fields["clients"]), model)
-        job = _resolved(fields, clients, met[0] if met else None)
+        known = [who for who in met if who.classes is not None]  # of an app's clients not all do
+        job = _resolved(fields, clients, next(iter([*known, *met]), None))
         for line in too_little(job.method, None, job):
             log.warning("fedcal: %s", line)
 
@@ -92,6 +93,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             strategy.unavailable = job.unavailable
             strategy.tolerant, strategy.class_digest = job.tolerant, job.class_digest
             strategy.without_unready = without_unready
+            strategy.scores = (job.federation.classes, job.input)
             if job.plan.protocol:
                 agreed = job_digest(fields, strategy.run)
                 strategy.secure = SecureRounds(
@@ -177,14 +179,13 @@ def wait_for_nodes(
     nodes = _nodes(grid, job, clients)
     if job.tolerant and clients:
         if not (met := ask_who(grid, nodes, job.timeout, True, model)):
-            raise RoundFailed("none of the sites that are there has answered; nothing was asked")
-        scored = {(who.classes, str(who.input)) for who in met if who.classes is not None}
-        if model is not None and len(scored) != 1:  # a question of one kind fails at the others
-            said = "; ".join(
-                f"{kind!r:.9} of {classes} classes" for classes, kind in sorted(scored)
+            app = "" if model is None else ": does the app's ClientApp call fedcal.add_answers?"
+            raise RoundFailed(f"no site that is there has answered; nothing was asked{app}")
+        if model is not None and all(who.classes is None for who in met):
+            raise RoundFailed(
+                "no client can score rows by the model; nothing was asked; the clients' own logs "
+                "say more"
             )
-            said = said or "no client can score rows by the model"
-            raise RoundFailed(f"nothing was asked: {said:.200}; the clients' own logs say more")
         if job.roster:
             there = {who.place for who in met}
             names = names_of(job.roster, clients)
@@ -269,11 +270,6 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
     """The job; what it leaves open is what a site says, or is taken from the simulated data."""
     dealt = who is not None and who.clients is not None
     if who is not None and who.classes is not None:
-        if fields["classes"] not in (0, who.classes):
-            raise InputError(
-                f"the clients' model has {who.classes} classes, and {fields['classes']} were named "
-                "or have test scores; nothing was asked"
-            )
         fields = {
             **fields,
             "classes": fields["classes"] or who.classes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,9 @@ from typing import Any
 from flwr.app import ArrayRecord
 from flwr.serverapp import Grid
 
-from fedcal.core.classes import names_in
 from fedcal.core.errors import InputError
-from fedcal.experiments.runs.config import APP, merge
-from fedcal.experiments.runs.folders import RUN, claim
+from fedcal.experiments.runs.config import APP, Config, merge
+from fedcal.experiments.runs.folders import RUN, claim, exports_in, files_of
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import load_any, test_part
 from fedcal.experiments.runs.paid import Paid
@@ -21,7 +21,7 @@ from fedcal.experiments.runs.unreported import of_messages
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.server.run_folder import forget
+from fedcal.strategies.server.run_folder import LOCK, forget
 from fedcal.strategies.server_app import FRESH, serve
 
 
@@ -46,6 +46,8 @@ class AfterTraining:
         prediction sets, ...
     out
         folder for result files, and for what was released as soon as it is; None or "" = no files
+    overwrite
+        replace the run that `out` holds when `start` is called; otherwise it is refused
     test
         labelled scores of the server's own rows, as `simulate` takes data: they judge the result
     **options
@@ -64,23 +66,24 @@ class AfterTraining:
         method: str | type = "fednewton",
         *,
         out: str | Path | None = None,
+        overwrite: bool = False,
         test: Any = None,
         **options: Any,
     ) -> None:
         here = {"engine": APP, "data": "", "partition": "natural", "noise_source": "system"}
-        if taken := sorted(here.keys() & options.keys()):
-            raise InputError(
-                f"{taken[0]} is of a simulation; the app's clients have their own rows"
-            )
+        others = {"control", "root_certificates", "federation", "ray_address", "dropout"}
+        if taken := sorted((others | here.keys()) & options.keys()):
+            raise InputError(f"{taken[0]} is not for a Flower app, whose clients are as they are")
         self._config = merge({"method": method, **options, **here})
         if STRATEGIES[self._config.method].family == "train":
             raise InputError(f"{self._config.method} trains a model; the app has trained its own")
+        self._overwrite = overwrite
         self._out = path_of(out).resolve() if out else None
-        self._test = None if test is None else _all_rows(test, self._config.seed)
+        self._test = None if test is None else _all_rows(test, self._config)
         # refuses now what it would refuse after the training
         _ = job_of(replace(self._config, clients=self._config.clients or 100), None).plan
         if self._out is not None:
-            claim(self._out, RUN)
+            claim(self._out, RUN, overwrite=overwrite)
 
     def start(
         self, grid: Grid, initial_arrays: ArrayRecord, timeout: float | None = None
@@ -104,21 +107,22 @@ class AfterTraining:
             Too few clients answered.
         """
         if not initial_arrays:
-            raise InputError(
-                "start needs the arrays of the trained model: start(grid, result.arrays)"
-            )
+            raise InputError("give start(grid, result.arrays) the arrays of the trained model")
         config = self._config
         if config.clients is None:
             config = replace(config, clients=len(list(grid.get_node_ids())))
         if timeout is not None:
             config = replace(config, timeout=timeout)
         job = job_of(config, None)
-        # the clients say how many classes they have, and are held against what the server knows
-        named = () if config.class_names is None else names_in(config.class_names)
-        classes = len(named) if self._test is None else self._test.logits.shape[1]
+        classes = job.federation.classes if config.class_names else 0  # 0 = as the clients say
+        if self._test is not None:
+            classes = self._test.probs.shape[1]
         here = {"classes": classes, "input": "", "out": str(self._out or "")}
         rows = {"engine": APP, "data": "", "partition": config.partition}
         paid = Paid(self._out, RUN, "")
+        if self._out is not None and self._overwrite:
+            for path in (*files_of(self._out, RUN), *exports_in(self._out)):
+                path.unlink()
         with paid.reporting():
             outcome = serve(grid, {**job.to_fields(), **FRESH, **here, **rows}, initial_arrays)
             paid.known = self._out is not None
@@ -126,12 +130,14 @@ class AfterTraining:
             if self._out is not None:
                 result.save(self._out)
                 forget(self._out, checkpoint=True)  # what it holds is in the result
+                (self._out / LOCK).unlink(missing_ok=True)
+                logging.getLogger("flwr").info("fedcal: written to %s", self._out)
         return result
 
 
-def _all_rows(test: Any, seed: int) -> Holdout:
+def _all_rows(test: Any, config: Config) -> Holdout:
     """The test part of what was given; without one all of it."""
-    data = load_any(test)
+    data = load_any(test, config.class_names)
     if data.test_scores is None:
         data = replace(data, test_scores=data.scores, test_labels=data.labels)
-    return test_part(data, seed)
+    return test_part(data, config.seed)

@@ -17,6 +17,7 @@ from fedcal.core.classes import called
 from fedcal.core.printable import listed
 from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.pages.page import decimals, heading, shown
+from fedcal.experiments.runs.config import APP
 from fedcal.metrics.holm import ERROR, holm
 from fedcal.strategies.server import participation
 
@@ -155,6 +156,8 @@ def after_calibration(result: Result) -> str:
     if "before" not in result or "sets" in result:
         return ""
     if before is None or after is None:
+        if result.get("config", {}).get("engine") == APP:
+            return "No rows tell here what this calibrator is worth: the method evaluate does."
         return "Each site measures on its own rows what this calibrator is worth; here nobody can."
     names = ("classwise_ece" if _score(result) == "positive" else "ece", "nll")
     values = {m: (before[m], after[m]) for m in (*names, "accuracy")}

@@ -15,6 +15,7 @@ from fedcal.evaluation.pages import page
 from fedcal.experiments.report.figures.curves import NAMES
 from fedcal.experiments.report.headline import HIGHER_IS_BETTER, measured
 from fedcal.experiments.report.tables import Entry, Marked, TextTable
+from fedcal.experiments.runs.config import APP
 from fedcal.metrics.bootstrap import FEWEST
 
 METRICS = {
@@ -180,6 +181,11 @@ def _range(title: str, coverage: Mapping[str, float]) -> list[tuple[str, str]]:
         return []
     ends = (pick(coverage, key=coverage.__getitem__) for pick in (min, max))
     return [(title, " to ".join(f"{_share(coverage[k])} ({k})" for k in ends))]
+
+
+def of_clients(engine: str | None) -> str:
+    """What clients that keep their rows are."""
+    return "clients of a Flower app" if engine == APP else "real sites"
 
 
 def handed_over(*names: str) -> list[str]:

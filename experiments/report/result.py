@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fedcal.experiments.report.labels import of_clients
 from fedcal.experiments.report.terminal import SHOWN, headings, shown
 from fedcal.strategies.server import participation
 from fedcal.units import UNITS
@@ -20,7 +21,8 @@ def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
     asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
     where = f"on {config.data}, clients {config.clients}, {config.partition}"
     if config.real:  # over gRPC on one machine the data are known
-        told = f"{config.clients} real sites" if sites is None else participation.in_short(sites)
+        noun = of_clients(config.engine)
+        told = f"{config.clients} {noun}" if sites is None else participation.in_short(sites, noun)
         where = f"on {told}"
     return f"{config.method} {where}{asked}"
 

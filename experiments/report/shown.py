@@ -96,14 +96,16 @@ def lines_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
             if key.startswith("metrics")
             for metric, one in metrics.items()
         ]
-    ends = (told.get("intervals") or {}).get("after", {})
+    ends, covered_by = (told.get("intervals") or {}).get("after", {}), told.get("coverage_by", {})
+    for one in covered_by.get("whole", {}).values():  # of all rows
+        ends = {"coverage": (one["low"], one["high"])}
     lines = [
         {"rows": "all rows", "metric": metric, "before": told["before"].get(metric), "after": value}
         | dict(zip(("low", "high"), ends.get(metric, (None, None)), strict=True))
         for metric, value in told["after"].items()
     ]
     names = told.get("class_names")
-    for by, covered in told.get("coverage_by", {}).items():
+    for by, covered in covered_by.items():
         named = names if by in ("class", "alone") else None
         for part, one in covered.items() if by != "whole" else ():
             which = f"{by} {named[int(part)] if named else part}"

@@ -175,7 +175,7 @@ def title_of(result: dict[str, Any], what: str) -> str:
 
 
 def _data_of(config: dict[str, Any]) -> str:
-    return Path(str(config["data"])).name or "real sites"
+    return Path(str(config["data"])).name or labels.of_clients(config.get("engine"))
 
 
 def run_context(
@@ -263,10 +263,11 @@ def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
         measured = (sent[f"message_bytes_{way}_per_client"] for way in ("up", "down"))
         both = " sent, ".join(map(_bytes, measured))
         messages = [("Flower's messages, measured, a client", f"{both} received")]
-    took_part = []
+    took_part, engine = [], result["config"]["engine"]
     if result.get("sites"):
-        took_part = [("took part", participation.in_short(result["sites"]))]
-    where = "over gRPC" if result["config"]["engine"] == "grpc" else "all clients on one machine"
+        part = participation.in_short(result["sites"], labels.of_clients(engine))
+        took_part = [("took part", part)]
+    where = {"grpc": ", over gRPC", APP: ""}.get(engine, ", all clients on one machine")
     return [
         ("rounds", f"{sent['rounds']}"),
         ("sent by a client, whole run", _bytes(up)),
@@ -275,7 +276,7 @@ def _communication(result: dict[str, Any]) -> list[tuple[str, str]]:
         ("clients", f"{clients:,}"),
         *took_part,
         ("sent by all clients together", _bytes(up * clients)),
-        (f"time of the rounds, {where}", took),
+        (f"time of the rounds{where}", took),
     ]
 
 

@@ -29,7 +29,7 @@ def evaluate(
     bins: int | None = None,
     estimand: str | None = None,
     rows_per_subject: int | None = None,
-    config: Config | None = None,
+    config: Config | str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -65,7 +65,7 @@ def evaluate(
         of unit `subject`: 1 = each subject counts once (the default); R = each row does, up to R
         rows of a subject, for R times the noise
     config
-        instead of options
+        instead of options; or the path of a `config.toml`
     out
         folder for result files; None = write nothing
     resume, overwrite, report
@@ -119,7 +119,7 @@ def prediction_sets(
     by: str | None = None,
     guarantee: str | None = None,
     calibrator: str | Path | None = None,
-    config: Config | None = None,
+    config: Config | str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -174,7 +174,7 @@ def prediction_sets(
 
 
 def _run(
-    method: str, asked: Mapping[str, Any], config: Config | None, options: EvaluateOptions
+    method: str, asked: Mapping[str, Any], config: object, options: EvaluateOptions
 ) -> dict[str, Any]:
     """Options of `simulate`, of which `config` would say all."""
     if config is not None:

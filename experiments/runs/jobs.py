@@ -10,6 +10,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from fedcal.calibrators import load
 from fedcal.core.classes import digest_of, names_in
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
@@ -28,7 +29,7 @@ from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import check_subjects, lacks_rows, nominal_rows
 from fedcal.trust import TRUSTS
 
-_CLASSES = 2  # until real sites say how many
+_ANY = 2  # classes, until real sites say how many
 
 
 def federation_of(config: Config, shards: Shards | None) -> Federation:
@@ -47,9 +48,12 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
         If a value is not allowed.
     """
     clients = config.clients or 0 if shards is None else shards.clients
+    names = () if config.class_names is None else names_in(config.class_names)
+    path = config.set.get("calibrator")  # real sites have its classes
+    classes = len(names) or (load(str(path)).classes if path and shards is None else _ANY)
     federation = Federation(
         clients=clients,
-        classes=_CLASSES if shards is None else shards.logits.shape[1],
+        classes=classes if shards is None else shards.logits.shape[1],
         rounds=config.rounds,
         sampling_rate=config.sampling_rate,
         epsilon=config.epsilon,

@@ -25,7 +25,7 @@ from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.per_client import client_parts
 from fedcal.experiments.report.shown import Shown, figures_of, lines_of
 from fedcal.experiments.report.simulation import title_of
-from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.metrics import Reliability
 from fedcal.storage.artifact import Artifact, Holdout
@@ -155,10 +155,7 @@ class SimulationResult(Shown):
     @property
     def _tested(self) -> Holdout:
         if self.test is None:
-            raise InputError(
-                "this run was on real sites, and no test rows were given: each site judges the "
-                "result on its own rows"
-            )
+            raise InputError("no test rows were given, and the clients keep theirs")
         return self.test
 
     # -------------------------------------------------------------------------------------
@@ -254,6 +251,7 @@ class SimulationResult(Shown):
             return shown
         rows = tuple((n, *one.values()) for n, one in enumerate(plain, 1))
         note = "Before and after are measured by each site on its own rows, and stay there."
+        note *= self.config.engine != APP
         return [*shown, pages.Table("What was learned", ("round", *plain[0]), rows, note)]
 
     def save(self, out: str | Path, *, report: bool = True) -> None:

@@ -18,7 +18,7 @@ from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
-from fedcal.experiments.runs.config import APP, AUTO, POOLED, Config, merge
+from fedcal.experiments.runs.config import APP, AUTO, POOLED, Config, load_config, merge
 from fedcal.experiments.runs.engines import NamedData, run
 from fedcal.experiments.runs.folders import RUN, claim, exports_in
 from fedcal.experiments.runs.jobs import federation_of, job_of
@@ -56,7 +56,7 @@ def simulate(
     data: Any = None,
     *,
     model: Any = None,
-    config: Config | None = None,
+    config: Config | str | Path | None = None,
     out: str | Path | None = None,
     resume: bool = False,
     overwrite: bool = False,
@@ -76,7 +76,7 @@ def simulate(
         a fitted scikit-learn classifier or torch model that scores the rows; `data` are then
         (rows, labels), or what else `fedcal.datasets.from_model` takes
     config
-        instead of options
+        instead of options; or the path of a `config.toml`
     out
         folder for result files; None = write nothing. What was released is there before it is
         judged and shown
@@ -106,7 +106,8 @@ def simulate(
     """
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
-    asked = merge(options) if config is None else config
+    given = merge(options) if config is None else config
+    asked = given if isinstance(given, Config) else load_config(given, {})
     if asked.engine == APP:
         raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
     if model is not None:  # all that follows needs is what it says

@@ -71,7 +71,7 @@ TOGETHER = "A unit may have training and calibration rows: their budgets add up.
 
 
 def train(
-    config: TrainConfig | None = None,
+    config: TrainConfig | str | Path | None = None,
     *,
     out: str | Path | None = None,
     resume: bool = False,
@@ -84,9 +84,9 @@ def train(
     Parameters
     ----------
     config
-        what to train; or give its fields as `options`. Of these `data` may also be rows in memory
-        (`rows_in_memory`), and `model` a `torch.nn.Module` of your own, its class or what makes
-        it (`fedcal.training.own.enlist`)
+        what to train, or the path of its `config.toml`; `options` are its fields. Of these `data`
+        may also be rows in memory (`rows_in_memory`), and `model` a `torch.nn.Module` of your own,
+        its class or what makes it (`fedcal.training.own.enlist`)
     out
         folder for the files and, on the way, the checkpoint; None = nothing is written
     resume
@@ -113,6 +113,8 @@ def train(
         On Ctrl-C; what was done is in `out`.
     """
     folder = None if out is None else path_of(out)
+    if config is not None and not isinstance(config, TrainConfig):
+        config = merged(read_toml(path_of(config)))
     given = {} if config is None else config.to_dict()
     given |= {k: v for k, v in options.items() if v is not None}
     rows = None

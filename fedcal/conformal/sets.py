@@ -128,21 +128,6 @@ class PredictionSets(Artifact):
         """Labels in the set of each row, (n, c) -> (n,); parameters and errors of `predict_set`."""
         return np.asarray(self.predict_set(scores, groups).sum(axis=1))
 
-    def mapie_sets(
-        self, scores: ArrayLike, groups: Sequence[str] | NDArray[Any] | None = None
-    ) -> tuple[Integers, NDArray[np.bool_]]:
-        """What MAPIE's `predict_set` of one confidence level returns.
-
-        Returns
-        -------
-        tuple[Integers, NDArray[np.bool_]]
-            (n,) the most probable label of each row, (n, c, 1) its set; parameters and errors are
-            those of `predict_set`
-        """
-        sets = self.predict_set(scores, groups)
-        logits = logits_of(self.input, np.asarray(scores, np.float64))
-        return self.conformity.probs(logits).argmax(axis=1), sets[:, :, None]
-
     def of_logits(
         self, logits: Floats, groups: Sequence[str] | NDArray[Any] | None = None
     ) -> NDArray[np.bool_]:

@@ -78,7 +78,7 @@ def load(
         meant = near(text.partition(":")[0], shipped_names(), "fedcal datasets")
         raise InputError(
             f"unknown data set {shown}; {meant}; or the path of a {_FILES} file, "
-            "or of a folder of datasets.save_to_disk"
+            "or of a folder of datasets.save_to_disk; rows in memory are given in Python alone"
         )
     if not is_file and not saved:
         folder = "is not a file, nor a folder of datasets.save_to_disk"

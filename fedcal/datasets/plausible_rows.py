@@ -102,6 +102,11 @@ def check_rows(scores: Floats, labels: Integers, names: Sequence[str] | None = N
             f"and {100 * then:.0f} % with the columns in that order. Are the classes in the right "
             "order?"
         )
+    if not findings and (count[scores.argmax(axis=1)] == 0).mean() > 0.5:
+        findings.append(
+            "most rows have their highest score for a class that none of them is of: are these "
+            "scores? Rows of features need the model that scores them (model=)"
+        )
     return RowCheck(right, guessing, order, tuple(findings))
 
 

@@ -173,10 +173,6 @@ class CalibrationModule(nn.Module):
         probs: Tensor = self.calibrator.expression(OPERATORS, logits, constants)
         return probs
 
-    def extra_repr(self) -> str:
-        """What `print` shows."""
-        return f"{self.calibrator.kind}, classes={self.classes}, input={self.input!r}"
-
 
 class SetModule(CalibrationModule):
     """Scores of a model (..., c) -> which labels are in each row's set, bool (..., c).

@@ -1,12 +1,4 @@
-"""Reliability data: the sums from which calibration plots and fixed-bin scores are read.
-
-`Reliability` is a commutative monoid. `zero` holds no rows, `merge` adds, and
-
-    Reliability.of(A).merge(Reliability.of(B)) == Reliability.of(A and B together)
-
-with equal counts and sums equal up to rounding. So scores of pooled rows follow from records of
-the parts, which averages of the parts' scores would get wrong.
-"""
+"""Reliability data: the sums from which calibration plots and fixed-bin scores are read."""
 
 from __future__ import annotations
 
@@ -17,10 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
-from fedcal.metrics.binning import HIGHEST, MOST_BINS
+from fedcal.metrics.binning import HIGHEST
 from fedcal.metrics.standard import BINS, Cells, check_scored, mean_gap, scan, top_tables, worst_gap
 
 _MOST_ROWS = 2**53
@@ -77,25 +68,6 @@ class Reliability:
         top = top_tables(scan(p, y, top=True, cells=cells), bins)
         count, confidence, correct = cells.tables()
         return cls(*top, count.astype(np.int64), confidence, correct.astype(np.int64))
-
-    @classmethod
-    def zero(cls, classes: int, bins: int = BINS) -> Self:
-        """The record of no rows."""
-        shape = (whole("classes", classes, 2), whole("bins", bins, 1, MOST_BINS))
-        none, each = np.zeros(bins, np.int64), np.zeros(shape, np.int64)
-        return cls(none, none.astype(float), none, each, each.astype(float), each)
-
-    def merge(self, other: Reliability) -> Reliability:
-        """The record of both's rows; InputError if classes or bins differ."""
-        if self.class_count.shape != other.class_count.shape:
-            raise InputError(
-                "only reliability records of equal (classes, bins) can be merged, got "
-                f"{self.class_count.shape} and {other.class_count.shape}"
-            )
-        return Reliability(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
-
-    def __add__(self, other: object) -> Reliability:
-        return self.merge(other) if isinstance(other, Reliability) else NotImplemented
 
     @property
     def bins(self) -> int:

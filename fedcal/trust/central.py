@@ -83,7 +83,4 @@ class Central(ExactSums):
     @classmethod
     def adds(cls, noise: str, facts: Facts) -> str:
         """The server, once."""
-        return (
-            f"{noise[:1].upper()}{noise[1:]} is added to each sum by the server, once, after the "
-            "secure sum"
-        )
+        return f"{noise[:1].upper()}{noise[1:]} is added to each sum by the server, once"

@@ -91,12 +91,12 @@ def names_of(roster: str, clients: int) -> tuple[str, ...]:
     return tuple(f"site {k}" for k in range(clients))
 
 
-def in_short(sites: Mapping[str, Any]) -> str:
+def in_short(sites: Mapping[str, Any], noun: str = "real sites") -> str:
     """How many took part, and who did not, in half a sentence: "4 of 5 real sites (not Celle)"."""
     enrolled, absent = sites["enrolled"], sites["absent"]
     if not absent:
-        return f"{enrolled} real sites"
-    return f"{enrolled - len(absent)} of {enrolled} real sites (not {listed(absent)})"
+        return f"{enrolled} {noun}"
+    return f"{enrolled - len(absent)} of {enrolled} {noun} (not {listed(absent)})"
 
 
 def sentences(sites: Mapping[str, Any] | None) -> list[str]:

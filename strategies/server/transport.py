@@ -67,6 +67,8 @@ class FlowerTransport(Strategy):
     class_digest
         of the names of the classes; "" = what the first site says. A site with other classes
         stops the run before anything is asked
+    scores
+        how many classes they have, and whether they are logits or probs; 0 = not known
     model
         that `start` was given: clients of a Flower app score their rows by it
     roster
@@ -81,6 +83,7 @@ class FlowerTransport(Strategy):
     def __init__(self) -> None:
         self.tolerant = self.without_unready = False
         self.class_digest = ""
+        self.scores: tuple[int, str | None] = (0, None)
         self.model: ArrayRecord | None = None
         self.roster: dict[int, int] = {}
         self._sites: dict[int, int] = {}
@@ -391,6 +394,10 @@ class FlowerTransport(Strategy):
                 f"{self._called(site)} deals the data to {who.clients} clients, not "
                 f"{self.method.plan.clients}"
             )
+        if self.scores[0] and who.classes and (who.classes, who.input) != self.scores:
+            has, (classes, kind) = f"{who.input} of {who.classes} classes", self.scores
+            about = f"the job is about {kind} of {classes}"
+            raise InputError(f"{self._called(site)} has {has}, and {about}")
         if who.digest is None:
             return
         self.class_digest = self.class_digest or who.digest

@@ -1,5 +1,6 @@
 """What a client of somebody else's Flower app answers, and what it keeps to itself."""
 
+import json
 import logging
 import tomllib
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 from flwr.app import Array, ArrayRecord, Context
 from flwr.clientapp import ClientApp
+from scipy.special import softmax
 
 from fedcal import (
     AfterTraining,
@@ -60,7 +62,7 @@ def test_probabilities_columns_and_test_rows():
         }
 
     test = {"logits": 2 * DATA.test_logits, "labels": DATA.test_labels}
-    after = AfterTraining("fedbbq", epsilon=8.0, unit="subject", test=test)
+    after = AfterTraining("fednewton", epsilon=8.0, unit="subject", test=test)
     result = after.start(grid_of(probs), MODEL)
     assert result.artifact.input == "probs"
     assert result.after["ece"] < result.before["ece"]
@@ -176,38 +178,23 @@ def test_nodes_are_numbered_by_the_server_whatever_they_call_themselves():
     assert result.sites["answered"] == 4
 
 
-def test_other_classes_than_the_server_s_are_refused_before_anything_is_asked():
-    given: dict[str, Any] = {"test": {"logits": np.eye(3) * 9, "labels": [0, 1, 2]}}
-    for options in (given, {"class_names": "no,yes"}):
-        with pytest.raises(InputError, match=r"model has 10 classes, and [23] were named"):
-            AfterTraining("evaluate", **options).start(grid_of(scaled), MODEL)
-
-
 def test_one_client_does_not_say_how_many_classes_the_others_have():
     def lies(arrays, context):
         logits, labels = scaled(arrays, context)
         first = context.node_config["partition-id"] == 0
         return (logits[:, :2], labels % 2) if first else (logits, labels)
 
-    with pytest.raises(RoundFailed, match="'logits' of 2 classes; 'logits' of 10"):
+    with pytest.raises(InputError, match="has logits of 10 classes, and the job is about .* of 2"):
         AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)
-
-
-def test_names_of_labels_are_no_columns():
-    def words(arrays, context):
-        logits, labels = scaled(arrays, context)
-        return logits[:, :2], np.array(["no", "yes"])[labels % 2]
-
-    with pytest.raises(RoundFailed, match="no client can score rows"):
-        AfterTraining("evaluate").start(grid_of(words), MODEL)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         ({"method": "fedavg"}, "trains a model"),
-        ({"partition": "iid"}, "partition is of a simulation"),
-        ({"noise_source": "seeded"}, "noise_source is of a simulation"),
+        ({"partition": "iid"}, "partition is not for a Flower app"),
+        ({"federation": "f.toml"}, "federation is not for a Flower app"),
+        ({"test": (np.eye(3) * 9, [0, 1, 2]), "class_names": "a,b"}, "2 class names for 3 classes"),
         ({"trust": "distributed", "epsilon": 1.0}, "central or local"),
         ({"method": "auto"}, "federated method"),
         ({"method": "fedoneshot", "epsilon": 1.0}, "rows_per_client"),
@@ -225,6 +212,59 @@ def test_it_needs_the_model_and_one_way_to_score(tmp_path):
     for given in ({}, {"model": Net}, {"scores": scaled, "model": Net}):
         with pytest.raises(InputError, match="model and rows, or scores"):
             add_answers(ClientApp(), **given)
+    with pytest.raises(InputError, match="such as its class, not a module"):
+        add_answers(ClientApp(), Net(), rows=scaled)
+
+
+@pytest.mark.parametrize(
+    ("second", "asked", "said"),
+    [
+        (lambda z, y: (np.c_[z, z[:, 0]], y), {}, "site 1 has logits of 11 classes, .* of 10"),
+        (
+            lambda z, y: {"probs": softmax(z, 1), "labels": y},
+            {},
+            "1 has probs of 10 .* logits",
+        ),
+        (lambda z, y: (z, y), {"class_names": "a,b"}, "site 0 has logits of 10 .* of 2"),
+        (lambda z, y: (z, y), {"test": (np.eye(4) * 9, range(4))}, "site 0 .* 10 .* logits of 4"),
+    ],
+)
+def test_classes_must_be_those_of_all_before_anything_is_asked(second, asked, said):
+    def scores(arrays, context):
+        rows = scaled(arrays, context)
+        return second(*rows) if context.node_config["partition-id"] == 1 else rows
+
+    with pytest.raises(InputError, match=said):
+        AfterTraining("fednewton", **asked).start(grid_of(scores), MODEL)
+
+
+def test_names_for_labels_are_the_server_s_to_give(caplog):
+    def named(arrays, context):
+        logits, labels = scaled(arrays, context)
+        return logits, np.array(list("abcdefghij"))[labels]
+
+    with pytest.raises(RoundFailed, match="no client can score rows"):
+        AfterTraining().start(grid_of(named), MODEL)
+    assert "labels must be the numbers of the columns" in caplog.text
+
+
+def test_the_clients_say_what_a_calibrator_is_worth(tmp_path):
+    out, grid, asked = tmp_path / "out", grid_of(scaled), {"epsilon": 8.0, "unit": "example"}
+    calibrated = AfterTraining("fednewton", out=out, **asked).start(grid, MODEL)
+    assert str(calibrated).startswith("fednewton on 4 clients of a Flower app")
+    with pytest.raises(InputError, match="and the clients keep theirs"):
+        _ = calibrated.before
+    page = (out / "report.html").read_text("utf-8")
+    assert "No rows tell here what this calibrator is worth" in page
+    assert not [word for word in ("each site", "Each site", "on real sites") if word in page]
+    assert not (out / "lock").exists()
+    setting = {"calibrator": str(out / "calibrator.npz")}
+    AfterTraining("evaluate", out=tmp_path / "worth", set=setting, **asked).start(grid, MODEL)
+    worth = json.loads((tmp_path / "worth/result.json").read_text("utf-8"))
+    assert worth["metrics_after"]["ece"]["value"] < worth["metrics"]["ece"]["value"]
+    with pytest.warns(UserWarning, match="holds a run of fednewton, which is replaced"):
+        again = AfterTraining("fedbbq", out=out, overwrite=True, **asked)
+    assert again.start(grid, MODEL).config.method == "fedbbq"
 
 
 def test_what_was_released_is_there_before_anything_can_fail(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,7 +27,7 @@ WIDTH = 1.65
 """Inches: width of every plotted area."""
 LEFT, RIGHT, BOTTOM, TOP = 0.55, 0.10, 0.42, 0.10
 """Inches around it, where axes are labelled."""
-_LINE = 0.14  # inches: a line of a title
+_LINE, _LETTER = 0.14, 0.07  # inches: a line of a title, the breadth of a letter
 _NO_METADATA: Any = dict.fromkeys(("Date", "Creator", "Format", "Type"))
 
 
@@ -99,11 +100,13 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
     with settings(dark):
         figure = on or Figure()
         figure.set_facecolor(HUES["paper"][dark])
-        height = top = 0.3 + sum(tall) + (TOP + BOTTOM) * len(rows) + _LINE * sum(lines)
+        title = fill(sheet.title, int(width / _LETTER))
+        head = 0.3 + _LINE * title.count("\n")
+        height = head + sum(tall) + (TOP + BOTTOM) * len(rows) + _LINE * sum(lines)
         height = top = height + _add_legend(figure, sheet, width)
         figure.set_size_inches(width, height)
-        figure.text(0.5, 1 - 0.08 / height, sheet.title, ha="center", va="top", fontsize=9)
-        top -= 0.3
+        figure.text(0.5, 1 - 0.08 / height, title, ha="center", va="top", fontsize=9)
+        top -= head
         for r, row in enumerate(rows):
             top -= TOP + _LINE * lines[r] + tall[r]
             for k, panel in enumerate(row):

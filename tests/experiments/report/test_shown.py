@@ -54,7 +54,11 @@ def test_frames_hold_the_numbers():
     )
     sites = {"all rows", "cleveland", "hungary", "longbeach", "switzerland"}
     assert {*rows.index.get_level_values(0)} == sites
-    rows = made["sets"].set_index(["rows", "metric"])["after"]
+    rows = made["sets"].set_index(["rows", "metric"])
+    whole = result("sets").judged["coverage_by"]["whole"]["all rows"]
+    ends = [whole[name] for name in ("coverage", "low", "high")]
+    assert rows.loc[("all rows", "coverage"), ["after", "low", "high"]].tolist() == ends
+    rows = rows["after"]
     assert rows["all rows", "set_size"] == result("sets").after["set_size"]
     assert 0 < rows["site hungary", "coverage"] <= 1
     assert made["compare"]["nll_mean"].tolist() == [
@@ -93,6 +97,13 @@ def test_figures_are_axes_that_keep_their_colours(name, panels, x, tmp_path):
     with mpl.rc_context({"axes.prop_cycle": "cycler(color=['k'])"}):
         first.figure.savefig(tmp_path / "b.png")
     assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+
+
+def test_a_long_title_takes_several_lines():
+    figure = result("evaluate").plot("Calibration in the large by group").figure
+    box, (width, height) = figure.texts[0].get_window_extent(), figure.canvas.get_width_height()
+    assert 0 <= box.x0 < box.x1 <= width
+    assert figure.axes[0].bbox.y1 < box.y0 < box.y1 <= height
 
 
 def test_a_person_s_own_axes_keep_what_is_on_them():

@@ -77,7 +77,9 @@ def test_prediction_sets_are_the_method_conformal(tmp_path):
     sets = prediction_sets(data, **few, **made)
     settings = asked | {"confidence": 0.8, "calibrator": str(tmp_path / "c.npz")}
     same = simulate(data, **few, method="conformal", set=settings)
-    assert sets.config == same.config
+    (tmp_path / "c.toml").write_text(same.config.to_toml(), "utf-8")
+    again = prediction_sets(data, config=tmp_path / "c.toml")
+    assert sets.config == same.config == again.config
     np.testing.assert_array_equal(sets.sets.thresholds, same.sets.thresholds)
     for call, more in ((prediction_sets, {"alpha": 0.1}), (evaluate, {"only": "auc"})):
         with pytest.raises(InputError, match=f"{next(iter(more))} has no effect here: config"):

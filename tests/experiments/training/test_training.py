@@ -286,6 +286,8 @@ def test_a_module_in_memory_goes_on_where_it_was_interrupted(tmp_path, monkeypat
     with pytest.raises(InputError, match="other rows than when the training began"):
         train(out=tmp_path / "out", resume=True, model=made, data=(data[0] + 1, data[1]))
     assert same(whole, train(out=tmp_path / "out", resume=True, model=made, data=data))
+    (tmp_path / "c.toml").write_text(whole.config.to_toml(), "utf-8")
+    assert same(whole, train(tmp_path / "c.toml", model=made, data=data))
 
 
 def fedcal(*arguments: str) -> int:

@@ -33,13 +33,8 @@ def test_labels_whose_score_is_at_most_the_threshold():
     expected = [[0, 1, 0, 0], [1, 0, 0, 0], [0, 1, 1, 0]]
     assert_array_equal(sets.predict_set(LOGITS), np.array(expected, bool))
     assert_array_equal(sets.sizes(LOGITS), [1, 1, 2])
-    predicted, shaped = sets.mapie_sets(LOGITS)
-    assert_array_equal(predicted, [1, 0, 2])
-    assert shaped.shape == (3, 4, 1)
-    assert_array_equal(shaped[:, :, 0], sets.predict_set(LOGITS))
     of_probs = replace(sets, input="probs")
     assert_array_equal(of_probs.predict_set(PROBS), sets.predict_set(LOGITS))
-    assert_array_equal(of_probs.mapie_sets(PROBS)[0], predicted)
     assert lac(1.0).predict_set(LOGITS).all()
     assert lac(0.7).predict_set(np.zeros((0, 4))).shape == (0, 4)
 

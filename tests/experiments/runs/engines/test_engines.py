@@ -190,5 +190,5 @@ def test_the_ledger_is_charged_before_anything_is_added_up(shards, ledger, monke
 
 def test_only_an_app_itself_runs_its_engine(shards):
     federation = Federation(CLIENTS, CLASSES, epsilon=1.0)
-    with pytest.raises(InputError, match="unknown engine 'app'"):
+    with pytest.raises(errors.InputError, match="unknown engine 'app'"):
         engines_run(Job("fedbbq", federation), shards, "app")
