@@ -3,7 +3,6 @@
 import json
 import logging
 import tomllib
-from typing import Any
 
 import numpy as np
 import pytest
@@ -184,7 +183,7 @@ def test_one_client_does_not_say_how_many_classes_the_others_have():
         first = context.node_config["partition-id"] == 0
         return (logits[:, :2], labels % 2) if first else (logits, labels)
 
-    with pytest.raises(InputError, match="has logits of 10 classes, and the job is about .* of 2"):
+    with pytest.raises(InputError, match=r"has logits of 10 classes, and the job is about .* of 2"):
         AfterTraining("evaluate", epsilon=8.0, unit="example").start(grid_of(lies), MODEL)
 
 
