@@ -115,6 +115,7 @@ def test_a_package_that_is_missing_costs_no_budget(folder):
     assert not (folder / "ledger.db").exists()
 
 
+@pytest.mark.slow
 def test_what_windows_lacks_is_refused_where_it_is_needed(folder):
     said = check(WINDOWS, folder)
     assert f"fedcal train --out, site, deploy: its folder {LOCK}" in said
