@@ -17,17 +17,19 @@ from fedcal.calibrators import load as load_calibrator
 from tests.support.superlink import SuperLink, shell
 
 APPS = Path(__file__).parent / "apps"
-NAMES = sorted(path.name for path in APPS.iterdir())
+NAMES = sorted(path.parent.name for path in APPS.glob("*/fedcal.diff"))
+PACKAGE = "someapp"
 SETTINGS = {"num-server-rounds": 1, "learning-rate": 0.1}
 
 
 def changed(name: str, folder: Path) -> Path:
-    """A copy of the app with its diff applied."""
-    shutil.copytree(APPS / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    patch = folder / name / "fedcal.diff"
-    subprocess.run(["git", "apply", "--unidiff-zero", patch.name], cwd=patch.parent, check=True)
-    patch.unlink()
-    return folder / name
+    """The app, whose task is of that name, with its diff applied."""
+    app = folder / name
+    shutil.copytree(APPS / "common", app, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(APPS / name / "task.py", app / PACKAGE)
+    patch = APPS / name / "fedcal.diff"
+    subprocess.run(["git", "apply", "--unidiff-zero", patch], cwd=app, check=True)
+    return app
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -47,13 +49,12 @@ def in_process(tmp_path, monkeypatch):
 
     def run(name):
         monkeypatch.syspath_prepend(str(changed(name, tmp_path)))
-        package = f"{name}app"
-        client = importlib.import_module(f"{package}.client_app").app
-        server = importlib.import_module(f"{package}.server_app").app
+        client = importlib.import_module(f"{PACKAGE}.client_app").app
+        server = importlib.import_module(f"{PACKAGE}.server_app").app
         out = tmp_path / "out"
         grid = InProcessGrid(client, range(1, 6))
         server(grid, Context(1, 0, {}, RecordDict(), {**SETTINGS, "out": str(out)}))
-        for module in [m for m in sys.modules if m.partition(".")[0] == package]:
+        for module in [m for m in sys.modules if m.partition(".")[0] == PACKAGE]:
             del sys.modules[module]
         return out
 

@@ -3,7 +3,7 @@
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-from textapp.task import Net, load_data, right_of, train_epochs
+from someapp.task import Net, load_data, right_of, train_epochs
 
 app = ClientApp()
 
