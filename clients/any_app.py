@@ -162,7 +162,7 @@ def _score(scores: Scores, message: Message, context: Context) -> Shards:
 
 
 def _usable(found: Mapping[str, Any]) -> dict[str, Any]:
-    """What was found without rows that `from_arrays` would refuse: each decides of itself alone."""
+    """Leave out the rows that `from_arrays` would refuse; no row decides over another."""
     kind: Kind = "logits" if "logits" in found else "probs"
     x, y = numbers(kind, found[kind]).astype(np.float64), numbers("labels", found["labels"])
     if kind == "probs" and x.size == len(x):  # of class 1

@@ -49,7 +49,7 @@ def command(quiet: Quiet = False, json: Json = False) -> None:
 
 
 def look() -> dict[str, Any]:
-    """What `--json` prints: sentences, lines by command, versions, extras and the machine."""
+    """Return what `--json` prints: sentences, lines by command, versions, extras, the machine."""
     versions = {package.name: str(package).partition(" ")[2] for package in packages()}
     names = metadata.metadata("fedcal").get_all("Provides-Extra") or ()
     extras = {name: sorted(packages(name)) for name in names if name not in _DEVELOPERS}
@@ -75,14 +75,14 @@ def look() -> dict[str, Any]:
 
 
 def _lacking(lost: Mapping[str, str]) -> Iterator[Use]:
-    """What each extra is for, and the packages of it that are lost."""
+    """Yield what each extra is for that lacks packages, and which it lacks."""
     for name in filter(lost.get, lost):
         use = EXTRAS.get(name, Use((), f"what the extra {name} is for"))
         yield use._replace(what=f"{use.what} lack {lost[name]}: {install(name)}")
 
 
 def _refused() -> Iterator[Use]:
-    """What this system, or this Flower, does not run."""
+    """Yield what this system, or this Flower, does not run."""
     try:
         posix_locks(Path("its folder"))
     except InputError as e:
@@ -111,7 +111,7 @@ def _machine() -> dict[str, Any]:
 
 
 def _memory() -> float | None:
-    """What Linux says that programs may still take."""
+    """Return the memory that programs may still take, as Linux says it."""
     with suppress(OSError, ValueError):
         _, text = Path("/proc/meminfo").read_text("ascii").split("MemAvailable:")
         return round(int(text.split()[0]) * 1024 / 1e9, 1)
@@ -125,7 +125,7 @@ def _browser() -> str | None:
 
 
 def _bound(port: int) -> bool:
-    """Whether a server could have the port now."""
+    """Return whether a server could have the port now."""
     with suppress(OSError), socket.create_server(("127.0.0.1", port)):
         return True
     return False
