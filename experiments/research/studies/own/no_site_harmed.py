@@ -23,13 +23,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.special import betaincinv, expit, logsumexp, ndtri
 
 from fedcal import datasets
-from fedcal.core.numerics import softmax, softplus
+from fedcal.core.numerics import softplus
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.sites.effects import edges_of, effects
@@ -39,7 +39,7 @@ from fedcal.experiments.research.studies.rows import grouped, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.metrics.buckets import bucket_of, check_score, scored
 from fedcal.personal import at_site
-from fedcal.personal.at_site import HARM, AtSite, normal_points, recalibrated
+from fedcal.personal.at_site import HARM, normal_points, recalibrated
 from fedcal.personal.prior import SitePrior, common_spread, identity_prior, predictive
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedEvaluate
@@ -57,6 +57,8 @@ OWN = {5: 4, 10: 4, 15: 4, 30: 4, 100: 2, 500: 1}
 BUDGETS = {"none": 1, Example.name: 1, Subject.name: 2}
 """Unit of epsilon = 1, "none" = no privacy -> rows of a subject, 1 at the hospitals."""
 ARMS = ("federation", "identity", "local", "common")
+Losses: TypeAlias = tuple[Floats, Floats, Any]
+"""Log loss behind the gate and without it, and what was taken, at each site."""
 FEDERATIONS, FEWER = 1000, 4
 """Of a cell; of 100 sites a fourth of them, each with four times the judged sites."""
 NEAR, MOST, LIMIT, ASKED = 0.005, 0.05, 0.06, 0.44
@@ -67,7 +69,7 @@ BY_OFFSET = ("calibration_in_the_large", "log_observed_expected")
 """Metrics whose sites differ in the offset; for the others, in the log slope."""
 
 _ROWS, _KINDS, _SIZES = 2000, 400, 0.5  # of a data set; drawn effects; std of log rows of sites
-_WIDER, _DRAWS = 10.0, 64  # "local" over the identity prior, in std; of the gate of "common"
+_WIDER = 10.0  # "local" over the identity prior, in std
 _LOG_SLOPES = np.linspace(-8.0, 8.0, 1601)
 _X = -0.5 + 1.6 * ndtri((np.arange(400) + 0.5) / 400)  # log odds of the logistic sites' rows
 
@@ -114,7 +116,7 @@ def rows(
         if len(task) == 3:
             found += harm_rows(*task, federations=seeds)
         else:
-            found.append(next_site_row(*task, federations=2 * seeds))
+            found.append(next_site_row(*task, 2 * seeds))
     return found
 
 
@@ -348,13 +350,11 @@ def harm_rows(
         weights = shards.weights(1) if of_one > 1 else None
         size = 1.0 + 0 * kind if made.sizes is None else 1.0 * made.sizes[kind]
         before = made.log_loss(kind, np.zeros((len(kind), len(first.mean))))
-        fits = {
-            "identity": recalibrated(shards, [first] * len(kind), weights),
-            "local": recalibrated(
-                shards, [SitePrior(first.mean, first.cov * _WIDER**2)] * len(kind), weights
-            ),
+        wide = SitePrior(first.mean, first.cov * _WIDER**2)
+        alone = {
+            a: _fit(made, kind, shards, weights, [p] * len(kind))
+            for a, p in (("identity", first), ("local", wide))
         }
-        each = {a: (made.log_loss(kind, f.parameters), f.taken) for a, f in fits.items()}
         units = [unit for unit, rows_of_one in budgets.items() if rows_of_one == of_one]
         for sites, unit in product(many if drawn else [len(made.pool)], units):
             times = FEWER if sites >= 100 and federations % FEWER == 0 else 1
@@ -363,9 +363,10 @@ def harm_rows(
             grouped_kinds = kind.reshape(federations // times, -1)
             mean, cov = _learnt(made, grouped_kinds, *args, drawn=drawn)
             priors = [SitePrior(m, c, sites - 1) for m, c in zip(mean, cov, strict=True)]
-            fed = recalibrated(shards, priors, weights)
-            each["federation"] = made.log_loss(kind, fed.parameters), fed.taken
-            each["common"] = made.log_loss(kind, mean), common_taken(shards, mean, fed, weights)
+            each = alone | {
+                "federation": _fit(made, kind, shards, weights, priors),
+                "common": _common(made, kind, shards, weights, mean, cov),
+            }
             found.append(
                 {
                     **{"what": "harm", "data": name, "differences": differences, "sites": sites},
@@ -411,61 +412,53 @@ def _learnt(
     return np.concatenate(means), np.concatenate(covs)
 
 
-def common_taken(shards: Shards, fixed: Floats, fed: AtSite, weights: Floats | None) -> Any:
-    """Which sites take the common calibrator, (S,), by the same gate.
+def _fit(
+    made: World, kind: Integers, shards: Shards, weights: Floats | None, priors: list[SitePrior]
+) -> Losses:
+    """What sites come to by these priors."""
+    fit = recalibrated(shards, priors, weights)
+    free = made.log_loss(kind, fit.parameters / fit.step[:, None])
+    return made.log_loss(kind, fit.chosen), free, fit.taken
 
-    Its parameters (S, d), the mean of the federation's prior, are fixed; what is true at the site
-    is the posterior of that prior and its own rows, and the point "the model is right", as in
-    `AtSite.risk`, in 64 draws.
+
+def _common(
+    made: World,
+    kind: Integers,
+    shards: Shards,
+    weights: Floats | None,
+    mean: Floats,
+    cov: Floats,
+) -> Losses:
+    """The mean of the federation's prior, taken as it is or a part of the way, by the same gate.
+
+    What is true at the site is drawn from the prior and weighed by the likelihood of its rows.
     """
-    two, owner = shards.classes == 2, shards.owner
-    w = np.ones(len(owner)) if weights is None else weights
-    share = w / shards.sum_rows(w)[owner]
-    x = shards.logits[:, 1] - shards.logits[:, 0] if two else shards.logits
-
-    def scores(at: Floats) -> Floats:
-        own = at[owner]
-        return np.asarray(own[:, 0] + np.exp(own[:, 1]) * x if two else x * np.exp(own))
-
-    def top(z: Floats) -> Floats:
-        return softplus(z) if two else np.asarray(logsumexp(z, axis=1))
-
-    off = scores(fixed) - x
-    start = shards.sum_rows(share * (top(scores(fixed)) - top(x)))
-
-    def lost(true: Floats) -> Floats:
-        z = scores(true)
-        expected = off * expit(z) if two else (off * softmax(z)).sum(axis=1)
-        return np.asarray(start - shards.sum_rows(share * expected))
-
-    roots = np.linalg.cholesky(fed.cov)
-    draws = normal_points(_DRAWS, fixed.shape[1])
-    harmful = np.mean([lost(fed.parameters + roots @ d) > HARM for d in draws], axis=0)
-    right = at_site._as_it_is(fed.parameters, fed.cov, shards.classes)
-    return right * (lost(0 * fixed) > HARM) + (1 - right) * harmful <= at_site.MOST_RISK
+    rows = at_site._Rows(shards, np.ones(len(shards.labels)) if weights is None else weights)
+    risk, gain = rows.risk(mean, cov / at_site._WIDER**2, mean, np.linalg.inv(cov))
+    safe = risk <= at_site.MOST_RISK
+    best = np.where(safe, gain, -np.inf).argmax(axis=0)
+    taken = safe.any(axis=0)
+    step = np.where(taken, np.array(at_site.STEPS)[best], 0.0)
+    return made.log_loss(kind, step[:, None] * mean), made.log_loss(kind, mean), taken
 
 
-def _told(
-    before: Floats, each: dict[str, tuple[Floats, Any]], size: Floats, federations: int
-) -> Record:
+def _told(before: Floats, each: dict[str, Losses], size: Any, federations: int) -> Record:
     """Numbers of a cell; means weighted by `size`."""
-    gated = {arm: np.where(taken, loss, before) for arm, (loss, taken) in each.items()}
-    off = size * (gated["federation"] - gated["identity"])
+    off = size * (each["federation"][0] - each["identity"][0])
     apart = off.reshape(federations, -1).mean(axis=1) / size.mean()
     half = 1.96 * apart.std(ddof=1) / math.sqrt(federations)
     found: Record = {"before": np.average(before, weights=size), "over_identity": apart.mean()}
     found |= {"low": apart.mean() - half, "high": apart.mean() + half}
-    for arm in ARMS:
-        loss, taken = each[arm]
-        harmed = int((gated[arm] - before > HARM).sum())
+    for arm, (gated, free, taken) in each.items():
+        harmed = int((gated - before > HARM).sum())
         rest = len(before) - harmed
         found |= {
-            arm: np.average(gated[arm], weights=size),
+            arm: np.average(gated, weights=size),
             f"harmed_{arm}": harmed / len(before),
             f"limit_{arm}": betaincinv(harmed + 1, rest, 0.975) if rest else 1.0,
             f"taken_{arm}": taken.mean(),
-            f"open_{arm}": np.average(loss, weights=size),
-            f"open_harmed_{arm}": (loss - before > HARM).mean(),
+            f"open_{arm}": np.average(free, weights=size),
+            f"open_harmed_{arm}": (free - before > HARM).mean(),
         }
     return {key: _five(value) for key, value in found.items()}
 
