@@ -26,7 +26,7 @@ from fedcal.experiments.research.studies.expected import FOLDER, read, shipped
 from fedcal.experiments.research.studies.luo import results as luo
 from fedcal.experiments.research.studies.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.research.studies.maddock.claims import mean_ratio
-from fedcal.experiments.research.studies.own import liars
+from fedcal.experiments.research.studies.own import liars, no_site_harmed
 from fedcal.experiments.research.studies.own.binning_pays import crossover
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.research.studies.result import Reproduction
@@ -259,6 +259,7 @@ _PAGES = {
     "trust-models": ("trust-models",),
     "audit": ("audit", "training-audit"),
     "liars": ("liars",),
+    "no-site-harmed": ("no-site-harmed",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
@@ -289,6 +290,9 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     "liars-nll": lambda: liars.pivot(results("liars").rows, "nll"),
     "liars-accuracy": lambda: liars.pivot(results("liars").rows, "accuracy", ("fedbbq",)),
     "liars-evaluate": lambda: liars.pivot(results("liars").rows, "ece", ("evaluate",)),
+    "no-site-harmed-worst": lambda: no_site_harmed.worst(results("no-site-harmed").rows),
+    "no-site-harmed-hospitals": partial(tables, "no-site-harmed", slice(3, 4)),
+    "no-site-harmed-next": partial(tables, "no-site-harmed", slice(4, None)),
     "demo-table": lambda: as_markdown(comparison("demo")),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),
