@@ -54,7 +54,7 @@ EFFECTS = {"none": (0.0, 0.0), "mild": (0.3, 0.15), "strong": (0.8, 0.35)}
 """Differences -> std of a site's offset (two classes) and of its log slope or temperature."""
 NATURAL, HOSPITALS = "natural", "hospitals"
 SITES = (4, 12, 30, 100)
-OWN = {5: 4, 10: 4, 15: 4, 30: 4, 100: 1, 500: 1}
+OWN = {5: 4, 10: 4, 15: 4, 30: 4, 100: 2, 500: 1}
 """Own rows -> judged sites for each federation."""
 BUDGETS = {"none": 1, Example.name: 1, Subject.name: 2}
 """Unit of epsilon = 1, "none" = no privacy -> rows of a subject, 1 at the hospitals."""
@@ -118,7 +118,8 @@ def rows(
         if len(task) == 3:
             found += harm_rows(*task, federations=seeds)
         else:
-            found.append(next_site_row(*task, 2 * seeds))
+            metric, sites, budget, share = task
+            found.append(next_site_row(metric, sites, budget, share, 2 * seeds))
     return found
 
 
@@ -343,6 +344,35 @@ def noise_std(unit: str, sites: int, classes: int) -> float:
     return float(shared.release_of(strategy.plan, 1, query, zeros, sites, rng_of(NAME, 0)).std[0])
 
 
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Sites of some kinds (S,), and their own rows."""
+
+    made: World
+    kind: Integers
+    shards: Shards
+    weights: Floats
+
+    def by(self, priors: list[SitePrior]) -> Losses:
+        """By these priors."""
+        fit = recalibrated(self.shards, priors, self.weights)
+        free = self.made.log_loss(self.kind, fit.parameters / fit.step[:, None])
+        return self.made.log_loss(self.kind, fit.chosen), free, fit.taken
+
+    def by_common(self, mean: Floats, cov: Floats) -> Losses:
+        """By the mean of the federation's prior, or a part of the way to it, by the same gate.
+
+        What is true at a site is drawn from the prior and weighed by the likelihood of its rows.
+        """
+        rows = at_site._Rows(self.shards, self.weights)
+        risk, gain = rows.risk(mean, cov / at_site._WIDER**2, mean, np.asarray(np.linalg.inv(cov)))
+        safe = risk <= at_site.MOST_RISK
+        best, taken = np.where(safe, gain, -np.inf).argmax(axis=0), safe.any(axis=0)
+        step = np.where(taken, np.array(at_site.STEPS)[best], 0.0)[:, None]
+        log_loss = self.made.log_loss
+        return log_loss(self.kind, step * mean), log_loss(self.kind, mean), taken
+
+
 def harm_rows(
     name: str,
     differences: str,
@@ -356,37 +386,30 @@ def harm_rows(
     budgets = BUDGETS if differences != HOSPITALS else dict.fromkeys(BUDGETS, 1)
     for of_one in sorted({*budgets.values()}):
         rng = rng_of(NAME, of_one, name, differences, own)
-        if drawn:
-            kind = rng.integers(0, len(made.pool), federations * judged)
-        else:  # those of one federation are different sites
+        kind = rng.integers(0, len(made.pool), federations * judged)
+        if not drawn:  # those of one federation are different sites
             kind = rng.permuted(np.tile(np.arange(len(made.pool)), (federations, 1)), axis=1)
             kind = kind[:, :judged].ravel()
         shards = made.draw(kind, own, of_one, rng)
-        weights = shards.weights(1) if of_one > 1 else None
+        sites_of = Judged(made, kind, shards, shards.weights(1))
         size = 1.0 + 0 * kind if made.sizes is None else 1.0 * made.sizes[kind]
         before = made.log_loss(kind, np.zeros((len(kind), len(first.mean))))
         wide = SitePrior(first.mean, first.cov * _WIDER**2)
-        alone = {
-            a: _fit(made, kind, shards, weights, [p] * len(kind))
-            for a, p in (("identity", first), ("local", wide))
-        }
+        alone = {"identity": first, "local": wide}
+        each = {arm: sites_of.by([prior] * len(kind)) for arm, prior in alone.items()}
         units = [unit for unit, rows_of_one in budgets.items() if rows_of_one == of_one]
         for sites, unit in product(many if drawn else [len(made.pool)], units):
             times = FEWER if sites >= 100 and federations % FEWER == 0 else 1
+            mine = kind.reshape(federations // times, -1)
             cell = rng_of(NAME, of_one, name, differences, own, sites, unit)
-            args = (own, sites, unit, of_one, cell)
-            grouped_kinds = kind.reshape(federations // times, -1)
-            mean, cov = _learnt(made, grouped_kinds, *args, drawn=drawn)
-            priors = [SitePrior(m, c, sites - 1) for m, c in zip(mean, cov, strict=True)]
-            each = alone | {
-                "federation": _fit(made, kind, shards, weights, priors),
-                "common": _common(made, kind, shards, weights, mean, cov),
-            }
+            mean, cov = _learnt(made, mine, own, sites, unit, of_one, cell)
+            each["federation"] = sites_of.by(list(map(SitePrior, mean, cov)))
+            each["common"] = sites_of.by_common(mean, cov)
             found.append(
                 {
                     **{"what": "harm", "data": name, "differences": differences, "sites": sites},
-                    **{"own": own, "budget": unit, "federations": len(grouped_kinds)},
-                    **{"judged": len(kind), **_told(before, each, size, len(grouped_kinds))},
+                    **{"own": own, "budget": unit, "federations": len(mine)},
+                    **{"judged": len(kind), **_told(before, each, size, len(mine))},
                 }
             )
     return found
@@ -400,8 +423,6 @@ def _learnt(
     unit: str,
     of_one: int,
     rng: np.random.Generator,
-    *,
-    drawn: bool,
 ) -> tuple[Floats, Floats]:
     """Mean and covariance of the prior of each judged site (F, J), from `sites` - 1 others."""
     edges, std = edges_of(check_score("", made.classes)), noise_std(unit, sites, made.classes)
@@ -411,7 +432,7 @@ def _learnt(
     for mine in np.array_split(kind, max(1, len(kind) * sites // 2000)):
         shape = (len(mine), sites - 1)
         others = [rng.integers(0, len(made.pool), shape)]
-        if not drawn:
+        if len(made.pool) != _KINDS:
             every = np.tile(np.arange(sites), (len(mine), 1))
             others = [every[every != judged[:, None]].reshape(shape) for judged in mine.T]
         got = []
@@ -425,36 +446,6 @@ def _learnt(
             stacked = np.repeat(np.stack(part, axis=1), times, axis=1)
             into.append(stacked.reshape(-1, *stacked.shape[2:]))
     return np.concatenate(means), np.concatenate(covs)
-
-
-def _fit(
-    made: World, kind: Integers, shards: Shards, weights: Floats | None, priors: list[SitePrior]
-) -> Losses:
-    """What sites come to by these priors."""
-    fit = recalibrated(shards, priors, weights)
-    free = made.log_loss(kind, fit.parameters / fit.step[:, None])
-    return made.log_loss(kind, fit.chosen), free, fit.taken
-
-
-def _common(
-    made: World,
-    kind: Integers,
-    shards: Shards,
-    weights: Floats | None,
-    mean: Floats,
-    cov: Floats,
-) -> Losses:
-    """The mean of the federation's prior, taken as it is or a part of the way, by the same gate.
-
-    What is true at the site is drawn from the prior and weighed by the likelihood of its rows.
-    """
-    rows = at_site._Rows(shards, np.ones(len(shards.labels)) if weights is None else weights)
-    risk, gain = rows.risk(mean, cov / at_site._WIDER**2, mean, np.linalg.inv(cov))
-    safe = risk <= at_site.MOST_RISK
-    best = np.where(safe, gain, -np.inf).argmax(axis=0)
-    taken = safe.any(axis=0)
-    step = np.where(taken, np.array(at_site.STEPS)[best], 0.0)
-    return made.log_loss(kind, step[:, None] * mean), made.log_loss(kind, mean), taken
 
 
 def _told(before: Floats, each: dict[str, Losses], size: Any, federations: int) -> Record:
