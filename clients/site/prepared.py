@@ -37,7 +37,7 @@ FEDERATION, POLICY = "federation.toml", "site.toml"
 ANSWERS = "answers"
 """Folder of what a site sent before it had records, which know nothing of it."""
 
-_VERSION = 3
+_VERSION = 4
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
 _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
 
@@ -205,6 +205,7 @@ def prepare(
         "names": named,
         "input": shards.input,
         "group_names": shards.group_names,
+        "site_names": shards.names if simulated else _name_of(federation, sign_key),
         "number": number,
         "simulated": simulated,
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
@@ -229,6 +230,14 @@ def prepare(
                 np.save(file, array, allow_pickle=False)
         with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
             file.write(json.dumps(site).encode())
+
+
+def _name_of(federation: Path | None, sign_key: Path | None) -> tuple[str, ...]:
+    """Return what the roster calls the site of a key; () where there is none."""
+    if federation is None or sign_key is None:
+        return ()
+    roster, key = Roster.read(federation), read_key(sign_key)
+    return tuple(site.name for site in roster.sites if site.key == key.public)
 
 
 def count_beside(key: Path) -> Path:
@@ -327,12 +336,10 @@ def prepared(folder: Path) -> Prepared:
         offsets = np.array([0, len(found["labels"])])
         kind = one_of("input", site["input"], KINDS)
         columns: dict[str, Any] = {name: found[name] for name in _OPTIONAL if name in found}
-        groups = tuple(site["group_names"])
+        columns |= {"group_names": tuple(site["group_names"]), "names": tuple(site["site_names"])}
         return Prepared(
             folder=folder,
-            shards=Shards(
-                found["logits"], found["labels"], offsets, kind, group_names=groups, **columns
-            ),
+            shards=Shards(found["logits"], found["labels"], offsets, kind, **columns),
             test=(found["test_logits"], found["test_labels"]) if "test_logits" in found else None,
             test_inputs=found.get("test_inputs"),
             names=tuple(site["names"]),

@@ -14,13 +14,14 @@ import numpy as np
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.datasets import Dataset
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
+from fedcal.strategies.methods.score_ways import Counting
 from fedcal.strategies.settings import settings_of
 
 METHOD = "evaluate"
@@ -37,6 +38,11 @@ BY = ("none", "site", "group")
 def evaluates(method: str) -> bool:
     """Whether a method is for evaluation: clients hold the rows that are evaluated then."""
     return method in STRATEGIES and STRATEGIES[method].family == "evaluate"
+
+
+def counts_by_site(method: str) -> bool:
+    """Whether a method counts the rows of a site under the site's own name."""
+    return method in STRATEGIES and STRATEGIES[method].settings is Counting
 
 
 def method_of(only: str | None) -> str:
@@ -57,9 +63,10 @@ def settings(
 def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Config, Shards]:
     """What the settings of an evaluation stand for, with these rows.
 
-    `groups` "site" and "group" become the list of their names, and the rows get the groups that
-    are meant. Names that are no groups of the rows are those of clients. A second model is
-    evaluated where the rows have its scores, if no calibrator is given.
+    `groups` "site" and "group" become the list of their names. Names that are no groups of the rows
+    are those of clients: where the method counts by site these get their names, else the rows their
+    client as group. A second model is evaluated where the rows have its scores, if no calibrator is
+    given.
     """
     known, chosen = settings_of(config.method), dict(config.set)
     if shards.other is not None and "other" in known and not chosen.get("calibrator"):
@@ -75,7 +82,12 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
         known_names = shards.group_names if asked == "group" else names
         parts = _listed(asked, known_names)
         chosen[setting] = json.dumps(parts)
-        if asked == "site" or set(parts) <= set(names) - set(shards.group_names):
+        by_site = "site" in (asked, chosen.get("by"))
+        if not by_site and not set(parts) <= set(names) - set(shards.group_names):
+            continue
+        if counts_by_site(config.method):
+            chosen["by"], shards = "site", replace(shards, names=names)
+        else:
             shards = replace(shards, groups=shards.owner, group_names=names)
     return replace(config, set=chosen), shards
 
@@ -116,8 +128,7 @@ def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]
     """What the clients of a dealt data set are called."""
     if partition == "natural" and data.client_names is not None:
         return data.client_names
-    width = len(str(clients - 1))
-    return tuple(f"client {k:0{width}d}" for k in range(clients))
+    return numbered(clients)
 
 
 def holdout(
