@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS
 from fedcal.core.shards import Shards
-from fedcal.partition import DEALT, deal
+from fedcal.partition import DEALT, client_names, deal
 from fedcal.storage.npz import read_npz
 
 _DEALT = ("logits", "labels", "offsets", "input")
@@ -78,7 +79,9 @@ def write_dealt(path: Path, shards: Shards) -> None:
 @lru_cache(maxsize=1)  # a process of a simulation answers for many sites, in every round
 def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> Shards:
     if partition != DEALT:
-        return deal(datasets.load(data).read_by(method, seed), partition, clients, seed)
+        rows = datasets.load(data).read_by(method, seed)
+        shards = deal(rows, partition, clients, seed)
+        return replace(shards, names=client_names(rows, partition, shards.clients))
     try:
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)

@@ -19,6 +19,7 @@ from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.pages.page import decimals, heading, shown
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.holm import ERROR, holm
+from fedcal.personal.judged import LOSS
 from fedcal.strategies.server import participation
 
 Result = Mapping[str, Any]
@@ -153,7 +154,7 @@ def against_each_other(result: Result) -> str:
 def after_calibration(result: Result) -> str:
     """Better, worse, or no difference beyond chance: probabilities before and after."""
     before, after = result.get("before"), result.get("after")
-    if "before" not in result or "sets" in result:
+    if "before" not in result or "sets" in result or "personal" in result:
         return ""
     if before is None or after is None:
         if result.get("config", {}).get("engine") == APP:
@@ -168,6 +169,25 @@ def after_calibration(result: Result) -> str:
     ends = {m: tuple(intervals["difference"][m]) for m in values}
     accuracy = _kept(*values.pop("accuracy"), ends.pop("accuracy"), intervals["after"]["accuracy"])
     return f"{_compared(_CALIBRATION, values, ends, _ece(result))} {accuracy}"
+
+
+def at_home(result: Result) -> str:
+    """How many sites recalibrate, what that is worth, and whether any is harmed."""
+    hidden = " The noise hides the sites: each has the identity prior." * bool(
+        result.get("prior", {}).get("hidden")
+    )
+    told = result.get("personal")
+    if told is None:
+        return hidden.lstrip()
+    sites, harmed = told["sites"], told["harmed"]
+    before, after = (f"{result[part]['nll']:.3f}" for part in ("before", "after"))
+    names = [name for name, one in sites.items() if one.get("harmed")]
+    worse = f"{listed(names, ' and ', most=MOST_NAMED)} worse by more than {LOSS:g}"
+    worse = f"{harmed} of them: {worse}" if harmed else f"no site worse by more than {LOSS:g}"
+    return (
+        f"{told['taken']} of {told['taken'] + told['kept']} sites recalibrate at home (log loss of "
+        f"all rows from {before} to {after}), {told['kept']} keep the model; {worse}.{hidden}"
+    )
 
 
 def trained(result: Result) -> str:
@@ -227,6 +247,7 @@ def at_sites(result: Result) -> str:
 
 
 CLAUSES: tuple[Callable[[Result], str], ...] = (
+    at_home,
     changed,
     right,
     calibrated_on_average,
@@ -311,7 +332,7 @@ def _kept(
 
 
 def _nobody_asked(result: Result) -> bool:
-    return "rows" in result and result["rows"]["value"] is None
+    return "rows" in result and result.get("counted", result["rows"])["value"] is None
 
 
 def _score(result: Result) -> str:

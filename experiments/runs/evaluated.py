@@ -14,15 +14,16 @@ import numpy as np
 from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.shards import Shards, numbered
-from fedcal.datasets import Dataset
+from fedcal.core.shards import Shards
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.methods.score_ways import Counting
 from fedcal.strategies.settings import settings_of
+from fedcal.units import UNITS
 
 METHOD = "evaluate"
 
@@ -40,9 +41,43 @@ def evaluates(method: str) -> bool:
     return method in STRATEGIES and STRATEGIES[method].family == "evaluate"
 
 
-def counts_by_site(method: str) -> bool:
-    """Whether a method counts the rows of a site under the site's own name."""
+def is_personal(method: str) -> bool:
+    """Whether a method is for recalibration at home: it is about sites by their names."""
+    return method in STRATEGIES and STRATEGIES[method].family == "personal"
+
+
+def _names_sites(config: Config) -> bool:
+    """Whether each site's rows are counted by themselves, with nothing said of which sites."""
+    groups = config.set.get("groups")
+    if is_personal(config.method):
+        hidden = math.isfinite(config.epsilon) and UNITS[config.unit].whole_client
+        return groups in (None, "site") and not hidden
+    return groups == "site" and _counts(config.method)
+
+
+def _counts(method: str) -> bool:
+    """Whether a method counts rows by group, or by site."""
     return method in STRATEGIES and STRATEGIES[method].settings is Counting
+
+
+def by_roster(config: Config) -> Config:
+    """The same run over real sites, whose names are those of the federation file.
+
+    Raises
+    ------
+    InputError
+        If it counts by site, and there is no such file.
+    """
+    if not _names_sites(config):
+        return config
+    if config.federation is None:
+        raise InputError(
+            f"{config.method} by site takes the sites' names from their federation file: give "
+            "--federation"
+        )
+    names = json.dumps([site.name for site in Roster.read(path_of(config.federation)).sites])
+    by = {"by": "site"} if _counts(config.method) else {}
+    return replace(config, set={**config.set, "groups": names, **by})
 
 
 def method_of(only: str | None) -> str:
@@ -69,6 +104,10 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
     given.
     """
     known, chosen = settings_of(config.method), dict(config.set)
+    if is_personal(config.method):
+        shards = replace(shards, names=names)
+    if _names_sites(config):
+        chosen["groups"] = "site"
     if shards.other is not None and "other" in known and not chosen.get("calibrator"):
         chosen.setdefault("other", True)
     if chosen.get("groups") and chosen.get("report"):
@@ -85,9 +124,9 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
         by_site = "site" in (asked, chosen.get("by"))
         if not by_site and not set(parts) <= set(names) - set(shards.group_names):
             continue
-        if counts_by_site(config.method):
+        if _counts(config.method):
             chosen["by"], shards = "site", replace(shards, names=names)
-        else:
+        elif not is_personal(config.method):
             shards = replace(shards, groups=shards.owner, group_names=names)
     return replace(config, set=chosen), shards
 
@@ -122,13 +161,6 @@ def about_intervals(told: Mapping[str, Any]) -> str:
         noise = f" (noise of std {number['noise']:,.1f})" if number["noise"] else ""
         about += f": {number['value']:,.0f} {number['of']}{noise}"
     return f"{about}. Intervals are for {told['estimand']}.{beyond(told['intervals_exclude'])}"
-
-
-def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]:
-    """What the clients of a dealt data set are called."""
-    if partition == "natural" and data.client_names is not None:
-        return data.client_names
-    return numbered(clients)
 
 
 def holdout(

@@ -26,7 +26,7 @@ from fedcal.secure_aggregation.committee import (
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import path_of
 from fedcal.strategies.server.job import Job
-from fedcal.strategies.settings import check_subjects, lacks_rows, nominal_rows
+from fedcal.strategies.settings import check_subjects, check_users, lacks_rows, nominal_rows
 from fedcal.trust import TRUSTS
 
 _ANY = 2  # classes, until real sites say how many
@@ -92,6 +92,7 @@ def job_of(config: Config, shards: Shards | None) -> Job:
     if shards is None:
         config = replace(config, noise_source="system")
     federation = federation_of(config, shards)
+    check_users(config.method, federation)
     settings = dict(config.set)
     if lacks_rows(config.method, federation, settings):
         if shards is None:
