@@ -21,9 +21,9 @@ from fedcal.clients.statistics.scaling import (
 )
 from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, clipped_nll
 from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
-from fedcal.clients.statistics.site_effects import site_effects
 from fedcal.clients.statistics.spread import in_folds, score_spread, score_squares
 from fedcal.clients.statistics.temperature import (
+    site_effects,
     temperature_newton,
     temperature_scores,
     temperature_update,

@@ -110,17 +110,6 @@ def nominal_rows(method: str, federation: Federation, shards: Shards) -> float:
     return each / shards.clients
 
 
-def check_users(method: str, federation: Federation) -> None:
-    """Refuse a method that hides whole clients among fewer than it takes."""
-    least, hidden = STRATEGIES[method].fewest_users, UNITS[federation.unit].whole_client
-    if federation.private and hidden and federation.clients < least:
-        raise InputError(
-            f"{method} with unit '{federation.unit}' hides each client among the others: it takes "
-            f"{least} clients or more, got {federation.clients}; units 'example' and 'subject' "
-            "take any number"
-        )
-
-
 def needs_subjects(federation: Federation) -> bool:
     """Whether the guarantee is one for subjects, so that rows must say whom they are about."""
     return federation.private and UNITS[federation.unit].column is not None

@@ -173,21 +173,19 @@ def after_calibration(result: Result) -> str:
 
 def at_home(result: Result) -> str:
     """How many sites recalibrate, what that is worth, and whether any is harmed."""
-    hidden = " The noise hides the sites: each has the identity prior." * bool(
-        result.get("prior", {}).get("hidden")
-    )
-    told = result.get("personal")
-    if told is None:
-        return hidden.lstrip()
-    sites, harmed = told["sites"], told["harmed"]
-    before, after = (f"{result[part]['nll']:.3f}" for part in ("before", "after"))
-    names = [name for name, one in sites.items() if one.get("harmed")]
-    worse = f"{listed(names, ' and ', most=MOST_NAMED)} worse by more than {LOSS:g}"
-    worse = f"{harmed} of them: {worse}" if harmed else f"no site worse by more than {LOSS:g}"
-    return (
-        f"{told['taken']} of {told['taken'] + told['kept']} sites recalibrate at home (log loss of "
-        f"all rows from {before} to {after}), {told['kept']} keep the model; {worse}.{hidden}"
-    )
+    said, told = "", result.get("personal")
+    if told is not None:
+        before, after = (f"{result[part]['nll']:.3f}" for part in ("before", "after"))
+        names = [name for name, one in told["sites"].items() if one.get("harmed")]
+        worse = listed(names, " and ", most=MOST_NAMED) or "no site"
+        said = (
+            f"{told['taken']} of {told['taken'] + told['kept']} sites recalibrate at home (log "
+            f"loss from {before} to {after}), {told['kept']} keep the model; {worse} worse by more "
+            f"than {LOSS:g}. "
+        )
+    if result.get("prior", {}).get("hidden"):
+        said += "Noise hides how sites differ: their prior is the identity's."
+    return said.strip()
 
 
 def trained(result: Result) -> str:

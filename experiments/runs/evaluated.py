@@ -21,7 +21,6 @@ from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.methods.score_ways import Counting
 from fedcal.strategies.settings import settings_of
 from fedcal.units import UNITS
 
@@ -46,37 +45,23 @@ def is_personal(method: str) -> bool:
     return method in STRATEGIES and STRATEGIES[method].family == "personal"
 
 
-def _names_sites(config: Config) -> bool:
-    """Whether each site's rows are counted by themselves, with nothing said of which sites."""
+def _by_site(config: Config) -> bool:
+    """Whether the rows of each site are counted by themselves, and nobody says which sites."""
     groups = config.set.get("groups")
     if is_personal(config.method):
         hidden = math.isfinite(config.epsilon) and UNITS[config.unit].whole_client
         return groups in (None, "site") and not hidden
-    return groups == "site" and _counts(config.method)
-
-
-def _counts(method: str) -> bool:
-    """Whether a method counts rows by group, or by site."""
-    return method in STRATEGIES and STRATEGIES[method].settings is Counting
+    return groups == "site" and evaluates(config.method)
 
 
 def by_roster(config: Config) -> Config:
-    """The same run over real sites, whose names are those of the federation file.
-
-    Raises
-    ------
-    InputError
-        If it counts by site, and there is no such file.
-    """
-    if not _names_sites(config):
+    """The same over real sites, by their names in the federation file; InputError without one."""
+    if not _by_site(config):
         return config
     if config.federation is None:
-        raise InputError(
-            f"{config.method} by site takes the sites' names from their federation file: give "
-            "--federation"
-        )
+        raise InputError(f"{config.method} by site takes the sites' names from --federation")
     names = json.dumps([site.name for site in Roster.read(path_of(config.federation)).sites])
-    by = {"by": "site"} if _counts(config.method) else {}
+    by = {"by": "site"} if evaluates(config.method) else {}
     return replace(config, set={**config.set, "groups": names, **by})
 
 
@@ -106,8 +91,7 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
     known, chosen = settings_of(config.method), dict(config.set)
     if is_personal(config.method):
         shards = replace(shards, names=names)
-    if _names_sites(config):
-        chosen["groups"] = "site"
+        chosen |= {"groups": "site"} if _by_site(config) else {}
     if shards.other is not None and "other" in known and not chosen.get("calibrator"):
         chosen.setdefault("other", True)
     if chosen.get("groups") and chosen.get("report"):
@@ -124,7 +108,7 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
         by_site = "site" in (asked, chosen.get("by"))
         if not by_site and not set(parts) <= set(names) - set(shards.group_names):
             continue
-        if _counts(config.method):
+        if evaluates(config.method):
             chosen["by"], shards = "site", replace(shards, names=names)
         elif not is_personal(config.method):
             shards = replace(shards, groups=shards.owner, group_names=names)

@@ -16,9 +16,9 @@ from fedcal.queries.histograms import ClassCounts, ClassHistograms, PooledHistog
 from fedcal.queries.scaling import MLPUpdate, ScalingGradients, ScalingNewton, ScalingUpdate
 from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
-from fedcal.queries.site_effects import SiteEffects
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import (
+    SiteEffects,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,

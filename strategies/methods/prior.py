@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -26,52 +27,35 @@ from fedcal.strategies.method import check_rounds, plan_for
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.units import UNITS
 
-CLIP = 2.0
-"""L2 norm of a client's moments, in units of the identity prior: a site whose two parameters are
-one standard deviation off, and well known, has 1.4."""
-
-HEIGHT = 4
-"""Levels of the tree under Gaussian noise."""
+CLIP, HEIGHT = 2.0, 4
+"""Norm of a client's moments; levels of a tree."""
 
 
 class FedPrior(FederatedStrategy):
     """What the sites' own recalibrations are like, as a prior for each of them.
 
-    Sites recalibrate at home (`fedcal.personal`), on exact rows of their own, and send nothing of
-    that. This asks once for what the others can add.
-
-    Privacy: the federation's unit and trust. Public: the federation, the sites' names and all
-    parameters.
+    Sites recalibrate at home (`fedcal.personal`) on exact rows of their own, and send nothing of
+    that: this asks once for what the others can add. Public: the federation, names, parameters.
 
     * Units `example` and `subject`, and without privacy: rows by site, score (ten buckets) and
-      outcome. A row is a 1 in one count, so its bound is 1 and clips nothing; of a subject see
-      `rows_per_subject`. Noise of the scores sum(y - p) and sum((y - p) x), x the log-odds, of a
-      site at epsilon = 1 and delta = 1e-5:
-
-      ===================  =============  =================  ==============
-      mechanism            flat           tree (levels)      prefix
-      ===================  =============  =================  ==============
-      laplace              4.0, 14.3      4.1, 18.0 (2)      7.5, 38.2
-      gaussian             10.5, 37.7     7.2, 33.6 (4)      7.5, 38.2
-      ===================  =============  =================  ==============
-
-      So counts are flat under Laplace noise, the default, and a tree of 4 levels under Gaussian.
-      Trust models change the number of noises, not their order.
-    * Unit `user`, zero-out (replace under `local`): a site *is* the unit, so none is counted by
-      itself. Each sends moments of its own recalibration, `SiteEffects`, clipped to `clip`; their
-      sum has Gaussian noise, or what the user names.
+      outcome. A row is a 1 in one count, which clips nothing. Noise of a site's sum(y - p), and of
+      its sum((y - p) x) with log-odds x, at epsilon = 1: Laplace 4.0 and 14.3 on flat counts, 4.1
+      and 18.0 on a tree; Gaussian (delta 1e-5) 10.5 and 37.7 flat, 7.2 and 33.6 on a tree of 4
+      levels. So counts are flat under Laplace noise, the default, and else such a tree.
+    * Unit `user`, zero-out (replace under `local`): a site *is* the unit, and is not counted by
+      itself. Each sends moments (`SiteEffects`), clipped in L2 norm; noise is Gaussian by default.
 
     Parameters
     ----------
     federation
         public facts and budget; one round
     groups
-        names of the sites, as they call themselves; () = `client 00` to `client 99`. Not of unit
-        `user` with privacy, whose sites need no names
+        names of the sites; () = `client 00` to `client 99`. Not where whole clients are hidden
     rows_per_subject
         of unit `subject`: rows that a subject's rows count as at most (1)
     clip
-        norm of a client's moments (2), of unit `user` with privacy
+        of a client's moments in units of the identity prior, where whole clients are hidden (2: one
+        that is sure of two parameters that are each one unit off has 1.4)
     """
 
     name, family = "fedprior", "personal"
@@ -90,7 +74,7 @@ class FedPrior(FederatedStrategy):
         check_rounds(self.name, federation, 1)
         self._seen: Release | None = None
         self._query: ScoreCounts | SiteEffects
-        if hides_sites(federation):
+        if federation.private and UNITS[federation.unit].whole_client:
             why = "a client that is hidden as a whole is not counted by itself"
             unused(why, groups=groups or None, rows_per_subject=rows_per_subject)
             self._query = SiteEffects(federation.classes)
@@ -119,12 +103,10 @@ class FedPrior(FederatedStrategy):
         std = 0.0 if seen is None else float(seen.std.max(initial=0.0))
         if isinstance(asked, SiteEffects):
             clients = plan.sampling_rate * plan.clients
-            moments = values / clients, std / clients
-            return MomentsPrior(*moments, clients, asked.classes, known=seen is not None, unit=unit)
+            noise = math.inf if seen is None else std / clients
+            return MomentsPrior(values / clients, noise, clients, asked.classes, unit)
         return SitesRelease(
-            asked,
-            asked.decode(values),
-            std,
+            *(asked, asked.decode(values), std),
             "double-exponential" if plan.tailed else "normal",
             unit=unit,
             counted=counted_of(asked.subject_rows),
@@ -134,24 +116,15 @@ class FedPrior(FederatedStrategy):
         )
 
 
-def hides_sites(federation: Federation) -> bool:
-    """Return whether whole clients are hidden, so that no site is counted by itself."""
-    return federation.private and UNITS[federation.unit].whole_client
-
-
 def _counts(
     federation: Federation, groups: Sequence[str], rows_per_subject: int | None
 ) -> ScoreCounts:
     """Rows by site, score and outcome, in the encoding of the least noise."""
     score, asked = check_score("", federation.classes), federation.mechanism
-    laplace = asked == AUTO or MECHANISMS[asked].order == Laplace.order
-    tree = federation.private and not laplace
+    tree = federation.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
     return ScoreCounts(
-        classes=federation.classes,
-        edges=edges_of(score),
-        score=score,
-        encoding=Tree.name if tree else Flat.name,
-        height=HEIGHT if tree else 1,
+        *(federation.classes, edges_of(score), score),
+        *((Tree.name, HEIGHT) if tree else (Flat.name, 1)),
         groups=names_text(groups or numbered(federation.clients)),
         by="site",
         subject_rows=subject_rows(federation.unit, rows_per_subject),
