@@ -17,7 +17,7 @@ from fedcal.core.numerics import (
 )
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
-from fedcal.personal.at_site import recalibrated
+from fedcal.personal.at_site import posterior
 from fedcal.personal.prior import identity_prior
 from fedcal.queries import (
     SiteEffects,
@@ -181,7 +181,8 @@ def temperature_update(shards: Shards, query: TemperatureUpdate) -> Floats:
 def site_effects(shards: Shards, query: SiteEffects) -> Floats:
     """Moments of each client's own recalibration under the identity prior, (clients, 2 d)."""
     prior = identity_prior(shards.classes)
-    home, square = recalibrated(shards, [prior] * shards.clients), np.diag(prior.cov)
-    second = np.diagonal(home.cov, axis1=1, axis2=2) + home.parameters**2
-    moments = home.parameters / np.sqrt(square), second / square - 1.0
+    best, cov = posterior(shards, [prior] * shards.clients)
+    square = np.diag(prior.cov)
+    second = np.diagonal(cov, axis1=1, axis2=2) + best**2
+    moments = best / np.sqrt(square), second / square - 1.0
     return np.where(shards.rows[:, None] > 0, np.concatenate(moments, axis=1), 0.0)

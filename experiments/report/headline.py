@@ -19,7 +19,7 @@ from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.pages.page import decimals, heading, shown
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.holm import ERROR, holm
-from fedcal.personal.judged import LOSS
+from fedcal.personal.at_site import HARM
 from fedcal.strategies.server import participation
 
 Result = Mapping[str, Any]
@@ -181,7 +181,7 @@ def at_home(result: Result) -> str:
         said = (
             f"{told['taken']} of {told['taken'] + told['kept']} sites recalibrate at home (log "
             f"loss from {before} to {after}), {told['kept']} keep the model; {worse} worse by more "
-            f"than {LOSS:g}. "
+            f"than {HARM:g}. "
         )
     if result.get("prior", {}).get("hidden"):
         said += "Noise hides how sites differ: their prior is the identity's."

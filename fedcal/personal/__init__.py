@@ -1,1 +1,1 @@
-"""Recalibration at home: each site on its own rows, with what the others add as a prior."""
+"""A calibrator for each site: a prior from one release, the site's own rows, and a gate."""

@@ -13,12 +13,9 @@ from fedcal.core.shards import Shards
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.standard import summary
-from fedcal.personal.at_site import calibrator_of, cross_validated, recalibrated
+from fedcal.personal.at_site import HARM, calibrator_of, cross_validated, recalibrated
 from fedcal.personal.prior import SitePrior
 from fedcal.storage.artifact import Artifact, Holdout
-
-LOSS = 0.02
-"""Rise of the log loss that harms a site."""
 
 MOST_ROWS = 30
 """Sites of the table: those that fared worst."""
@@ -61,14 +58,14 @@ class JudgedAtHome(Artifact):
         weights = fit.weights(self.subject_rows) if self.subject_rows else None
         home, owner = recalibrated(fit, each, weights), test.owner
         if owner is not None and test.names == fit.names:
-            on, before, labels, after = "test rows of each site", test.probs, test.labels, None
+            on, before, labels = "test rows of each site", test.probs, test.labels
             after = before.copy()
             for k in np.flatnonzero(home.taken):
                 of, own = calibrator_of(home.parameters[k], fit.classes, fit.input), owner == k
                 after[own] = of.calibrated(test.logits[own])
         else:
             on, before, labels = "own rows, out of fold", softmax(fit.logits), fit.labels
-            after, owner = cross_validated(fit, each, weights)[0], fit.owner
+            after, owner = cross_validated(fit, each, weights), fit.owner
         rows = np.bincount(owner, minlength=fit.clients)
         losses = [
             np.bincount(owner, -np.log(np.maximum(p[np.arange(len(p)), labels], 1e-12)), len(rows))
@@ -80,7 +77,7 @@ class JudgedAtHome(Artifact):
             sites[name] = dict(zip(("rows", "taken", "risk"), mine, strict=True))
             if rows[k]:
                 one, other = (float(loss[k] / rows[k]) for loss in losses)
-                sites[name] |= {"nll_before": one, "nll_after": other, "harmed": other > one + LOSS}
+                sites[name] |= {"nll_before": one, "nll_after": other, "harmed": other > one + HARM}
         taken = int(home.taken.sum())
         told = {"taken": taken, "kept": len(sites) - taken, "judged_on": on}
         told["harmed"] = sum(one.get("harmed", False) for one in sites.values())
@@ -110,7 +107,7 @@ class JudgedAtHome(Artifact):
         note = (
             f"The {len(rows)} of {len(told['sites'])} sites that fared worst, judged on "
             f"{told['judged_on']}. Risk is the probability that the log loss rises by more than "
-            f"{LOSS:g}; worse is by as much. Exact numbers of a simulation, for the researcher's "
+            f"{HARM:g}; worse is by as much. Exact numbers of a simulation, for the researcher's "
             "eyes: in a deployment they stay at the site."
         )
         columns = ("site", "rows", "at home", "risk, %", "log loss before", "log loss after", "")

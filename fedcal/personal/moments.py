@@ -103,7 +103,7 @@ class MomentsPrior(JudgedAtHome):
         return {"": prior_from_moments(self.moments, self.std, self.clients, self.classes)}
 
     def results(self) -> dict[str, Any]:
-        """The prior: `mean` and `sd` of each parameter, and whether noise has `hidden` the sites."""
+        """The prior: `mean` and `sd` of each parameter; whether noise has `hidden` the sites."""
         prior = self.priors()[""]
         found = {"mean": prior.mean.tolist(), "sd": np.sqrt(np.diag(prior.cov)).tolist()}
         return {"prior": {**found, "hidden": prior.sites == 0}}

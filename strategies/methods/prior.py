@@ -9,12 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.core.checks import positive, unused
+from fedcal.core.numerics import sigmoid
 from fedcal.core.shards import numbered
 from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
 from fedcal.personal.moments import MomentsPrior
-from fedcal.personal.prior import edges_of
 from fedcal.personal.sites_release import SitesRelease
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
@@ -26,6 +26,12 @@ from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, plan_for
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.units import UNITS
+
+CUTS = {
+    "positive": (-5.0, -3.2, -1.8, -0.8, 0.0, 0.8, 1.8, 3.2, 5.0),
+    "confidence": (-0.5, 0.3, 1.1, 2.0, 3.2, 4.8, 6.6, 9.0, 12.0),
+}
+"""Score -> log-odds between the ten buckets."""
 
 CLIP, HEIGHT = 2.0, 4
 """Norm of a client's moments; levels of a tree."""
@@ -121,9 +127,10 @@ def _counts(
 ) -> ScoreCounts:
     """Rows by site, score and outcome, in the encoding of the least noise."""
     score, asked = check_score("", federation.classes), federation.mechanism
+    edges = np.array([0.0, *np.round(sigmoid(np.array(CUTS[score])), 12), 1.0])
     tree = federation.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
     return ScoreCounts(
-        *(federation.classes, edges_of(score), score),
+        *(federation.classes, edges, score),
         *((Tree.name, HEIGHT) if tree else (Flat.name, 1)),
         groups=names_text(groups or numbered(federation.clients)),
         by="site",

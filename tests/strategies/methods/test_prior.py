@@ -16,7 +16,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.personal.moments import HIDES, MomentsPrior, prior_from_moments
-from fedcal.personal.prior import edges_of, identity_prior
+from fedcal.personal.prior import identity_prior
 from fedcal.privacy.federation import Federation
 from fedcal.queries import ScoreCounts
 from fedcal.queries.encodings import decoder_of
@@ -41,7 +41,7 @@ def named(groups: np.ndarray | None = None) -> Shards:
 
 
 def asked(*sites: str) -> ScoreCounts:
-    return ScoreCounts(2, edges_of("positive"), groups=names_text(sites), by="site")
+    return ScoreCounts(2, np.array([10.0]), groups=names_text(sites), by="site")
 
 
 def test_rows_count_under_their_sites_own_name_whatever_their_column_says():
