@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from fedcal.core.numerics import softmax
+from fedcal.core.numerics import label_entries, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.standard import summary
-from fedcal.personal.at_site import HARM, calibrator_of, cross_validated, recalibrated
+from fedcal.personal.at_site import HARM, applied, cross_validated, recalibrated
 from fedcal.personal.prior import SitePrior
 from fedcal.storage.artifact import Artifact, Holdout
 
@@ -56,19 +56,15 @@ class JudgedAtHome(Artifact):
         priors = self.priors()
         each = [priors.get(name, priors[""]) for name in fit.names]
         weights = fit.weights(self.subject_rows) if self.subject_rows else None
-        home, owner = recalibrated(fit, each, weights), test.owner
-        if owner is not None and test.names == fit.names:
-            on, before, labels = "test rows of each site", test.probs, test.labels
-            after = before.copy()
-            for k in np.flatnonzero(home.taken):
-                of, own = calibrator_of(home.parameters[k], fit.classes, fit.input), owner == k
-                after[own] = of.calibrated(test.logits[own])
+        home, on = recalibrated(fit, each, weights), "own rows, out of fold"
+        if test.owner is not None and test.names == fit.names:
+            judged = Shards.from_owner(test.logits, test.labels, test.owner, fit.clients)
+            after, on = applied(judged, home.chosen), "test rows of each site"
         else:
-            on, before, labels = "own rows, out of fold", softmax(fit.logits), fit.labels
-            after, owner = cross_validated(fit, each, weights), fit.owner
-        rows = np.bincount(owner, minlength=fit.clients)
+            judged, after = fit, cross_validated(fit, each, weights)
+        before, labels, rows = softmax(judged.logits), judged.labels, judged.rows
         losses = [
-            np.bincount(owner, -np.log(np.maximum(p[np.arange(len(p)), labels], 1e-12)), len(rows))
+            judged.sum_rows(-np.log(np.maximum(label_entries(p, labels), 1e-12)))
             for p in (before, after)
         ]
         sites: dict[str, dict[str, Any]] = {}

@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.core.checks import positive, unused
-from fedcal.core.numerics import sigmoid
 from fedcal.core.shards import numbered
+from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
@@ -26,12 +26,6 @@ from fedcal.strategies.base import FederatedStrategy
 from fedcal.strategies.method import check_rounds, plan_for
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.units import UNITS
-
-CUTS = {
-    "positive": (-5.0, -3.2, -1.8, -0.8, 0.0, 0.8, 1.8, 3.2, 5.0),
-    "confidence": (-0.5, 0.3, 1.1, 2.0, 3.2, 4.8, 6.6, 9.0, 12.0),
-}
-"""Score -> log-odds between the ten buckets."""
 
 CLIP, HEIGHT = 2.0, 4
 """Norm of a client's moments; levels of a tree."""
@@ -127,10 +121,9 @@ def _counts(
 ) -> ScoreCounts:
     """Rows by site, score and outcome, in the encoding of the least noise."""
     score, asked = check_score("", federation.classes), federation.mechanism
-    edges = np.array([0.0, *np.round(sigmoid(np.array(CUTS[score])), 12), 1.0])
     tree = federation.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
     return ScoreCounts(
-        *(federation.classes, edges, score),
+        *(federation.classes, edges_of(score), score),
         *((Tree.name, HEIGHT) if tree else (Flat.name, 1)),
         groups=names_text(groups or numbered(federation.clients)),
         by="site",
