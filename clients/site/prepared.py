@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -196,6 +196,9 @@ def prepare(
         if test_inputs is not None:
             arrays["test_inputs"] = test_inputs
     named = class_names(names, shards.classes)
+    if federation is not None and sign_key is not None and not simulated:
+        own, sites = read_key(sign_key).public, Roster.read(federation).sites
+        shards = replace(shards, names=tuple(site.name for site in sites if site.key == own))
     texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
     if count is None and sign_key is not None and not simulated:
         count = count_beside(sign_key)
@@ -205,7 +208,7 @@ def prepare(
         "names": named,
         "input": shards.input,
         "group_names": shards.group_names,
-        "site_names": shards.names if simulated else _name_of(federation, sign_key),
+        "site_names": shards.names,
         "number": number,
         "simulated": simulated,
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
@@ -230,14 +233,6 @@ def prepare(
                 np.save(file, array, allow_pickle=False)
         with whole_file(folder / SITE) as file:  # last: whoever reads it finds the arrays
             file.write(json.dumps(site).encode())
-
-
-def _name_of(federation: Path | None, sign_key: Path | None) -> tuple[str, ...]:
-    """Return what the roster calls the site of a key; () where there is none."""
-    if federation is None or sign_key is None:
-        return ()
-    roster, key = Roster.read(federation), read_key(sign_key)
-    return tuple(site.name for site in roster.sites if site.key == key.public)
 
 
 def count_beside(key: Path) -> Path:

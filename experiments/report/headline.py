@@ -172,20 +172,18 @@ def after_calibration(result: Result) -> str:
 
 
 def at_home(result: Result) -> str:
-    """How many sites recalibrate, what that is worth, and whether any is harmed."""
+    """How many sites recalibrate, what that is worth, whether any is harmed, and what hides."""
     said, told = "", result.get("personal")
     if told is not None:
         before, after = (f"{result[part]['nll']:.3f}" for part in ("before", "after"))
-        names = [name for name, one in told["sites"].items() if one.get("harmed")]
-        worse = listed(names, " and ", most=MOST_NAMED) or "no site"
+        worse = [name for name, one in told["sites"].items() if one.get("harmed")]
         said = (
             f"{told['taken']} of {told['taken'] + told['kept']} sites recalibrate at home (log "
-            f"loss from {before} to {after}), {told['kept']} keep the model; {worse} worse by more "
-            f"than {HARM:g}. "
+            f"loss from {before} to {after}), {told['kept']} keep the model; "
+            f"{listed(worse, most=MOST_NAMED) or 'no site'} worse by more than {HARM:g}. "
         )
-    if result.get("prior", {}).get("hidden"):
-        said += "Noise hides how sites differ: their prior is the identity's."
-    return said.strip()
+    hidden = "Noise hides how sites differ: their prior is the identity's."
+    return (said + hidden * bool(result.get("prior", {}).get("hidden"))).strip()
 
 
 def trained(result: Result) -> str:

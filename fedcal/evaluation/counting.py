@@ -68,13 +68,9 @@ def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Intege
     place = {name: k for k, name in enumerate(names)}
     if by == "site":
         if not shards.names:
-            raise InputError(
-                "the question counts rows by site, and this site has no name: give it --federation"
-            )
+            raise InputError("rows are counted by site, and this site has no name: --federation")
         if unknown := [name for name in shards.names if name not in place]:
-            raise InputError(
-                f"the question counts rows by site, and {unknown[0]!r} is not among its sites"
-            )
+            raise InputError(f"rows are counted by site, and {unknown[0]!r} is not among the sites")
         return np.array([place[name] for name in shards.names], np.int64)[shards.owner]
     if shards.groups is None:
         raise InputError("the question counts groups of rows, and these rows have no column group")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -27,14 +27,10 @@ class JudgedAtHome(Artifact):
     On test rows of the same sites where there are any, else on the sites' own rows out of fold: a
     site's prior knows nothing of its own rows. In a deployment these numbers stay at the sites.
 
-    Attributes
-    ----------
-    subject_rows
-        see `Shards.weights`
+    Where it is known whom rows are about, each subject counts once at home.
     """
 
     noun = "prior"
-    subject_rows: ClassVar[int] = 0
 
     @abstractmethod
     def priors(self) -> dict[str, SitePrior]:
@@ -55,7 +51,7 @@ class JudgedAtHome(Artifact):
     def _judged(self, test: Holdout, fit: Shards) -> dict[str, Any]:
         priors = self.priors()
         each = [priors.get(name, priors[""]) for name in fit.names]
-        weights = fit.weights(self.subject_rows) if self.subject_rows else None
+        weights = None if fit.subjects is None else fit.weights(1)
         home, on = recalibrated(fit, each, weights), "own rows, out of fold"
         if test.owner is not None and test.names == fit.names:
             judged = Shards.from_owner(test.logits, test.labels, test.owner, fit.clients)
@@ -69,18 +65,21 @@ class JudgedAtHome(Artifact):
         ]
         sites: dict[str, dict[str, Any]] = {}
         for k, name in enumerate(fit.names):
-            mine = int(fit.rows[k]), bool(home.taken[k]), float(home.risk[k])
-            sites[name] = dict(zip(("rows", "taken", "risk"), mine, strict=True))
+            taken, risk = bool(home.taken[k]), float(home.risk[k])
+            sites[name] = {"rows": int(fit.rows[k]), "taken": taken, "risk": risk}
             if rows[k]:
                 one, other = (float(loss[k] / rows[k]) for loss in losses)
                 sites[name] |= {"nll_before": one, "nll_after": other, "harmed": other > one + HARM}
-        taken = int(home.taken.sum())
-        told = {"taken": taken, "kept": len(sites) - taken, "judged_on": on}
-        told["harmed"] = sum(one.get("harmed", False) for one in sites.values())
+        counts = {"taken": int(home.taken.sum()), "kept": int((~home.taken).sum())}
+        counts["harmed"] = sum(one.get("harmed", False) for one in sites.values())
         return {
             **{"before": summary(before, labels), "after": summary(after, labels)},
             "score": check_score("", fit.classes),
-            "personal": {**told, "sites": dict(list(sites.items())[:MOST_CLIENTS])},
+            "personal": {
+                **counts,
+                "judged_on": on,
+                "sites": dict(list(sites.items())[:MOST_CLIENTS]),
+            },
         }
 
     def judged_page(self, test: Holdout) -> list[Part]:

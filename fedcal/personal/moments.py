@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -25,12 +24,11 @@ def prior_from_moments(moments: Floats, std: float, clients: float, classes: int
 
     One step of expectation-maximisation from the identity prior N(0, s^2): with each site's best
     value m and variance v, the prior's mean is that of m, and its variance that of v + m^2 less
-    the square of the mean (Dempster, Laird & Rubin 1977; the allowances for noise are ours). In
-    units of s, with noise of std t on each moment: the mean is shrunk by 1 / (1 + t^2), as one that
-    is N(0, 1) beforehand; the variance, not below 0, is widened by t, the std of its own noise, by
-    t^2 / (1 + t^2), what is left unknown of the mean, and by 1 / clients of itself, for the choice
-    of sites. The first step from a wide prior overstates how much sites of few rows differ, which
-    is on the safe side.
+    the square of the mean (Dempster, Laird & Rubin 1977; allowances for noise are ours). In units
+    of s, with noise of std t: the mean is shrunk by 1 / (1 + t^2), as one that is N(0, 1); the
+    variance, not below 0, is widened by t (its own noise), by t^2 / (1 + t^2) (what is not known of
+    the mean), and by 1 / clients of itself (the choice of sites). That first step overstates how
+    much sites of few rows differ, which is on the safe side.
 
     Parameters
     ----------
@@ -48,9 +46,8 @@ def prior_from_moments(moments: Floats, std: float, clients: float, classes: int
     shrunk, unit = 1.0 / (1.0 + std**2), np.sqrt(np.diag(none.cov))
     mean = shrunk * first
     variance = (np.maximum(second + 1.0 - mean**2, 0.0) + std) * (1.0 + 1.0 / clients)
-    return SitePrior(
-        unit * mean, np.diag(unit**2 * (variance + shrunk * std**2)), max(round(clients), 1)
-    )
+    cov = np.diag(unit**2 * (variance + shrunk * std**2))
+    return SitePrior(unit * mean, cov, max(round(clients), 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,8 +58,6 @@ class MomentsPrior(JudgedAtHome):
     ----------
     moments, std, clients, classes
         see `prior_from_moments`; an infinite std = nothing was released
-    unit, privacy
-        of the guarantee; what was promised, in sentences
     """
 
     form = "prior-moments"
@@ -71,8 +66,6 @@ class MomentsPrior(JudgedAtHome):
     std: float
     clients: float
     classes: int
-    unit: str = ""
-    privacy: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         numbers = 2 * len(identity_prior(self.classes).mean)
@@ -82,38 +75,30 @@ class MomentsPrior(JudgedAtHome):
             raise InputError("noise must not be negative, and clients must be above 0")
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Moments, and the rest as text."""
-        told = ("std", "clients", "classes", "unit", "privacy")
-        plain = json.dumps({name: getattr(self, name) for name in told})
-        return {"moments": self.moments, "told": np.array(plain)}
+        """Each attribute."""
+        return {name: np.array(value) for name, value in vars(self).items() if name in _KEPT}
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
         """What `arrays` gave."""
-        told = json.loads(str(arrays["told"]))
-        told["privacy"] = tuple(map(str, told["privacy"]))
-        return cls(np.array(arrays["moments"], np.float64), **told)
-
-    def under(self, statement: Sequence[str]) -> MomentsPrior:
-        """With the statement, which its file then holds."""
-        return replace(self, privacy=tuple(statement))
+        moments, std, clients, classes = (arrays[name] for name in _KEPT)
+        return cls(np.array(moments, np.float64), float(std), float(clients), int(classes))
 
     def priors(self) -> dict[str, SitePrior]:
         """Under "" the prior of any site: its own part in it is hidden."""
         return {"": prior_from_moments(self.moments, self.std, self.clients, self.classes)}
 
     def results(self) -> dict[str, Any]:
-        """The prior: `mean` and `sd` of each parameter; whether noise has `hidden` the sites."""
+        """The prior: `mean` and `std` of each parameter; whether noise has `hidden` the sites."""
         prior = self.priors()[""]
-        found = {"mean": prior.mean.tolist(), "sd": np.sqrt(np.diag(prior.cov)).tolist()}
+        found = {"mean": prior.mean.tolist(), "std": np.sqrt(np.diag(prior.cov)).tolist()}
         return {"prior": {**found, "hidden": prior.sites == 0}}
 
     def page(self) -> list[Part]:
-        """The prior, and what hides it."""
-        prior = self.results()["prior"]
-        note = f"Learnt from {self.clients:,.0f} sites, none of which can be told from it."
-        if prior["hidden"]:
-            note = "Noise hides how sites differ: this is the identity prior, learnt from none."
-        names = ("offset", "log of the slope")[-len(prior["mean"]) :]
-        rows = tuple(zip(names, prior["mean"], prior["sd"], strict=True))
-        return [Table("Prior of a recalibration at home", ("parameter", "mean", "std"), rows, note)]
+        """The prior."""
+        prior, names = self.results()["prior"], ("offset", "log of the slope")
+        rows = tuple(zip(names[2 - len(prior["mean"]) :], prior["mean"], prior["std"], strict=True))
+        return [Table("Prior of a recalibration at home", ("parameter", "mean", "std"), rows)]
+
+
+_KEPT = ("moments", "std", "clients", "classes")

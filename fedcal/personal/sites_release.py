@@ -12,11 +12,6 @@ class SitesRelease(JudgedAtHome, ScoreRelease):
 
     form, noun = "prior", "prior"
 
-    @property
-    def subject_rows(self) -> int:  # type: ignore[override]
-        """As the question has it."""
-        return self.question.subject_rows
-
     def priors(self) -> dict[str, SitePrior]:
         """Prior of each site by its name, and under "" that of one that is not in it."""
         return site_priors(self) if self.known else {"": identity_prior(self.question.classes)}

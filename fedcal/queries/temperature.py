@@ -238,13 +238,8 @@ class SiteEffects(Query):
     """How would your own rows recalibrate the model, and how sure are they?
 
     For each parameter (`fedcal.personal`), with its best value m and variance v under the identity
-    prior of standard deviation s, the moments m / s, then (v + m^2) / s^2 - 1; 0 without rows.
-    `bound` takes the clip of all of them together.
-
-    Parameters
-    ----------
-    classes
-        of the model
+    prior of std s, m / s; then (v + m^2) / s^2 - 1 of each; 0 without rows. `bound` takes the clip
+    of all of them together.
     """
 
     kind = "site_effects"

@@ -34,16 +34,16 @@ CLIP, HEIGHT = 2.0, 4
 class FedPrior(FederatedStrategy):
     """What the sites' own recalibrations are like, as a prior for each of them.
 
-    Sites recalibrate at home (`fedcal.personal`) on exact rows of their own, and send nothing of
-    that: this asks once for what the others can add. Public: the federation, names, parameters.
+    Sites recalibrate at home (`fedcal.personal`) and send nothing of that; this asks once for what
+    the others can add. Public: the federation, the sites' names, all parameters.
 
     * Units `example` and `subject`, and without privacy: rows by site, score (ten buckets) and
-      outcome. A row is a 1 in one count, which clips nothing. Noise of a site's sum(y - p), and of
-      its sum((y - p) x) with log-odds x, at epsilon = 1: Laplace 4.0 and 14.3 on flat counts, 4.1
-      and 18.0 on a tree; Gaussian (delta 1e-5) 10.5 and 37.7 flat, 7.2 and 33.6 on a tree of 4
-      levels. So counts are flat under Laplace noise, the default, and else such a tree.
-    * Unit `user`, zero-out (replace under `local`): a site *is* the unit, and is not counted by
-      itself. Each sends moments (`SiteEffects`), clipped in L2 norm; noise is Gaussian by default.
+      outcome; a row is a 1 in one count, which clips nothing. Noise of a site's sum(y - p), and of
+      its sum((y - p) x), x the log-odds, at epsilon = 1: Laplace 4.0 and 14.3 on flat counts, 4.1
+      and 18.0 on a tree; Gaussian (delta 1e-5) 10.5 and 37.7 on flat ones, 7.2 and 33.6 on a tree
+      of 4 levels: flat under Laplace noise, the default, else such a tree.
+    * Unit `user`, zero-out (replace under `local`): a site *is* the unit. Each sends moments
+      (`SiteEffects`), clipped in the norm of the noise, which is Gaussian by default.
 
     Parameters
     ----------
@@ -54,8 +54,8 @@ class FedPrior(FederatedStrategy):
     rows_per_subject
         of unit `subject`: rows that a subject's rows count as at most (1)
     clip
-        of a client's moments in units of the identity prior, where whole clients are hidden (2: one
-        that is sure of two parameters that are each one unit off has 1.4)
+        of moments, where whole clients are hidden (2: of two parameters that are surely off by one
+        unit of the identity prior it is 1.4)
     """
 
     name, family = "fedprior", "personal"
@@ -98,17 +98,16 @@ class FedPrior(FederatedStrategy):
     def result(self) -> SitesRelease | MomentsPrior:
         """What they are read from."""
         asked, plan, seen = self._query, self.plan, self._seen
-        unit = plan.unit if plan.private else ""
         values = np.zeros(sum(asked.lengths())) if seen is None else seen.values
         std = 0.0 if seen is None else float(seen.std.max(initial=0.0))
         if isinstance(asked, SiteEffects):
             clients = plan.sampling_rate * plan.clients
             noise = math.inf if seen is None else std / clients
-            return MomentsPrior(values / clients, noise, clients, asked.classes, unit)
+            return MomentsPrior(values / clients, noise, clients, asked.classes)
         return SitesRelease(
             *(asked, asked.decode(values), std),
             "double-exponential" if plan.tailed else "normal",
-            unit=unit,
+            unit=plan.unit if plan.private else "",
             counted=counted_of(asked.subject_rows),
             excluded=excluded(plan),
             exact=not plan.private,

@@ -64,9 +64,9 @@ def test_rows_count_under_their_sites_own_name_whatever_their_column_says():
 
 
 def test_a_site_that_is_not_asked_for_refuses():
-    refused("'a' is not among its sites", counts_of, named().block(3, 4), asked("b", "d"))
+    refused("'a' is not among the sites", counts_of, named().block(3, 4), asked("b", "d"))
     unnamed = replace(named(), names=())
-    refused("this site has no name: give it --federation", counts_of, unnamed, asked(*NAMES))
+    refused("this site has no name: --federation", counts_of, unnamed, asked(*NAMES))
     refused("groups is empty", lambda: ScoreCounts(2, np.array([4.0]), by="site"))
     refused("3 names for 4 clients", lambda: nobody(4, 2, names=("a", "b", "c")))
 
