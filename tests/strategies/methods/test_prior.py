@@ -123,7 +123,7 @@ def test_whole_sites_hide_among_a_hundred():
     with pytest.raises(InputError, match=r"^fedprior with unit 'user' hides .* 100 clients"):
         simulate("heart-disease", clients=99, **options)
     found = simulate("heart-disease", clients=100, **options)
-    assert not found.artifact.hidden
+    assert not found.judged["prior"]["hidden"]
     assert simulate("heart-disease", clients=99, **options | {"unit": "example"}).judged["personal"]
 
 
@@ -141,7 +141,7 @@ def test_moments_tell_how_sites_differ_and_noise_widens_them():
     assert (np.abs(wider.mean) < np.abs(found.mean)).all()
     hidden = MomentsPrior(moments, 1.1 * HIDES, 4000.0, 2)
     np.testing.assert_array_equal(hidden.priors()[""].cov, none.cov)
-    assert "The noise hides" in hidden.page()[0].note
+    assert hidden.results()["prior"]["hidden"]
 
 
 @pytest.mark.parametrize("unit", ["user", "subject"])
@@ -153,7 +153,6 @@ def test_a_file_holds_all_of_it(unit, tmp_path):
     assert again.arrays().keys() == result.artifact.arrays().keys()
     for name, array in result.artifact.arrays().items():
         np.testing.assert_array_equal(again.arrays()[name], array)
-    assert again.privacy
     assert again.priors().keys() == result.artifact.priors().keys()
     said = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "sites recalibrate at home" in said
