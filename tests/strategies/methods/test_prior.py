@@ -122,7 +122,7 @@ def test_whole_sites_hide_among_a_hundred(monkeypatch):
     monkeypatch.setattr(FedPrior, "fewest_users", FEWEST)
     options = {"method": "fedprior", "epsilon": 1.0, "partition": "iid"}
     with pytest.raises(
-        InputError, match="^fedprior with unit 'user' hides each client among at least 100"
+        InputError, match=r"^fedprior with unit 'user' hides each client among at least 100"
     ):
         simulate("heart-disease", clients=99, **options)
     found = simulate("heart-disease", clients=100, **options)
