@@ -61,8 +61,8 @@ BUDGETS = {"none": 1, Example.name: 1, Subject.name: 2}
 ARMS = ("federation", "identity", "local", "common")
 Losses: TypeAlias = tuple[Floats, Floats, Any]
 """Log loss behind the gate and without it, and what was taken, at each site."""
-FEDERATIONS, FEWER = 1000, 4
-"""Of a cell; of 100 sites a fourth of them, each with four times the judged sites."""
+FEDERATIONS, FEWER = 256, 4
+"""Of a cell of harm; of 100 sites a fourth of them, each with four times the judged sites."""
 NEAR, MOST, LIMIT, ASKED = 0.005, 0.05, 0.06, 0.44
 """Targets: log loss over the identity prior's, sites harmed, its limit, log loss at hospitals."""
 NEXT_SITES, SHARES, NEXT_ROWS, CENTRE = (8, 15, 30), (0.2, 0.5, 0.8), 200, (0.3, -0.2)
@@ -94,7 +94,7 @@ def rows(
     data
         some of `DATA`
     seeds
-        federations of a cell; of the next site twice as many
+        federations of a cell of harm
 
     Returns
     -------
@@ -106,20 +106,19 @@ def rows(
         interval over federations, `low` to `high`. `what` "next site": the setting, `coverage`,
         mean `width`
     """
-    ways = {name: (*EFFECTS, NATURAL, *[HOSPITALS][name != DATA[0] :]) for name in data}
+    ways = (*EFFECTS, NATURAL, HOSPITALS)
     todo: list[tuple[Any, ...]] = [
-        (name, how, n) for name in data for how in ways[name] for n in OWN
+        *(t for t in product(data, ways, OWN) if t[1] != HOSPITALS or t[0] == DATA[0])
     ]
     todo += product(METRICS, NEXT_SITES, ("none", "1"), SHARES)
     if quick:
-        todo = [(DATA[0], HOSPITALS, 15), todo[-1]]
+        todo = [(DATA[0], HOSPITALS, 15), ("log_slope", 8, "none", 0.5)]
     found: Rows = []
     for task in shared.counted(todo, progress):
         if len(task) == 3:
             found += harm_rows(*task, federations=seeds)
         else:
-            metric, sites, budget, share = task
-            found.append(next_site_row(metric, sites, budget, share, 2 * seeds))
+            found.append(next_site_row(*task))
     return found
 
 
@@ -399,8 +398,8 @@ def harm_rows(
         each = {arm: sites_of.by([prior] * len(kind)) for arm, prior in alone.items()}
         units = [unit for unit, rows_of_one in budgets.items() if rows_of_one == of_one]
         for sites, unit in product(many if drawn else [len(made.pool)], units):
-            times = FEWER if sites >= 100 and federations % FEWER == 0 else 1
-            mine = kind.reshape(federations // times, -1)
+            times = FEWER if sites >= 100 and federations * judged % FEWER == 0 else 1
+            mine = kind.reshape(-1, judged * times)
             cell = rng_of(NAME, of_one, name, differences, own, sites, unit)
             mean, cov = _learnt(made, mine, own, sites, unit, of_one, cell)
             each["federation"] = sites_of.by(list(map(SitePrior, mean, cov)))
