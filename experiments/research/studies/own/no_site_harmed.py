@@ -380,7 +380,8 @@ def harm_rows(
     many: Sequence[int] = SITES,
 ) -> Rows:
     """All cells of some data, differences and own rows."""
-    made, found, judged = world(name, differences), [], OWN[own]
+    made, found = world(name, differences), []
+    judged = len(made.pool) if differences == HOSPITALS else OWN[own]
     drawn, first = differences in EFFECTS, identity_prior(made.classes)
     budgets = BUDGETS if differences != HOSPITALS else dict.fromkeys(BUDGETS, 1)
     for of_one in sorted({*budgets.values()}):
