@@ -380,7 +380,8 @@ def harm_rows(
     many: Sequence[int] = SITES,
 ) -> Rows:
     """All cells of some data, differences and own rows."""
-    made, found = world(name, differences), []
+    made = world(name, differences)
+    found: Rows = []
     judged = len(made.pool) if differences == HOSPITALS else OWN[own]
     drawn, first = differences in EFFECTS, identity_prior(made.classes)
     budgets = BUDGETS if differences != HOSPITALS else dict.fromkeys(BUDGETS, 1)
@@ -504,7 +505,7 @@ def next_site_row(
         wanted = math.sqrt(share / (1 - share) * variance)
         tau *= wanted / float(true_values(CENTRE + tau * spread, metric).std())
     values, variances = estimates(federations, tau)
-    said = predicted(values, variances, METRICS[metric])
+    said = predicted(values, variances)
     truth = true_values(drawn((federations,), tau), metric)
     held = (said.low <= truth) & (truth <= said.high)
     return {
