@@ -63,7 +63,8 @@ ARMS = ("federation", "identity", "local", "common")
 Losses: TypeAlias = tuple[Floats, Floats, Any]
 """Log loss behind the gate and without it, and what was taken, at each site."""
 FEDERATIONS, FEWER = 256, 4
-"""Of a cell of harm; of 100 sites a fourth of them, each with four times the judged sites."""
+"""Of a cell of harm; of 100 sites a fourth of them, with four times the judged sites each. At 500
+rows, where little is harmed, half of them, and the fewest and the most sites alone."""
 NEAR, MOST, LIMIT, ASKED = 0.005, 0.05, 0.06, 0.44
 """Targets: log loss over the identity prior's, sites harmed, its limit, log loss at hospitals."""
 NEXT_SITES, SHARES, NEXT_ROWS, CENTRE = (8, 15, 30), (0.2, 0.5, 0.8), 200, (0.3, -0.2)
@@ -383,6 +384,8 @@ def harm_rows(
     """All cells of some data, differences and own rows."""
     made = world(name, differences)
     found: Rows = []
+    if own == max(OWN):
+        federations, many = federations // 2, [min(many), max(many)]
     judged = len(made.pool) if differences == HOSPITALS else OWN[own]
     drawn, first = differences in EFFECTS, identity_prior(made.classes)
     budgets = BUDGETS if differences != HOSPITALS else dict.fromkeys(BUDGETS, 1)
