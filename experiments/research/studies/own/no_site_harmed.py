@@ -146,12 +146,13 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
             f"{len(beyond)} of {len(cells)} cells beyond; most {ends}, {place(worst)}",
         )
     few = [r for r in cells if r["own"] <= 10 and r["differences"] != "none"]
-    if few:
-        better, surely = (sum(r[k] < 0 for r in few) for k in ("over_identity", "high"))
+    for (name,), mine in grouped(few, "data").items():
+        better, surely = (sum(r[k] < 0 for r in mine) for k in ("over_identity", "high"))
+        most = max(r["over_identity"] for r in mine)
         yield (
-            "With at most 10 rows, where sites differ, it is better in every cell",
-            better == len(few),
-            f"in {better} of {len(few)}; the interval is below 0 in {surely}",
+            f"{name}: with at most 10 rows, where sites differ, it is better in every cell",
+            better == len(mine),
+            f"in {better} of {len(mine)}, surely in {surely}; {most:+.4f} at most",
         )
     for r in where(harm, differences=HOSPITALS, own=15, budget=Subject.name):
         told = f"{r['federation']:.3f}; before {r['before']:.3f}, without the gate "
