@@ -13,11 +13,11 @@ from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
 from fedcal.core.types import Floats
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.evaluation.sites.effects import effects
 from fedcal.experiments.planner.advice import LOOKED_AT, Advice
 from fedcal.experiments.planner.candidates import Candidate, Estimate
 from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.metrics.buckets import bucket_of
-from fedcal.personal.effects import effects
 from fedcal.personal.prior import common_spread, identity_prior, predictive
 from fedcal.queries.encodings import decoder_of
 from fedcal.queries.evaluation import names_text

@@ -120,13 +120,13 @@ def recalibrated(
 
 def calibrator_of(parameters: Floats, classes: int, input: Kind) -> Calibrator:
     """The calibrator of one site's parameters, (d,); all 0 = the model as it is."""
-    made: Calibrator = Identity()
+    made: Calibrator = Identity(classes)
     if parameters.any():
         if classes == 2:
             slope = float(np.exp(parameters[1]))
-            made = VectorScaling([slope, slope, 0.0, float(parameters[0])])
+            made = VectorScaling([slope, slope, 0.0, float(parameters[0])], classes)
         else:
-            made = TemperatureScaling(float(np.exp(-parameters[0])))
+            made = TemperatureScaling(float(np.exp(-parameters[0])), classes)
     made.learnt_on(input)
     return made
 
