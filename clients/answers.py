@@ -23,6 +23,7 @@ from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, cli
 from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
 from fedcal.clients.statistics.spread import in_folds, score_spread, score_squares
 from fedcal.clients.statistics.temperature import (
+    site_effects,
     temperature_newton,
     temperature_scores,
     temperature_update,
@@ -76,6 +77,7 @@ STATISTICS: dict[str, Statistic] = {
     "set_counts": set_counts,
     "set_gaps": set_gaps,
     "set_ranks": set_gaps,
+    "site_effects": site_effects,
     "temperature_newton": temperature_newton,
     "temperature_scores": temperature_scores,
     "temperature_update": temperature_update,

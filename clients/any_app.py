@@ -185,7 +185,7 @@ def _kept(context: Context, private: bool) -> Shards | None:
         if private:
             return None
         raise InputError("no row of this client can be scored")
-    arrays = {k: v.numpy() for k, v in context.state.array_records[_ROWS].items()}
+    arrays: dict[str, Any] = {k: v.numpy() for k, v in context.state.array_records[_ROWS].items()}
     known: dict[str, Any] = dict(context.state.config_records[_INPUT])
     ends = np.array([0, len(arrays["labels"])])
     return Shards(**arrays, offsets=ends, input=known["input"], group_names=tuple(known["names"]))

@@ -20,6 +20,7 @@ from fedcal.strategies.methods.newton import (
     FedNewtonTop,
     FedNewtonVector,
 )
+from fedcal.strategies.methods.prior import FedPrior
 from fedcal.strategies.methods.recalibration import DPTS, DPPlatt
 from fedcal.strategies.methods.scaling import FedCal, FedMatrix, FedOPVector, FedVector
 from fedcal.strategies.methods.search import ECET, NLLT, AccT
@@ -54,6 +55,7 @@ __all__ = [
     "FedNewtonVector",
     "FedOPVector",
     "FedOneShot",
+    "FedPrior",
     "FedSGD",
     "FedTemp",
     "FedVector",
@@ -69,7 +71,7 @@ STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),
-    *(FedConformal, FedSGD, DPFedAvg, FedAvg),
+    *(FedConformal, FedPrior, FedSGD, DPFedAvg, FedAvg),
 )
 """Method name on the command line -> strategy."""
 

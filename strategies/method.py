@@ -29,7 +29,7 @@ from fedcal.secure_aggregation.messages import message_bytes
 from fedcal.storage.artifact import Artifact
 from fedcal.units import UNITS
 
-Family = Literal["calibrate", "evaluate", "conformal", "train"]
+Family = Literal["calibrate", "evaluate", "conformal", "personal", "train"]
 """What a method is for. Comparison and planner rank methods that calibrate."""
 
 
@@ -155,6 +155,8 @@ class Method(ABC):
     """Whether a budget is refused: with noise it made models worse."""
     one_place: ClassVar[bool] = False
     """Whether one client with all rows is a usual federation for it."""
+    fewest_users: ClassVar[int] = 0
+    """Clients below which a run is refused that hides whole ones: noise would hide all else."""
     keeps_releases: ClassVar[bool] = True
     """Whether all releases of a run are kept: there are few, and they are short."""
 

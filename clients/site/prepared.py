@@ -10,7 +10,7 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ FEDERATION, POLICY = "federation.toml", "site.toml"
 ANSWERS = "answers"
 """Folder of what a site sent before it had records, which know nothing of it."""
 
-_VERSION = 3
+_VERSION = 4
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
 _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
 
@@ -196,6 +196,9 @@ def prepare(
         if test_inputs is not None:
             arrays["test_inputs"] = test_inputs
     named = class_names(names, shards.classes)
+    if federation is not None and sign_key is not None and not simulated:
+        own, sites = read_key(sign_key).public, Roster.read(federation).sites
+        shards = replace(shards, names=tuple(site.name for site in sites if site.key == own))
     texts = _texts_of(federation, sign_key, policy, digest_of(named), simulated)
     if count is None and sign_key is not None and not simulated:
         count = count_beside(sign_key)
@@ -205,6 +208,7 @@ def prepare(
         "names": named,
         "input": shards.input,
         "group_names": shards.group_names,
+        "site_names": shards.names,
         "number": number,
         "simulated": simulated,
         "sign_key": None if sign_key is None else str(sign_key.absolute()),
@@ -327,12 +331,10 @@ def prepared(folder: Path) -> Prepared:
         offsets = np.array([0, len(found["labels"])])
         kind = one_of("input", site["input"], KINDS)
         columns: dict[str, Any] = {name: found[name] for name in _OPTIONAL if name in found}
-        groups = tuple(site["group_names"])
+        columns |= {"group_names": tuple(site["group_names"]), "names": tuple(site["site_names"])}
         return Prepared(
             folder=folder,
-            shards=Shards(
-                found["logits"], found["labels"], offsets, kind, group_names=groups, **columns
-            ),
+            shards=Shards(found["logits"], found["labels"], offsets, kind, **columns),
             test=(found["test_logits"], found["test_labels"]) if "test_logits" in found else None,
             test_inputs=found.get("test_inputs"),
             names=tuple(site["names"]),

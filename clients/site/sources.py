@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,12 @@ from fedcal.core.checks import one_of
 from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS
 from fedcal.core.shards import Shards
-from fedcal.partition import DEALT, deal
+from fedcal.partition import DEALT, client_names, deal
 from fedcal.storage.npz import read_npz
 
 _DEALT = ("logits", "labels", "offsets", "input")
 _OPTIONAL = ("subjects", "groups", "other", "inputs")  # where they are known
-_NAMES = "group_names"
+_NAMES = ("group_names", "names")
 
 
 def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
@@ -71,21 +72,23 @@ def write_dealt(path: Path, shards: Shards) -> None:
     """Write rows that are dealt already, for `site_rows` with the partition "dealt"."""
     given = {name: getattr(shards, name) for name in (*_DEALT, *_OPTIONAL)}
     arrays = {name: np.asarray(array) for name, array in given.items() if array is not None}
-    arrays[_NAMES] = np.array(shards.group_names, np.str_)
+    arrays |= {name: np.array(getattr(shards, name), np.str_) for name in _NAMES}
     np.savez(path, **arrays)  # type: ignore[arg-type]
 
 
 @lru_cache(maxsize=1)  # a process of a simulation answers for many sites, in every round
 def _dealt(data: str, partition: str, clients: int, seed: int, method: str) -> Shards:
     if partition != DEALT:
-        return deal(datasets.load(data).read_by(method, seed), partition, clients, seed)
+        rows = datasets.load(data).read_by(method, seed)
+        shards = deal(rows, partition, clients, seed)
+        return replace(shards, names=client_names(rows, partition, shards.clients))
     try:
         arrays = read_npz(Path(data))
         logits, labels, offsets, kind = (arrays[name] for name in _DEALT)
         said = one_of("input", str(kind), KINDS)
         known: dict[str, Any] = {name: arrays[name] for name in _OPTIONAL if name in arrays}
-        groups = tuple(arrays[_NAMES].tolist())
-        shards = Shards(logits, labels, offsets, said, group_names=groups, **known)
+        known |= {name: tuple(arrays[name].tolist()) for name in _NAMES}
+        shards = Shards(logits, labels, offsets, said, **known)
     except KeyError as missing:
         raise InputError(f"{data} holds no dealt rows: {missing} is missing") from None
     if shards.clients != clients:

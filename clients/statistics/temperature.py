@@ -17,7 +17,15 @@ from fedcal.core.numerics import (
 )
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
-from fedcal.queries import TemperatureNewton, TemperatureScores, TemperatureUpdate, TopLabelNewton
+from fedcal.personal.at_site import posterior
+from fedcal.personal.prior import identity_prior
+from fedcal.queries import (
+    SiteEffects,
+    TemperatureNewton,
+    TemperatureScores,
+    TemperatureUpdate,
+    TopLabelNewton,
+)
 from fedcal.queries.temperature import LIMIT
 
 
@@ -168,3 +176,13 @@ def temperature_update(shards: Shards, query: TemperatureUpdate) -> Floats:
     if not query.count:
         return update[:, None]
     return np.stack([update, has_rows.astype(np.float64)], axis=1)
+
+
+def site_effects(shards: Shards, query: SiteEffects) -> Floats:
+    """Moments of each client's own recalibration under the identity prior, (clients, 2 d)."""
+    prior = identity_prior(shards.classes)
+    best, cov = posterior(shards, [prior] * shards.clients)
+    square = np.diag(prior.cov)
+    second = np.diagonal(cov, axis1=1, axis2=2) + best**2
+    moments = best / np.sqrt(square), second / square - 1.0
+    return np.where(shards.rows[:, None] > 0, np.concatenate(moments, axis=1), 0.0)

@@ -33,6 +33,7 @@ from fedcal.experiments.deploy.run import (
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
 from fedcal.experiments.runs.config import SIMULATED, Config, load_config, merge, parse_setting
+from fedcal.experiments.runs.evaluated import BY, settings
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.options import SITES
 
@@ -63,6 +64,9 @@ def command(
     *,
     action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],
     keys: Annotated[list[Path] | None, typer.Argument(metavar="[KEY.pub]...")] = None,
+    by: Annotated[
+        str, other(SITES, "none | site: evaluate counts each site of --federation apart.")
+    ] = "none",
     set: Settings = None,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder of the run.")] = None,
@@ -82,7 +86,8 @@ def command(
     if overwrite and action != "run":
         raise InputError(f"fedcal deploy {action} takes no --overwrite: it begins no run")
     if action in ("run", "resume"):
-        asked = _asked(action, {**options, "set": dict(map(parse_setting, set or ()))}, config, out)
+        known = settings(one_of("by", by, BY[:2])) | dict(map(parse_setting, set or ()))
+        asked = _asked(action, {**options, "set": known}, config, out)
         test = options["data"] if action == "run" else asked.data or None
         with progress(f"{asked.method}: waiting for the sites", quiet=quiet) as steps:
             result = deployed(

@@ -21,7 +21,7 @@ from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.evaluated import METHOD
 from fedcal.privacy.federation import Federation
 from fedcal.storage.atomic import whole_file
-from fedcal.strategies import FedConformal, FedSGD
+from fedcal.strategies import FedConformal, FedPrior, FedSGD
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.server_app import FRESH
 from fedcal.strategies.settings import Plain
@@ -39,6 +39,7 @@ FAMILIES = {
     "calibrate": Config.method,
     "evaluate": METHOD,
     "conformal": FedConformal.name,
+    "personal": FedPrior.name,
     "train": FedSGD.name,
 }
 """Family -> the method of its app, if `-c` names no other."""

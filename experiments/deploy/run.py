@@ -19,6 +19,7 @@ from fedcal.core.errors import FedcalError, InputError, Interrupted, RoundFailed
 from fedcal.experiments.deploy.control import ENDED, Control, control
 from fedcal.experiments.runs.config import Config, load_config
 from fedcal.experiments.runs.engines.superlink import UNKNOWN
+from fedcal.experiments.runs.evaluated import by_roster
 from fedcal.experiments.runs.folders import DEPLOYED, claim
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.load import load_any, name_of, test_part
@@ -102,7 +103,7 @@ def deployed(
     out = path_of(out).resolve()
     rows = None if test is None else load_any(test).split(config.seed)
     held = None if rows is None else test_part(rows, config.seed)
-    config = _with_federation(config)
+    config = by_roster(_with_federation(config))
     config = _as_it_is(config, "" if rows is None else name_of(test, rows))
     job = job_of(config, None)
     work = out / SERVER

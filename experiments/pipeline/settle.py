@@ -20,7 +20,7 @@ from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.training.config import TrainConfig
 from fedcal.experiments.training.splits import load, run_config
-from fedcal.partition import deal
+from fedcal.partition import client_names, deal
 from fedcal.privacy.noise_plan import Plan
 
 
@@ -141,7 +141,7 @@ def _planned(stage: Stage, rows: Rows) -> Callable[[float], Plan]:
     else:
         config = stage.config
         shards = deal(data, config.partition, config.clients, config.seed)
-        names = evaluated.client_names(data, config.partition, shards.clients)
+        names = client_names(data, config.partition, shards.clients)
         config, shards = evaluated.resolved(config, shards, names)
 
     def plan(epsilon: float) -> Plan:

@@ -178,9 +178,10 @@ def family_of(methods: Iterable[str]) -> Family:
         strategy = STRATEGIES.get(method)
         family = "calibrate" if strategy is None else strategy.family
         if family not in FAMILIES:
+            run = "train" if family == "train" else "simulate"
             raise InputError(
                 f"compare takes methods that calibrate, evaluate or give prediction sets, and "
-                f"{method} is of the family '{family}': run it by fedcal train"
+                f"{method} is of the family '{family}': run it by fedcal {run}"
             )
         found.setdefault(family, method)
     if len(found) > 1:

@@ -19,6 +19,7 @@ from fedcal.evaluation.by_group import sentences as of_groups
 from fedcal.evaluation.pages.page import decimals, heading, shown
 from fedcal.experiments.runs.config import APP
 from fedcal.metrics.holm import ERROR, holm
+from fedcal.personal.at_site import HARM
 from fedcal.strategies.server import participation
 
 Result = Mapping[str, Any]
@@ -153,7 +154,7 @@ def against_each_other(result: Result) -> str:
 def after_calibration(result: Result) -> str:
     """Better, worse, or no difference beyond chance: probabilities before and after."""
     before, after = result.get("before"), result.get("after")
-    if "before" not in result or "sets" in result:
+    if "before" not in result or "sets" in result or "personal" in result:
         return ""
     if before is None or after is None:
         if result.get("config", {}).get("engine") == APP:
@@ -168,6 +169,21 @@ def after_calibration(result: Result) -> str:
     ends = {m: tuple(intervals["difference"][m]) for m in values}
     accuracy = _kept(*values.pop("accuracy"), ends.pop("accuracy"), intervals["after"]["accuracy"])
     return f"{_compared(_CALIBRATION, values, ends, _ece(result))} {accuracy}"
+
+
+def at_home(result: Result) -> str:
+    """How many sites recalibrate, what that is worth, whether any is harmed, and what hides."""
+    said, told = "", result.get("personal")
+    if told is not None:
+        before, after = (f"{result[part]['nll']:.3f}" for part in ("before", "after"))
+        worse = [name for name, one in told["sites"].items() if one.get("harmed")]
+        said = (
+            f"{told['taken']} of {told['taken'] + told['kept']} sites recalibrate at home (log "
+            f"loss from {before} to {after}), {told['kept']} keep the model; "
+            f"{listed(worse, most=MOST_NAMED) or 'no site'} worse by more than {HARM:g}. "
+        )
+    hidden = "Noise hides how sites differ: their prior is the identity's."
+    return (said + hidden * bool(result.get("prior", {}).get("hidden"))).strip()
 
 
 def trained(result: Result) -> str:
@@ -227,6 +243,7 @@ def at_sites(result: Result) -> str:
 
 
 CLAUSES: tuple[Callable[[Result], str], ...] = (
+    at_home,
     changed,
     right,
     calibrated_on_average,
@@ -311,7 +328,7 @@ def _kept(
 
 
 def _nobody_asked(result: Result) -> bool:
-    return "rows" in result and result["rows"]["value"] is None
+    return "rows" in result and result.get("counted", result["rows"])["value"] is None
 
 
 def _score(result: Result) -> str:

@@ -15,13 +15,14 @@ from fedcal.core.checks import listed, one_of
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
-from fedcal.datasets import Dataset
 from fedcal.evaluation.intervals.intervals import beyond
 from fedcal.experiments.runs.config import Config
+from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
 from fedcal.strategies.settings import settings_of
+from fedcal.units import UNITS
 
 METHOD = "evaluate"
 
@@ -37,6 +38,31 @@ BY = ("none", "site", "group")
 def evaluates(method: str) -> bool:
     """Whether a method is for evaluation: clients hold the rows that are evaluated then."""
     return method in STRATEGIES and STRATEGIES[method].family == "evaluate"
+
+
+def is_personal(method: str) -> bool:
+    """Whether a method is for recalibration at home: it is about sites by their names."""
+    return method in STRATEGIES and STRATEGIES[method].family == "personal"
+
+
+def _by_site(config: Config) -> bool:
+    """Whether the rows of each site are counted by themselves, and nobody says which sites."""
+    groups = config.set.get("groups")
+    if is_personal(config.method):
+        hidden = math.isfinite(config.epsilon) and UNITS[config.unit].whole_client
+        return groups in (None, "site") and not hidden
+    return groups == "site" and evaluates(config.method)
+
+
+def by_roster(config: Config) -> Config:
+    """The same over real sites, by their names in the federation file; InputError without one."""
+    if not _by_site(config):
+        return config
+    if config.federation is None:
+        raise InputError(f"{config.method} by site takes the sites' names from --federation")
+    names = json.dumps([site.name for site in Roster.read(path_of(config.federation)).sites])
+    by = {"by": "site"} if evaluates(config.method) else {}
+    return replace(config, set={**config.set, "groups": names, **by})
 
 
 def method_of(only: str | None) -> str:
@@ -57,11 +83,15 @@ def settings(
 def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Config, Shards]:
     """What the settings of an evaluation stand for, with these rows.
 
-    `groups` "site" and "group" become the list of their names, and the rows get the groups that
-    are meant. Names that are no groups of the rows are those of clients. A second model is
-    evaluated where the rows have its scores, if no calibrator is given.
+    `groups` "site" and "group" become the list of their names. Names that are no groups of the rows
+    are those of clients: where the method counts by site these get their names, else the rows their
+    client as group. A second model is evaluated where the rows have its scores, if no calibrator is
+    given.
     """
     known, chosen = settings_of(config.method), dict(config.set)
+    if is_personal(config.method):
+        shards = replace(shards, names=names)
+        chosen |= {"groups": "site"} if _by_site(config) else {}
     if shards.other is not None and "other" in known and not chosen.get("calibrator"):
         chosen.setdefault("other", True)
     if chosen.get("groups") and chosen.get("report"):
@@ -75,7 +105,12 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
         known_names = shards.group_names if asked == "group" else names
         parts = _listed(asked, known_names)
         chosen[setting] = json.dumps(parts)
-        if asked == "site" or set(parts) <= set(names) - set(shards.group_names):
+        by_site = "site" in (asked, chosen.get("by"))
+        if not by_site and not set(parts) <= set(names) - set(shards.group_names):
+            continue
+        if evaluates(config.method):
+            chosen["by"], shards = "site", replace(shards, names=names)
+        elif not is_personal(config.method):
             shards = replace(shards, groups=shards.owner, group_names=names)
     return replace(config, set=chosen), shards
 
@@ -110,14 +145,6 @@ def about_intervals(told: Mapping[str, Any]) -> str:
         noise = f" (noise of std {number['noise']:,.1f})" if number["noise"] else ""
         about += f": {number['value']:,.0f} {number['of']}{noise}"
     return f"{about}. Intervals are for {told['estimand']}.{beyond(told['intervals_exclude'])}"
-
-
-def client_names(data: Dataset, partition: str, clients: int) -> tuple[str, ...]:
-    """What the clients of a dealt data set are called."""
-    if partition == "natural" and data.client_names is not None:
-        return data.client_names
-    width = len(str(clients - 1))
-    return tuple(f"client {k:0{width}d}" for k in range(clients))
 
 
 def holdout(

@@ -25,9 +25,11 @@ from fedcal.secure_aggregation.committee import (
 )
 from fedcal.secure_aggregation.roster import Roster
 from fedcal.storage.atomic import path_of
+from fedcal.strategies import STRATEGIES
 from fedcal.strategies.server.job import Job
 from fedcal.strategies.settings import check_subjects, lacks_rows, nominal_rows
 from fedcal.trust import TRUSTS
+from fedcal.units import UNITS
 
 _ANY = 2  # classes, until real sites say how many
 
@@ -92,6 +94,12 @@ def job_of(config: Config, shards: Shards | None) -> Job:
     if shards is None:
         config = replace(config, noise_source="system")
     federation = federation_of(config, shards)
+    fewest, hides = STRATEGIES[config.method].fewest_users, UNITS[federation.unit].whole_client
+    if federation.private and hides and federation.clients < fewest:
+        raise InputError(
+            f"{config.method} with unit '{federation.unit}' hides each client among at least "
+            f"{fewest}, got {federation.clients}: units 'example' and 'subject' take any number"
+        )
     settings = dict(config.set)
     if lacks_rows(config.method, federation, settings):
         if shards is None:

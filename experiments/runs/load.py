@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from fedcal.datasets.plausible_rows import check_rows
 from fedcal.experiments.runs import evaluated
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines import NamedData
-from fedcal.partition import deal
+from fedcal.partition import client_names, deal
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 
@@ -107,7 +107,7 @@ def dealt_rows(
     """
     data = loaded.evaluated() if evaluated.evaluates(method) else loaded.split(seed)
     shards = deal(data, partition, clients, seed)
-    return data, shards, evaluated.client_names(data, partition, shards.clients)
+    return data, shards, client_names(data, partition, shards.clients)
 
 
 @dataclass(frozen=True)
@@ -175,6 +175,8 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
         test = evaluated.holdout(shards, names, config.seed, data.class_names)
     else:
         test = test_part(data, config.seed)
+        if evaluated.is_personal(config.method):
+            test = replace(test, fit=shards)
     warn_of_rows(test, "evaluated rows" if evaluates else "test rows", stacklevel=3)
     said = evaluated.about_groups(config)
     if data.client_names is not None and config.partition != "natural":

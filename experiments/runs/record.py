@@ -11,7 +11,7 @@ from fedcal.datasets import Dataset, is_shipped
 from fedcal.experiments.runs.config import APP, Config
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.statement import of_plan
-from fedcal.experiments.runs.statement.sentences import sets_noise, with_real_sites
+from fedcal.experiments.runs.statement.sentences import AT_HOME, sets_noise, with_real_sites
 from fedcal.storage.artifact import Holdout
 from fedcal.storage.atomic import path_of
 from fedcal.strategies import STRATEGIES
@@ -75,6 +75,8 @@ def recorded(
         privacy["statement"].append(PUBLIC_ROWS.format(rows))
     if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
         privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
+    if STRATEGIES[job.method].family == "personal" and tested:
+        privacy["statement"].append(AT_HOME)
     if real:
         with_real_sites(privacy, in_app=config.engine == APP)
         privacy["statement"] += sentences(outcome.sites)

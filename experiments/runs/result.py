@@ -148,7 +148,7 @@ class SimulationResult(Shown):
 
     @property
     def _calibration(self) -> dict[str, Any]:
-        if not isinstance(self.artifact, PredictionSets):
+        if "before" not in self.judged:
             calibrator_of(self.artifact)
         return self.judged if self._tested else {}
 

@@ -47,6 +47,8 @@ class Shards:
         (n, c) float64, logits of a second model of the same rows, or None
     inputs
         (n, ...), what a model reads of each row: features, an image, a text; or None
+    names
+        (clients,) what the clients are called; () = nobody said
     """
 
     logits: Floats
@@ -58,6 +60,7 @@ class Shards:
     group_names: tuple[str, ...] = ()
     other: Floats | None = None
     inputs: NDArray[Any] | None = None
+    names: tuple[str, ...] = ()
     _derived: dict[Any, NDArray[Any]] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )  # not for `__init__`: what `dataclasses.replace` makes has other rows and begins anew
@@ -76,6 +79,7 @@ class Shards:
         group_names: tuple[str, ...] = (),
         other: Floats | None = None,
         inputs: NDArray[Any] | None = None,
+        names: tuple[str, ...] = (),
     ) -> Shards:
         """Sort rows by `owner` (n,), keeping the order of each client's own rows.
 
@@ -94,6 +98,8 @@ class Shards:
             raise InputError(f"{len(subjects)} subjects for {len(owner)} rows")
         if groups is not None:
             _check_groups(groups, len(owner), len(group_names))
+        if names and len(names) != clients:
+            raise InputError(f"{len(names)} names for {clients} clients")
         if inputs is not None and len(inputs) != len(owner):
             raise InputError(f"{len(inputs)} inputs for {len(owner)} rows")
         if other is not None and other.shape != logits.shape:
@@ -117,6 +123,7 @@ class Shards:
             group_names,
             other,
             None if inputs is None else inputs[order],
+            names,
         )
 
     @property
@@ -159,22 +166,26 @@ class Shards:
             self._derived[slot] = compute(self)
         return self._derived[slot]
 
-    def _picked(self, rows: slice | Integers, offsets: Integers) -> Shards:
-        """These rows with all that belongs to them, dealt anew."""
+    def _picked(
+        self, rows: slice | Integers, offsets: Integers, clients: slice | Integers
+    ) -> Shards:
+        """These rows with all that belongs to them, dealt anew to parts of these clients."""
+        names = tuple(np.array(self.names, np.object_)[clients]) if self.names else ()
         columns = {name: getattr(self, name) for name in _PER_ROW}
         picked = {name: column[rows] for name, column in columns.items() if column is not None}
-        part = replace(self, offsets=offsets, **picked)
+        part = replace(self, offsets=offsets, names=names, **picked)
         part._derived.update({slot: v[rows] for slot, v in self._derived.items() if slot[1]})
         return part
 
     def block(self, start: int, stop: int) -> Shards:
         """Clients start..stop-1, without a copy."""
         a, b = self.offsets[start], self.offsets[stop]
-        return self._picked(slice(int(a), int(b)), self.offsets[start : stop + 1] - a)
+        offsets = self.offsets[start : stop + 1] - a
+        return self._picked(slice(int(a), int(b)), offsets, slice(start, stop))
 
     def each_row(self) -> Shards:
         """Every row a client of its own, without a copy."""
-        return self._picked(slice(None), np.arange(len(self.labels) + 1))
+        return self._picked(slice(None), np.arange(len(self.labels) + 1), self.owner)
 
     def each_subject(self) -> tuple[Shards, Integers]:
         """Every subject of every client a client of its own.
@@ -199,7 +210,7 @@ class Shards:
         firsts = np.flatnonzero(new)
         in_order = bool((np.diff(order) == 1).all())  # then nothing is copied
         rows = slice(None) if in_order else order
-        return self._picked(rows, np.append(firsts, len(order))), owner[firsts]
+        return self._picked(rows, np.append(firsts, len(order)), owner[firsts]), owner[firsts]
 
     def weights(self, subject_rows: int) -> Floats:
         """What each row counts where a subject's rows count as so many at most, (n,).
@@ -228,11 +239,11 @@ class Shards:
         n = self.rows[ids]
         offsets = np.concatenate([[0], np.cumsum(n)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[ids] - offsets[:-1], n)
-        return self._picked(rows, offsets)
+        return self._picked(rows, offsets, ids)
 
     def keep(self, rows: Integers) -> Shards:
         """Some rows, by their places in ascending order; every client stays (a copy)."""
-        return self._picked(rows, np.searchsorted(rows, self.offsets))
+        return self._picked(rows, np.searchsorted(rows, self.offsets), slice(None))
 
     def blocks(self, ids: Integers, size: int) -> Iterator[tuple[Integers, Shards]]:
         """`ids` in pieces of at most `size` clients: bounds the memory of an answer."""
@@ -248,6 +259,12 @@ class Shards:
         adds in an order that depends on the block.
         """
         return np.asarray(np.bincount(self.owner, values, self.clients), np.float64)
+
+
+def numbered(clients: int) -> tuple[str, ...]:
+    """What clients are called whom nobody has named: `client 00` to `client 99`."""
+    width = len(str(clients - 1))
+    return tuple(f"client {k:0{width}d}" for k in range(clients))
 
 
 def _check_groups(groups: Integers, rows: int, names: int) -> None:

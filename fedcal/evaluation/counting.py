@@ -12,6 +12,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.buckets import Score, bucket_of, scored
 from fedcal.queries import ScoreCounts
+from fedcal.queries.evaluation import By
 
 
 def counts_of(shards: Shards, query: ScoreCounts) -> Integers | Floats:
@@ -32,7 +33,7 @@ def cells_of(shards: Shards, query: ScoreCounts) -> Integers:
 def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     views, groups, parts, _, buckets = query.shape
     score: Score = query.score  # type: ignore[assignment]
-    group = group_of(shards, query.group_names)[:, None]
+    group = group_of(shards, query.group_names, query.by)[:, None]
     rows = [view_logits(shards, view, query) for view in query.view_names]
     found = []
     for v, logits in enumerate(rows):
@@ -52,13 +53,27 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     return np.concatenate(found, axis=1)
 
 
-def group_of(shards: Shards, names: tuple[str, ...]) -> Integers:
-    """Number of each row's group among the names, (n,); the last one is of all others."""
+def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Integers:
+    """Number of each row's group among the names, (n,).
+
+    By group the last number is of all others.
+
+    Raises
+    ------
+    InputError
+        If the rows have no such column, or a client has no name or one that is not among them.
+    """
     if not any(names):
         return np.zeros(len(shards.labels), np.int64)
+    place = {name: k for k, name in enumerate(names)}
+    if by == "site":
+        if not shards.names:
+            raise InputError("rows are counted by site, and this site has no name: --federation")
+        if unknown := [name for name in shards.names if name not in place]:
+            raise InputError(f"rows are counted by site, and {unknown[0]!r} is not among the sites")
+        return np.array([place[name] for name in shards.names], np.int64)[shards.owner]
     if shards.groups is None:
         raise InputError("the question counts groups of rows, and these rows have no column group")
-    place = {name: k for k, name in enumerate(names)}
     of = np.array([place.get(name, len(names)) for name in shards.group_names], np.int64)
     return of[shards.groups]
 

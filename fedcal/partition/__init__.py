@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fedcal.partition.base import DrawnPartition, Partition
-from fedcal.partition.dealing import DEALT, PARTITIONS, deal, forms, parse
+from fedcal.partition.dealing import DEALT, PARTITIONS, client_names, deal, forms, parse
 from fedcal.partition.flower_partitioners import spelt
 from fedcal.partition.holdout import held_out
 from fedcal.partition.owners import dirichlet, iid, label_shards, natural, quantity
@@ -13,6 +13,7 @@ __all__ = [
     "PARTITIONS",
     "DrawnPartition",
     "Partition",
+    "client_names",
     "deal",
     "dirichlet",
     "forms",

@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
@@ -146,6 +146,13 @@ def parse(spec: str) -> Partition:
         raise
     except ValueError:
         raise InputError(f"{needed}, got {spec[:200]!r}") from None
+
+
+def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:
+    """What the clients of a data set that was dealt by `spec` are called."""
+    if spec == Natural.name and data.client_names is not None:
+        return data.client_names
+    return numbered(clients)
 
 
 def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:

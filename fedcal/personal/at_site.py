@@ -16,7 +16,7 @@ from scipy.special import ndtri
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import label_entries, sigmoid, softmax, softplus
+from fedcal.core.numerics import label_entries, shifted, sigmoid, softmax, softplus
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
@@ -39,8 +39,8 @@ have 30 rows: a continuous prior never believes that. Both were chosen on made-u
 
 _STEPS, _LONGEST = 40, 0.5
 _DRAWS = 256
-_FURTHEST = 30.0
-"""Log odds are cut to this."""
+_FURTHEST, _LOWEST = 30.0, 100.0
+"""Log odds are cut to the first; logits, of more classes, to the second below the largest."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,28 +94,37 @@ def recalibrated(
     InputError
         If the priors are not those of so many clients, or of such parameters.
     """
+    at, cov = posterior(shards, priors, weights)
+    risk, gain = _Rows(shards, weights).risk(at, cov)
+    return AtSite(at, cov, risk, gain, risk <= MOST_RISK)
+
+
+def posterior(
+    shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
+) -> tuple[Floats, Floats]:
+    """The first two numbers of `AtSite`: parameters, and their covariance; see `recalibrated`.
+
+    A client's bits do not depend on who shares the shards. No row makes it raise.
+    """
     two, sites = shards.classes == 2, shards.clients
     if len(priors) != sites or any(len(p.mean) != 1 + two for p in priors):
         raise InputError(
             f"{len(priors)} priors do not fit {sites} sites of {shards.classes} classes"
         )
-    each = np.ones(len(shards.labels)) if weights is None else weights
     mean = np.array([p.mean for p in priors]).reshape(sites, 1 + two)
     sure = np.linalg.inv(np.array([p.cov for p in priors]).reshape(sites, 1 + two, 1 + two))
-    rows = _Rows(shards, each)
-    at = mean.copy()
-    curve = sure
+    rows = _Rows(shards, weights)
+    at, moving = mean.copy(), np.ones((sites, 1), np.bool_)
     for _ in range(_STEPS):
         pull, curve = rows.derivatives(at)
         curve = curve + sure
         slope = pull - ((at - mean)[:, None] @ sure)[:, 0]
         step = np.clip(np.linalg.solve(curve, slope[..., None])[..., 0], -_LONGEST, _LONGEST)
-        at = at + step
-        if np.abs(step).max(initial=0.0) < 1e-9:
+        at = at + step * moving
+        moving &= np.abs(step).max(axis=1, keepdims=True) >= 1e-9
+        if not moving.any():
             break
-    cov = np.linalg.inv(curve)
-    risk, gain = rows.risk(at, cov)
-    return AtSite(at, cov, risk, gain, risk <= MOST_RISK)
+    return at, np.asarray(np.linalg.inv(rows.derivatives(at)[1] + sure))
 
 
 def calibrator_of(parameters: Floats, classes: int, input: Kind) -> Calibrator:
@@ -181,10 +190,11 @@ def _log_odds(shards: Shards) -> Floats:
 class _Rows:
     """Rows of sites, and sums over those of each."""
 
-    def __init__(self, shards: Shards, weights: Floats) -> None:
+    def __init__(self, shards: Shards, weights: Floats | None) -> None:
+        weights = np.ones(len(shards.labels)) if weights is None else weights
         self.shards, self.weights = shards, weights
         self.two, self.owner = shards.classes == 2, shards.owner
-        self.x = _log_odds(shards) if self.two else shards.logits
+        self.x = _log_odds(shards) if self.two else np.maximum(shifted(shards.logits), -_LOWEST)
         total = shards.sum_rows(weights)
         self.share = weights / np.where(total > 0, total, 1.0)[self.owner]
 

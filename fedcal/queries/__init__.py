@@ -18,6 +18,7 @@ from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import (
+    SiteEffects,
     TemperatureNewton,
     TemperatureScores,
     TemperatureUpdate,
@@ -57,6 +58,7 @@ __all__ = [
     "SetCounts",
     "SetGaps",
     "SetRanks",
+    "SiteEffects",
     "TemperatureNewton",
     "TemperatureScores",
     "TemperatureUpdate",

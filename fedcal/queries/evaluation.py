@@ -45,6 +45,9 @@ Views = Literal["model", "model,other", "model,calibrated"]
 """Whose scores are counted: the model's, beside them another model's, or the model's after a
 calibrator."""
 
+By = Literal["group", "site"]
+"""What names the group of a row: its column `group`, or its client."""
+
 MOST_GROUPS = 1000
 MOST_SUBJECT_ROWS = 2**16
 SubjectRows = Annotated[int, within(0, MOST_SUBJECT_ROWS)]
@@ -96,8 +99,10 @@ class ScoreCounts(Summed):
     views
         one of `Views`
     groups
-        JSON list of the names of groups that are counted apart, by the rows' column, and all other
-        rows after them; "" = no such
+        JSON list of the names of groups that are counted apart; "" = no such
+    by
+        what names a row's group: "group" = the rows' column, and all other rows are counted after
+        those of `groups`; "site" = its client, whose name must be among them: there are no others
     confusion
         count cells of predicted class and label
     calibrator
@@ -133,6 +138,7 @@ class ScoreCounts(Summed):
     height: int = 1
     views: Views = "model"
     groups: str = ""
+    by: By = "group"
     confusion: bool = False
     calibrator: str = ""
     reference: Any = None
@@ -153,7 +159,8 @@ class ScoreCounts(Summed):
         check_encoding(self.encoding, self.buckets, self.height)
         if bool(self.calibrator) != (self.views == "model,calibrated"):
             raise InputError("a calibrator goes with the view 'calibrated', and only with it")
-        _ = self.group_names  # refuses what are none
+        if self.group_names == ("",) and self.by != "group":
+            raise InputError("rows are counted by site for the names of sites: groups is empty")
         not_too_long(self)
         if self.reference is not None:
             if self.subject_rows:
@@ -191,7 +198,7 @@ class ScoreCounts(Summed):
     @property
     def counted(self) -> tuple[Any, ...]:
         """What tells its counts from those of other questions."""
-        what = (self.score, self.views, self.groups, self.confusion, self.calibrator)
+        what = (self.score, self.views, self.groups, self.by, self.confusion, self.calibrator)
         return (self.edges.tobytes(), *what)
 
     @property
@@ -199,7 +206,7 @@ class ScoreCounts(Summed):
         """Of all histograms: views, groups, parts, 2, buckets."""
         score: Score = self.score  # type: ignore[assignment]
         parts = parts_of(score, self.classes)
-        groups = len(self.group_names) + bool(self.groups)  # the others
+        groups = len(self.group_names) + (bool(self.groups) and self.by == "group")  # the others
         return len(self.view_names), groups, parts, 2, self.buckets
 
     @property

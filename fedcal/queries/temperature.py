@@ -231,3 +231,29 @@ class TopLabelNewton(Query):
         else:
             norms = tuple(math.sqrt(2.0) * n for n in (8.0, row_curvature(self.classes), 4.0, 1.0))
         return Bound(self.lengths(), norms, order=order)
+
+
+@dataclass(frozen=True)
+class SiteEffects(Query):
+    """How would your own rows recalibrate the model, and how sure are they?
+
+    For each parameter (`fedcal.personal`), with its best value m and variance v under the identity
+    prior of std s, m / s; then (v + m^2) / s^2 - 1 of each; 0 without rows. `bound` takes the clip
+    of all of them together.
+    """
+
+    kind = "site_effects"
+    row_sums = False
+    facts = ("classes",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({"classes": 3},)
+
+    classes: Classes
+
+    def lengths(self) -> tuple[int, ...]:
+        """Two moments of each of two parameters for two classes, of one for more."""
+        return (4 if self.classes == 2 else 2,)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Of a client alone: no row has a part of it."""
+        self.takes(part, clips, 1)
+        return Bound(self.lengths(), (clips[0],), order=order)

@@ -62,6 +62,8 @@ class Holdout:
         how many rows the run was on, for what chance may do and never told; None = nobody says
     inputs
         (n, ...), what a model reads of each row; None = nobody says
+    fit
+        the clients' own rows, where what they do with these at home is judged
     kept
         what an artifact computed of these rows and needs again, by a key of its own
     """
@@ -78,6 +80,7 @@ class Holdout:
     class_names: tuple[str, ...] | None = None
     fit_rows: int | None = None
     inputs: NDArray[Any] | None = None
+    fit: Shards | None = None
     kept: dict[Any, Any] = field(default_factory=dict, repr=False)
 
 

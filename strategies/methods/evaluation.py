@@ -69,6 +69,9 @@ class FedEvaluate(FederatedStrategy):
         file of a calibrator: count also the model's scores after it
     groups
         names of groups that are counted apart
+    by
+        "group": groups are those of the rows' column; "site": they are the clients themselves, each
+        counted under its own name
     confusion
         count predicted class by label, too
     threshold

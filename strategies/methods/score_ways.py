@@ -33,7 +33,7 @@ from fedcal.queries.encodings import (
     prefix_std,
     tree_levels,
 )
-from fedcal.queries.evaluation import names_text
+from fedcal.queries.evaluation import By, names_text
 from fedcal.strategies.method import nominal_rows
 from fedcal.strategies.methods.quantiles.encoding_choice import HEIGHTS, quietest
 from fedcal.strategies.methods.score_rounds import (
@@ -76,6 +76,7 @@ class Counting:
     other: bool = False
     calibrator: str = ""
     groups: Sequence[str] = ()
+    by: By = "group"
     confusion: bool = False
     threshold: float = 0.5
     estimand: str = "rows"
@@ -116,6 +117,7 @@ class Counting:
             if self.calibrator
             else "model",
             groups=names_text(self.groups),
+            by=one_of("by", self.by, get_args(By)),
             confusion=self.confusion,
             calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
             subject_rows=subject_rows(f.unit, self.rows_per_subject),

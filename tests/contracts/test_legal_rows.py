@@ -11,7 +11,7 @@ from strategy_checks import BUDGETED
 
 from fedcal.clients.answers import answer
 from fedcal.core.numerics import LARGEST_LOGIT
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy import Federation
 from fedcal.strategies import STRATEGIES
@@ -27,7 +27,7 @@ def extreme_rows() -> Shards:
     """Ties, and differences whose squares overflow, at every client but one."""
     logits = np.array(list(itertools.product(EXTREME, repeat=3)))
     i = np.arange(len(logits))
-    return Shards.from_owner(logits, i % 3, i % 5, 6)
+    return Shards.from_owner(logits, i % 3, i % 5, 6, names=numbered(6))
 
 
 def cases() -> list[tuple[str, dict[str, float]]]:

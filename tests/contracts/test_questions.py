@@ -15,7 +15,7 @@ import pytest
 from refusals import refused
 
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.queries import QUERIES, Query
@@ -36,6 +36,7 @@ def rows() -> Shards:
         rng.integers(CLASSES, size=n),
         np.arange(CLIENTS + 1) * 12,
         subjects=np.arange(n) // 3,
+        names=numbered(CLIENTS),
     )
 
 

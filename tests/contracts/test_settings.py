@@ -13,7 +13,7 @@ import pytest
 from refusals import each_is_refused
 
 from fedcal.core.errors import InputError, NoEffect
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
@@ -80,10 +80,13 @@ TWO_VALUES: dict[str, tuple[Any, Any]] = {
 OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
     ("conformal", "costs"): ((0.5, 1, 1), (1, 0.5, 1)),
     ("conformal", "score"): ("lac", "margin"),
+    ("evaluate", "by"): ("group", "site"),
+    ("fedprior", "groups"): (numbered(CLIENTS), (*numbered(CLIENTS), "a")),
     ("fedsgd", "clipping"): ("row", "global"),
 }
 
 ALONG: dict[tuple[str, str], dict[str, Any]] = {
+    ("evaluate", "by"): {"groups": ("a", *numbered(CLIENTS))},
     ("conformal", "confidence"): {"guarantee": "pac"},
     ("conformal", "free"): {"score": "raps"},
     ("conformal", "penalty"): {"score": "raps"},
@@ -139,6 +142,7 @@ def shards(classes: int) -> Shards:
         group_names=("a", "b"),
         other=logits[:, ::-1],
         subjects=np.arange(240) % 7,
+        names=numbered(CLIENTS),
     )
 
 

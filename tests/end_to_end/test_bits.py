@@ -15,7 +15,7 @@ from flwr.app import Message
 from fedcal.clients.answers import contribute
 from fedcal.clients.client_app import client_app, site_of
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers
 from fedcal.experiments.runs.engines.flower import InProcessGrid, run_in_process
 from fedcal.experiments.runs.engines.inline import Unavailable, run_inline
@@ -67,7 +67,8 @@ def some_shards(clients: int = CLIENTS, rows: int = ROWS, empty: tuple[int, ...]
     logits[np.arange(rows), labels] += 4
     owner = rng.choice(np.setdiff1d(np.arange(clients), empty), rows)
     about = np.arange(len(owner)) % 5
-    return Shards.from_owner(logits, labels, owner, clients, subjects=about)
+    names = numbered(clients)
+    return Shards.from_owner(logits, labels, owner, clients, subjects=about, names=names)
 
 
 @pytest.fixture(scope="module")

@@ -26,7 +26,9 @@ NGINX = f"{os.environ['PATH']}{os.pathsep}/usr/sbin"
 
 
 class Deployment:
-    """Three sites, a SuperLink with a database, and its executor."""
+    """Sites, a SuperLink with a database, and its executor."""
+
+    sites = SITES
 
     def __init__(self, machine: Machine) -> None:
         self.machine, self.folder = machine, machine.folder
@@ -38,7 +40,7 @@ class Deployment:
             HTTP_FLEET: "1",  # there is a proxy
         }
         names = ["127.0.0.1", "localhost", "superlink"]
-        make_certificates(self.folder / "certificates", names=names, sites=SITES)
+        make_certificates(self.folder / "certificates", names=names, sites=self.sites)
         control = f"127.0.0.1:{machine.place.control}"
         self.reach = ["--control", control, "--root-certificates", "certificates/ca.crt"]
 
@@ -98,7 +100,7 @@ class Deployment:
         """All that waits for sites, which it knows."""
         self.superlink()
         self.executor()
-        keys = [f"certificates/sites/{name}.pub" for name in SITES]
+        keys = [f"certificates/sites/{name}.pub" for name in self.sites]
         self.machine.call(["fedcal", "deploy", "register", *keys, *self.reach], self.env)
 
     def site(self, name: str, *extra: str, arrays: dict[str, NDArray[Any]] | None = None) -> None:

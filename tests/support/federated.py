@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from deployment import SITES, Deployment
+from deployment import Deployment
+from numpy.typing import NDArray
 
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.secure_aggregation.roster import Roster
@@ -14,8 +15,8 @@ from fedcal.secure_aggregation.roster import Roster
 POLICY = """\
 federation = "{digest}"
 expires = {expires}
-methods = ["fedoneshot", "fednewton"]
-unit = ["example", "user"]
+methods = ["fedoneshot", "fednewton", "fedprior", "evaluate"]
+unit = ["example", "subject", "user"]
 trust = ["distributed", "central", "secagg"]
 adjacency = ["add-remove", "zero-out"]
 rounds = 4
@@ -26,6 +27,10 @@ epsilon-per-run = 1.0
 epsilon-total = {total}
 delta-per-run = 1e-5
 delta-total = 1e-2
+
+[settings]
+fedprior = {{ groups = ['{groups}'] }}
+evaluate = {{ groups = ['{groups}'], by = ["site"] }}
 """
 
 
@@ -34,8 +39,8 @@ class Federated(Deployment):
 
     def agree(self, name: str = "hearts", file: str = "federation.toml") -> str:
         """Keys, where there are none, and a federation of theirs; its digest."""
-        text = f'name = "{name}"\nthreshold = 2\n'
-        for site in SITES:
+        text = f'name = "{name}"\nthreshold = {len(self.sites) // 2 + 1}\n'
+        for site in self.sites:
             key = self.folder / f"{site}.pem"
             if not key.exists():
                 self.machine.call(["fedcal", "site", "key", key.name], self.env)
@@ -52,10 +57,12 @@ class Federated(Deployment):
         expires: str = "2099-12-31",
         total: float = 100.0,
         file: str = "federation.toml",
+        arrays: dict[str, NDArray[Any]] | None = None,
     ) -> Path:
         """Start a site with its policy; its folder."""
         policy = f"{name}-site.toml"
-        text = POLICY.format(digest=digest, expires=expires, total=total)
+        groups = json.dumps(self.sites)
+        text = POLICY.format(digest=digest, expires=expires, total=total, groups=groups)
         (self.folder / policy).write_text(text)
         if state:  # as if the key had answered nothing yet
             extra += ("--key-records", f"{state}.records")
@@ -64,6 +71,7 @@ class Federated(Deployment):
             name,
             *("--federation", file, "--sign-key", f"{name}.pem", "--policy", policy),
             *("--state", state, *extra),
+            arrays=arrays,
         )
         return self.folder / state
 
@@ -84,9 +92,9 @@ class Federated(Deployment):
 
     def together(self) -> Path:
         """A file of all rows, dealt as the sites have them; none are kept back to test on."""
-        parts = [dict(np.load(self.folder / f"{name}.npz")) for name in SITES]
+        parts = [dict(np.load(self.folder / f"{name}.npz")) for name in self.sites]
         arrays = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-        client = np.repeat(np.arange(3), [len(part["labels"]) for part in parts])
+        client = np.repeat(np.arange(len(parts)), [len(part["labels"]) for part in parts])
         test = {f"test_{key}": value for key, value in arrays.items()}
         np.savez(self.folder / "all.npz", **arrays, **test, client=client, test_client=client)
         return self.folder / "all.npz"

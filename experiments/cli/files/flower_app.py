@@ -15,7 +15,7 @@ EXAMPLES = ("fedcal flower-app app", "fedcal flower-app app --family evaluate")
 def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where `flwr run` will find it.")],
     family: Annotated[
-        str, typer.Option(help="calibrate | evaluate | conformal | train: what the app does.")
+        str, typer.Option(help="calibrate | evaluate | conformal | personal | train: what it does.")
     ] = "calibrate",
     quiet: Quiet = False,
     json: Json = False,

@@ -260,6 +260,12 @@ def _exact_tests(noun: str) -> str:
     )
 
 
+AT_HOME = (
+    "What `after` and `personal` tell comes of recalibration on exact rows of each site, and no "
+    "epsilon bounds it: for the researcher's eyes. In a deployment it stays at the site."
+)
+
+
 def held_out(noun: str) -> str:
     """What test rows tell that were held out of the clients' rows."""
     if noun == _SETS:

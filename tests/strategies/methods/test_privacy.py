@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from typing import Any
@@ -16,11 +17,12 @@ from fedcal.clients.answers import answer
 from fedcal.conformal import PredictionSets
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.single import SingleMetric
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.personal.moments import MomentsPrior
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries.request import Request
@@ -31,6 +33,7 @@ from fedcal.trust import NOISY
 from fedcal.units import UNITS
 
 CLIENTS, CLASSES = 6, 3
+NAMES = numbered(CLIENTS)
 SMALL: dict[str, Any] = {"rows_per_client": 5, "bins_exponent": 3}
 federation = partial(Federation, clients=CLIENTS, classes=CLASSES, epsilon=1.0)
 every_method = pytest.mark.parametrize("name", BUDGETED)
@@ -50,9 +53,9 @@ def method(name: str, own: Federation, **options: Any) -> FederatedStrategy:
     return made
 
 
-def averages(name: str) -> bool:
+def averages(name: str, unit: str = "user") -> bool:
     """Whether an answer is no sum over rows: one row may turn it around."""
-    asked = method(name, federation()).query(1)
+    asked = method(name, federation(unit=unit)).query(1)
     return not asked.row_sums
 
 
@@ -87,6 +90,8 @@ def learnt(strategy: FederatedStrategy, logits: Floats) -> Floats:
     if isinstance(artifact, SingleMetric):
         value = artifact.estimate.value
         return np.zeros(1) if math.isnan(value) else np.array([value])
+    if isinstance(artifact, MomentsPrior):
+        return artifact.moments
     if isinstance(artifact, TrainedModel):
         return artifact.w
     arrays = [np.asarray(array, np.float64).ravel() for array in artifact.arrays().values()]
@@ -101,23 +106,25 @@ def dealt(owner: Integers, scale: float, seed: int, subjects: int = 4) -> Shards
     right = rng.random(len(owner)) < 0.6
     labels[right] = logits[right].argmax(axis=1)
     about = np.arange(len(owner)) % subjects
-    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about)
+    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about, names=NAMES)
 
 
 def other_row(shards: Shards, row: Any) -> Shards:
     """With another row in its place, as unlike as can be."""
     labels, logits = shards.labels.copy(), shards.logits.copy()
     labels[row], logits[row] = logits[row].argmin(), -logits[row]
-    return Shards(logits, labels, shards.offsets, subjects=shards.subjects)
+    return replace(shards, logits=logits, labels=labels)
 
 
 def relabelled(shards: Shards, labels: Integers) -> Shards:
-    return Shards(shards.logits, labels, shards.offsets, subjects=shards.subjects)
+    return replace(shards, labels=labels)
 
 
 def nobody(clients: int = CLIENTS) -> Shards:
     none = np.zeros(0, np.int64)
-    return Shards.from_owner(np.zeros((0, CLASSES)), none, none, clients, subjects=none)
+    return Shards.from_owner(
+        np.zeros((0, CLASSES)), none, none, clients, subjects=none, names=numbered(clients)
+    )
 
 
 def query(strategy: FederatedStrategy) -> Request:
@@ -143,7 +150,9 @@ def without(shards: Shards, rows: Any) -> Shards:
     keep[rows] = False
     owner, about = shards.owner[keep], shards.subjects
     rows = (shards.logits[keep], shards.labels[keep])
-    return Shards.from_owner(*rows, owner, CLIENTS, subjects=None if about is None else about[keep])
+    return Shards.from_owner(
+        *rows, owner, CLIENTS, subjects=None if about is None else about[keep], names=shards.names
+    )
 
 
 def change(strategy: FederatedStrategy, one: Shards, other: Shards) -> float:
@@ -162,16 +171,16 @@ def test_neighbours_differ_by_no_more_than_the_plan_says(name, unit):
     if (BUDGETED.index(name) // len(NOISY) + list(UNITS).index(unit)) % 2:
         noise = "discrete-laplace" if trust == "distributed" else "laplace"
     own = federation(unit=unit, trust=trust, mechanism=noise, rounds=two_rounds(name, unit))
-    slow = name in FITS
+    slow, averaged = name in FITS, averages(name, unit)
     strategy = method(name, own) if slow else moved(method(name, own), 3)
     plan = strategy.plan
     part = UNITS[unit].per
-    assert plan.bound.per == ("client" if name in AVERAGED else part)
+    assert plan.bound.per == ("client" if averaged else part)
     if plan.law.order == 1:
         assert plan.bound.order == 1
     assert plan.adjacency == UNITS[unit].adjacency(trust == "local")
     replaced = plan.adjacency == "replace"
-    twice = replaced or (part != "client" and name in AVERAGED)
+    twice = replaced or (part != "client" and averaged)
     assert plan.diameter == (2 if twice else 1)
     found = []
     for seed, scale in enumerate((8.0,) if slow else (1.0, 8.0, 300.0)):

@@ -9,7 +9,7 @@ from strategy_checks import BUDGETED
 
 from fedcal.clients import answers
 from fedcal.clients.answers import answer
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.core.types import Integers, Words
 from fedcal.experiments.runs.engines import run_inline
 from fedcal.privacy.noise_plan import Federation
@@ -46,7 +46,8 @@ def rows(subjects: Integers | None = None, scale: float = 3.0, seed: int = 0) ->
     logits, labels = rng.normal(0, scale, (ROWS, CLASSES)), rng.integers(0, CLASSES, ROWS)
     owner = rng.integers(1, CLIENTS, ROWS)  # the first has none
     about = rng.integers(0, 6, ROWS) if subjects is None else subjects
-    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about)
+    names = numbered(CLIENTS)
+    return Shards.from_owner(logits, labels, owner, CLIENTS, subjects=about, names=names)
 
 
 def but(shards: Shards, keep: Any) -> Shards:
@@ -155,5 +156,5 @@ def test_blocks_order_and_numbering_change_no_bit(name, monkeypatch):
     monkeypatch.setattr(answers, "ROW_NUMBERS", 2 * asked.bound.length)
     np.testing.assert_array_equal(answer(rows(), asked), want)
     assert shards.subjects is not None
-    renamed = Shards(shards.logits, shards.labels, shards.offsets, subjects=900 - shards.subjects)
+    renamed = replace(shards, subjects=900 - shards.subjects)
     np.testing.assert_array_equal(answer(renamed, asked), want)

@@ -1,0 +1,109 @@
+"""What recalibration at home is worth to each site of a simulation: exact numbers."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+
+from fedcal.core.numerics import label_entries, softmax
+from fedcal.core.pages import Part, Table
+from fedcal.core.shards import Shards
+from fedcal.metrics.buckets import check_score
+from fedcal.metrics.clients import MOST_CLIENTS
+from fedcal.metrics.standard import summary
+from fedcal.personal.at_site import HARM, applied, cross_validated, recalibrated
+from fedcal.personal.prior import SitePrior
+from fedcal.storage.artifact import Artifact, Holdout
+
+MOST_ROWS = 30
+"""Sites of the table: those that fared worst."""
+
+
+class JudgedAtHome(Artifact):
+    """What gives each site a prior, judged by what the sites of a simulation do with it at home.
+
+    On test rows of the same sites where there are any, else on the sites' own rows out of fold: a
+    site's prior knows nothing of its own rows. In a deployment these numbers stay at the sites.
+
+    Where it is known whom rows are about, each subject counts once at home.
+    """
+
+    noun = "prior"
+
+    @abstractmethod
+    def priors(self) -> dict[str, SitePrior]:
+        """Prior of each site by its name, and under "" that of any other."""
+
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Metrics of all judged rows `before` and `after`, and what each site did: `personal`.
+
+        That is `sites` (name -> `rows`, `taken`, `risk`, and where rows judge it `nll_before`,
+        `nll_after`, `harmed`), how many have `taken` it, `kept` the model and are `harmed`, and
+        what they are `judged_on`. {} where nobody has the sites' rows.
+        """
+        if test.fit is not None and self not in test.kept:
+            test.kept[self] = self._judged(test, test.fit)
+        found: dict[str, Any] = test.kept.get(self, {})
+        return found
+
+    def _judged(self, test: Holdout, fit: Shards) -> dict[str, Any]:
+        priors = self.priors()
+        each = [priors.get(name, priors[""]) for name in fit.names]
+        weights = None if fit.subjects is None else fit.weights(1)
+        home, on = recalibrated(fit, each, weights), "own rows, out of fold"
+        if test.owner is not None and test.names == fit.names:
+            judged = Shards.from_owner(test.logits, test.labels, test.owner, fit.clients)
+            after, on = applied(judged, home.chosen), "test rows of each site"
+        else:
+            judged, after = fit, cross_validated(fit, each, weights)
+        before, labels, rows = softmax(judged.logits), judged.labels, judged.rows
+        losses = [
+            judged.sum_rows(-np.log(np.maximum(label_entries(p, labels), 1e-12)))
+            for p in (before, after)
+        ]
+        sites: dict[str, dict[str, Any]] = {}
+        for k, name in enumerate(fit.names):
+            taken, risk = bool(home.taken[k]), float(home.risk[k])
+            sites[name] = {"rows": int(fit.rows[k]), "taken": taken, "risk": risk}
+            if rows[k]:
+                one, other = (float(loss[k] / rows[k]) for loss in losses)
+                sites[name] |= {"nll_before": one, "nll_after": other, "harmed": other > one + HARM}
+        counts = {"taken": int(home.taken.sum()), "kept": int((~home.taken).sum())}
+        counts["harmed"] = sum(one.get("harmed", False) for one in sites.values())
+        return {
+            **{"before": summary(before, labels), "after": summary(after, labels)},
+            "score": check_score("", fit.classes),
+            "personal": {
+                **counts,
+                "judged_on": on,
+                "sites": dict(list(sites.items())[:MOST_CLIENTS]),
+            },
+        }
+
+    def judged_page(self, test: Holdout) -> list[Part]:
+        """Each site's decision and log loss, those that fared worst first."""
+        told = self.judge(test).get("personal", {"sites": {}, "judged_on": ""})
+        judged = {name: one for name, one in told["sites"].items() if "nll_after" in one}
+        worst = sorted(judged.items(), key=lambda s: s[1]["nll_before"] - s[1]["nll_after"])
+        rows = tuple(
+            (
+                *(name, one["rows"], "recalibrates" if one["taken"] else "keeps the model"),
+                *(
+                    f"{100 * one['risk']:.0f}",
+                    f"{one['nll_before']:.3f}",
+                    f"{one['nll_after']:.3f}",
+                ),
+                "worse" if one["harmed"] else "",
+            )
+            for name, one in worst[:MOST_ROWS]
+        )
+        note = (
+            f"The {len(rows)} of {len(told['sites'])} sites that fared worst, judged on "
+            f"{told['judged_on']}. Risk is the probability that the log loss rises by more than "
+            f"{HARM:g}; worse is by as much. Exact numbers of a simulation, for the researcher's "
+            "eyes: in a deployment they stay at the site."
+        )
+        columns = ("site", "rows", "at home", "risk, %", "log loss before", "log loss after", "")
+        return [Table("Recalibration at home", columns, rows, note)] if rows else []

@@ -1,0 +1,130 @@
+"""A prior for each site's own recalibration, from one release (ours)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from fedcal.core.checks import positive, unused
+from fedcal.core.shards import numbered
+from fedcal.evaluation.sites.effects import edges_of
+from fedcal.evaluation.weighting import counted_of, subject_rows
+from fedcal.mechanisms import MECHANISMS, Laplace
+from fedcal.metrics.buckets import check_score
+from fedcal.personal.moments import MomentsPrior
+from fedcal.personal.sites_release import SitesRelease
+from fedcal.privacy.curator import Release
+from fedcal.privacy.federation import AUTO, Federation
+from fedcal.privacy.mechanism_choice import order_of
+from fedcal.queries import Query, ScoreCounts, SiteEffects
+from fedcal.queries.encodings import Flat, Tree
+from fedcal.queries.evaluation import names_text
+from fedcal.strategies.base import FederatedStrategy
+from fedcal.strategies.method import check_rounds, plan_for
+from fedcal.strategies.methods.score_rounds import excluded
+from fedcal.units import UNITS
+
+CLIP, HEIGHT = 2.0, 4
+"""Norm of a client's moments; levels of a tree."""
+
+
+class FedPrior(FederatedStrategy):
+    """What the sites' own recalibrations are like, as a prior for each of them.
+
+    Sites recalibrate at home (`fedcal.personal`) and send nothing of that; this asks once for what
+    the others can add. Public: the federation, the sites' names, all parameters.
+
+    * Units `example` and `subject`, and without privacy: rows by site, score (ten buckets) and
+      outcome; a row is a 1 in one count, which clips nothing. Noise of a site's sum(y - p), and of
+      its sum((y - p) x), x the log-odds, at epsilon = 1: Laplace 4.0 and 14.3 on flat counts, 4.1
+      and 18.0 on a tree; Gaussian (delta 1e-5) 10.5 and 37.7 on flat ones, 7.2 and 33.6 on a tree
+      of 4 levels: flat under Laplace noise, the default, else such a tree.
+    * Unit `user`, zero-out (replace under `local`): a site *is* the unit. Each sends moments
+      (`SiteEffects`), clipped in the norm of the noise, which is Gaussian by default.
+
+    Parameters
+    ----------
+    federation
+        public facts and budget; one round
+    groups
+        names of the sites; () = `client 00` to `client 99`. Not where whole clients are hidden
+    rows_per_subject
+        of unit `subject`: rows that a subject's rows count as at most (1)
+    clip
+        of moments, where whole clients are hidden (2: of two parameters that are surely off by one
+        unit of the identity prior it is 1.4)
+    """
+
+    name, family = "fedprior", "personal"
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
+    fewest_users = 100
+
+    def __init__(
+        self,
+        federation: Federation,
+        *,
+        groups: Sequence[str] = (),
+        rows_per_subject: int | None = None,
+        clip: float | None = None,
+        **base: Any,
+    ) -> None:
+        check_rounds(self.name, federation, 1)
+        self._seen: Release | None = None
+        self._query: ScoreCounts | SiteEffects
+        if federation.private and UNITS[federation.unit].whole_client:
+            why = "a client that is hidden as a whole is not counted by itself"
+            unused(why, groups=groups or None, rows_per_subject=rows_per_subject)
+            self._query = SiteEffects(federation.classes)
+            clips = (CLIP if clip is None else positive("clip", clip),)
+            plan = plan_for(federation, self._query, clips, 1, order_of(federation))
+        else:
+            unused("what is counted needs none", clip=clip)
+            self._query = _counts(federation, groups, rows_per_subject)
+            plan = plan_for(federation, self._query, (1.0,), 1, prefers=(Laplace,))
+        super().__init__(plan, **base)
+
+    def query(self, round_number: int) -> Query:
+        """Counts, or moments."""
+        return self._query
+
+    def update(self, release: Release) -> None:
+        """Keep them."""
+        if not self.plan.unanswered(release.std):
+            self._seen = release
+
+    def result(self) -> SitesRelease | MomentsPrior:
+        """What they are read from."""
+        asked, plan, seen = self._query, self.plan, self._seen
+        values = np.zeros(sum(asked.lengths())) if seen is None else seen.values
+        std = 0.0 if seen is None else float(seen.std.max(initial=0.0))
+        if isinstance(asked, SiteEffects):
+            clients = plan.sampling_rate * plan.clients
+            noise = math.inf if seen is None else std / clients
+            return MomentsPrior(values / clients, noise, clients, asked.classes)
+        return SitesRelease(
+            *(asked, asked.decode(values), std),
+            "double-exponential" if plan.tailed else "normal",
+            unit=plan.unit if plan.private else "",
+            counted=counted_of(asked.subject_rows),
+            excluded=excluded(plan),
+            exact=not plan.private,
+            known=seen is not None,
+        )
+
+
+def _counts(
+    federation: Federation, groups: Sequence[str], rows_per_subject: int | None
+) -> ScoreCounts:
+    """Rows by site, score and outcome, in the encoding of the least noise."""
+    score, asked = check_score("", federation.classes), federation.mechanism
+    tree = federation.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
+    return ScoreCounts(
+        *(federation.classes, edges_of(score), score),
+        *((Tree.name, HEIGHT) if tree else (Flat.name, 1)),
+        groups=names_text(groups or numbered(federation.clients)),
+        by="site",
+        subject_rows=subject_rows(federation.unit, rows_per_subject),
+    )

@@ -1,0 +1,179 @@
+"""A prior for recalibration at home: names of sites, bounds, noise, and what it is judged by."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from refusals import refused
+from strategy_checks import assert_std_is_one, nobody
+
+from fedcal import simulate
+from fedcal.clients.site.prepared import prepare, prepared
+from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards, numbered
+from fedcal.evaluation.counting import counts_of
+from fedcal.evaluation.histogram import Histogram
+from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.mechanisms import Gaussian, Laplace, Target
+from fedcal.personal.moments import HIDES, MomentsPrior, prior_from_moments
+from fedcal.personal.prior import identity_prior
+from fedcal.privacy.federation import Federation
+from fedcal.queries import ScoreCounts
+from fedcal.queries.encodings import decoder_of
+from fedcal.queries.evaluation import names_text
+from fedcal.strategies import FedPrior
+from fedcal.strategies.methods.prior import HEIGHT
+from fedcal.units.bounding import Bound
+
+NAMES = ("d", "b", "c", "a")
+
+
+def named(groups: np.ndarray | None = None) -> Shards:
+    rng = np.random.default_rng(3)
+    labels, owner = rng.integers(0, 2, 90), rng.integers(1, 4, 90)  # the first has no rows
+    return Shards.from_owner(
+        *(rng.normal(0, 3, (90, 2)), labels, owner, 4),
+        subjects=np.arange(90) % 5,
+        groups=owner if groups is None else groups,
+        group_names=NAMES,
+        names=NAMES,
+    )
+
+
+def asked(*sites: str) -> ScoreCounts:
+    return ScoreCounts(2, np.array([10.0]), groups=names_text(sites), by="site")
+
+
+def test_rows_count_under_their_sites_own_name_whatever_their_column_says():
+    """As by a column that says the same, without its block of others; in each part of the rows."""
+    for query in (asked(*sorted(NAMES)), asked(*NAMES, "away")):
+        want = counts_of(named(), replace(query, by="group"))[:, : query.counts]
+        for groups in (None, np.zeros(90, np.int64)):
+            rows = named(groups)
+            np.testing.assert_array_equal(counts_of(rows, query), want)
+            np.testing.assert_array_equal(counts_of(rows.block(1, 3), query), want[1:3])
+            order = np.array([3, 1, 0, 2])
+            np.testing.assert_array_equal(counts_of(rows.take(order), query), want[order])
+            kept = np.flatnonzero(rows.labels)
+            np.testing.assert_array_equal(counts_of(rows.keep(kept), query).sum(), len(kept))
+            each, owner = rows.each_subject()
+            for parts, of in ((each, owner), (rows.each_row(), rows.owner)):
+                summed = np.zeros_like(want)
+                np.add.at(summed, of, counts_of(parts, query))
+                np.testing.assert_array_equal(summed, want)
+
+
+def test_a_site_that_is_not_asked_for_refuses():
+    refused("'a' is not among the sites", counts_of, named().block(3, 4), asked("b", "d"))
+    unnamed = replace(named(), names=())
+    refused("this site has no name: --federation", counts_of, unnamed, asked(*NAMES))
+    refused("groups is empty", lambda: ScoreCounts(2, np.array([4.0]), by="site"))
+    refused("3 names for 4 clients", lambda: nobody(4, 2, names=("a", "b", "c")))
+
+
+def test_a_real_site_is_called_as_its_roster_has_it(tmp_path):
+    rows = Shards(np.zeros((1, 2)), np.zeros(1, np.int64), np.array([0, 1]))
+    prepare(tmp_path / "site", rows)
+    assert prepared(tmp_path / "site").shards.names == ()  # and in a federation: see deploy
+    prepare(tmp_path / "site", replace(rows, names=("x",)), simulated=True)
+    assert prepared(tmp_path / "site").shards.names == ("x",)
+
+
+def score_noise(query: ScoreCounts, law: type[Laplace | Gaussian]) -> tuple[float, float]:
+    """Noise std of sum(y - p) and of sum((y - p) x) of a site, at epsilon = 1."""
+    made, one = law.calibrate(Target(1.0, 1e-5, 1)), query.row_norm(law.order)
+    bound = Bound((1,), (one,), order=law.order)
+    std = float(made.std(made.scale(bound, 1), 1.0, bound).max())
+    decoder = decoder_of(query.encoding, query.buckets, query.height)
+    h = Histogram(query.bucket_edges, np.zeros((2, query.buckets)), decoder * std)
+    score = np.stack([-h.middles, 1.0 - h.middles])
+    x = np.log(h.middles / (1.0 - h.middles))
+    return float(h.noise_std(score)), float(h.noise_std(score * x))
+
+
+@pytest.mark.parametrize(("mechanism", "law"), [("auto", Laplace), ("gaussian", Gaussian)])
+def test_the_encoding_has_the_least_noise_in_scores(mechanism, law):
+    own = Federation(4, 2, epsilon=1.0, unit="example", mechanism=mechanism)
+    taken = FedPrior(own).query(1)
+    ways = [("flat", 1), ("prefix", 1), *(("tree", height) for height in (2, 3, HEIGHT))]
+    noise = [score_noise(replace(taken, encoding=e, height=h), law) for e, h in ways]
+    offset, slope = score_noise(taken, law)
+    assert offset == min(o for o, _ in noise)
+    assert slope <= 1.01 * min(s for _, s in noise)
+
+
+@pytest.mark.parametrize("trust", ["central", "distributed", "local"])
+@pytest.mark.parametrize("unit", ["user", "subject"])
+def test_noise_is_what_it_says(unit, trust):
+    """Nobody has rows: all that is released is noise, in units of what the artifact says."""
+    clients, draws = 100, []
+    none = nobody(clients, 2, subjects=np.zeros(0, np.int64), names=numbered(clients))
+    for seed in range(60 if unit == "user" else 1):
+        own = Federation(clients, 2, epsilon=1.0, unit=unit, trust=trust, seed=seed)
+        strategy = FedPrior(own)
+        run_inline(strategy, none)
+        found = strategy.result()
+        moments = isinstance(found, MomentsPrior)
+        draws.append((found.moments if moments else found.counts) / found.std)
+    assert_std_is_one(draws, kurtosis=3.0 if unit == "user" else 6.0)
+
+
+def test_whole_sites_hide_among_a_hundred():
+    options = {"method": "fedprior", "epsilon": 1.0, "partition": "iid"}
+    with pytest.raises(InputError, match=r"^fedprior with unit 'user' hides .* 100 clients"):
+        simulate("heart-disease", clients=99, **options)
+    found = simulate("heart-disease", clients=100, **options)
+    assert not found.artifact.hidden
+    assert simulate("heart-disease", clients=99, **options | {"unit": "example"}).judged["personal"]
+
+
+def test_moments_tell_how_sites_differ_and_noise_widens_them():
+    """Oracle: the moments of many well-known sites, drawn from a prior of known mean and spread."""
+    none, rng = identity_prior(2), np.random.default_rng(0)
+    unit = np.sqrt(np.diag(none.cov))
+    at = rng.normal([0.8, -0.4], [0.5, 0.2], (4000, 2))
+    moments = np.concatenate([(at / unit).mean(0), ((at / unit) ** 2).mean(0) - 1])
+    found = prior_from_moments(moments, 0.0, 4000, 2)
+    np.testing.assert_allclose(found.mean, [0.8, -0.4], atol=0.03)
+    np.testing.assert_allclose(np.sqrt(np.diag(found.cov)), [0.5, 0.2], atol=0.02)
+    wider = prior_from_moments(moments, 0.1, 4000, 2)
+    assert (np.diag(wider.cov) > np.diag(found.cov) + 0.09 * unit**2).all()
+    assert (np.abs(wider.mean) < np.abs(found.mean)).all()
+    hidden = MomentsPrior(moments, 1.1 * HIDES, 4000.0, 2)
+    np.testing.assert_array_equal(hidden.priors()[""].cov, none.cov)
+    assert "The noise hides" in hidden.page()[0].note
+
+
+@pytest.mark.parametrize("unit", ["user", "subject"])
+def test_a_file_holds_all_of_it(unit, tmp_path):
+    options = {"unit": unit, "epsilon": 1.0, "clients": 100, "partition": "iid"}
+    result = simulate("heart-disease", method="fedprior", out=tmp_path / "run", **options)
+    form = type(result.artifact)
+    again = form.read(tmp_path / "run", form.form)
+    assert again.arrays().keys() == result.artifact.arrays().keys()
+    for name, array in result.artifact.arrays().items():
+        np.testing.assert_array_equal(again.arrays()[name], array)
+    assert again.privacy
+    assert again.priors().keys() == result.artifact.priors().keys()
+    said = (tmp_path / "run" / "report.html").read_text("utf-8")
+    assert "sites recalibrate at home" in said
+    assert "Recalibration at home" in said
+
+
+def test_sites_are_judged_on_their_own_test_rows_or_out_of_fold():
+    own = simulate("heart-disease", method="fedprior", partition="natural")
+    told = own.judged["personal"]
+    assert told["judged_on"] == "test rows of each site"
+    assert [one["rows"] for one in told["sites"].values()] == [76, 147, 100, 61]
+    assert told["taken"] + told["kept"] == 4
+    before = [one["nll_before"] for one in told["sites"].values()]
+    rows = np.bincount(own.test.owner)
+    assert own.before["nll"] == pytest.approx(np.average(before, weights=rows))
+    assert own.after["nll"] < own.before["nll"] - 0.1
+    for one in told["sites"].values():
+        assert one["harmed"] == (one["nll_after"] > one["nll_before"] + 0.02)
+        assert one["taken"] or one["nll_after"] == pytest.approx(one["nll_before"])
+    dealt = simulate("heart-disease", method="fedprior", partition="iid", clients=4)
+    assert dealt.judged["personal"]["judged_on"] == "own rows, out of fold"
+    assert sum(one["rows"] for one in dealt.judged["personal"]["sites"].values()) == 384
+    assert "stays at the site" in own.privacy["statement"][-1]
