@@ -20,7 +20,7 @@ from fedcal.experiments.cli.parameters import (
 from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.candidates import SETS
 from fedcal.experiments.planner.method_advice import MethodAdvice, grpc_seconds, in_words
-from fedcal.experiments.planner.plan import facts_of, plan, plan_sets, save
+from fedcal.experiments.planner.plan import NEEDED, facts_of, plan, plan_sets, save
 from fedcal.experiments.planner.prior_advice import METHOD, PriorAdvice, advise_prior
 from fedcal.experiments.planner.set_advice import SetAdvice
 from fedcal.experiments.report.tables import TextTable, print_table
@@ -99,8 +99,8 @@ def command(
             table = _table_of_sets(advice)
         elif method == METHOD:
             unused("this plan reads no rows", data=data, **{k: given.pop(k, None) for k in _RUN})
-            own = [given.pop(k, None) for k in ("clients", "rows_per_client", "classes")]
-            advice = advise_prior(facts_of(*own, None, **given), given.pop("seed", 0))
+            seed, public = given.pop("seed", 0), dict.fromkeys(("of_data", *NEEDED)) | given
+            advice = advise_prior(facts_of(**public), seed)
             table = _table_of_prior(advice)
         else:
             advice = plan(
@@ -166,12 +166,9 @@ def _table_of_methods(advice: MethodAdvice) -> TextTable:
 
 def _table_of_prior(advice: PriorAdvice) -> TextTable:
     """Expected log loss above the best, by the site's own rows."""
-    rows = [
-        [f"{v:.4f}" if isinstance(v, float) else str(v) for v in line.values()]
-        for line in advice.tried()["rows"]
-    ]
+    lines = [[f"{value:.4g}" for value in line.values()] for line in advice.tried()["rows"]]
     columns = ("own rows", "log loss above the best, alone", "with the release", "it adds")
-    return TextTable(columns, rows, left=())
+    return TextTable(columns, lines, left=())
 
 
 def _table_of_sets(advice: SetAdvice) -> TextTable:

@@ -19,7 +19,7 @@ import numpy as np
 from fedcal.calibrators import Calibrator
 from fedcal.core import pages
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import softmax
+from fedcal.core.numerics import label_entries, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
@@ -59,14 +59,8 @@ _CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardl
 class AtHome:
     """A site's recalibration, for its own eyes.
 
-    Attributes
-    ----------
-    told
-        the content of `result.json`: verdict, exact numbers, what either prior gives
-    calibrator
-        `Identity` where the gate refuses
-    parts
-        of the report
+    `told` is the content of `result.json`, `parts` are those of the report, and `calibrator` is
+    `Identity` where the gate refuses.
     """
 
     told: Mapping[str, Any]
@@ -138,12 +132,10 @@ def recalibrate(
         tried[name], at, after = _tried(shards, one, weights)
     made = at_site.calibrator_of(at.chosen[0], classes, rows.input)
     made.of_classes(rows.class_names)
-    told: dict[str, Any] = {
-        "title": f" at home: {rows.name}",
-        "verdict": _verdict(own, tried[name], classes == 2),
-    }
-    told |= {"schema": 1, "release": str(path), "site": site, "own": own, "priors": tried}
-    told |= {"statement": [STATEMENT, *notes], "versions": versions(), "calibrator": made.kind}
+    verdict = _verdict(own, tried[name], classes == 2)
+    told = {"schema": 1, "title": f" at home: {rows.name}", "verdict": verdict, "site": site}
+    told |= {"release": str(path), "own": own, "priors": tried, "calibrator": made.kind}
+    told |= {"statement": [STATEMENT, *notes], "versions": versions()}
     lines = [
         (name, "taken" if t["taken"] else "refused", *(_shown(t[k]) for k in _NUMBERS))
         for name, t in tried.items()
@@ -161,13 +153,12 @@ def recalibrate(
 
 def priors_of(release: Any) -> dict[str, SitePrior]:
     """The prior of each site of a release; "" = of a new one. InputError where it has none."""
-    asked = getattr(release, "question", None)
-    if asked is not None and asked.score != check_score("", asked.classes):
-        raise InputError(f"a prior is not learnt from the score {asked.score!r}")
     if hasattr(release, "priors"):
         return dict(release.priors())
     if not isinstance(release, ScoreRelease):
-        raise InputError("a prior is learnt from a release of sites, of fedprior or evaluate")
+        raise InputError(f"a prior is learnt from a release of sites, not from a {release.noun}")
+    if (asked := release.question).score != check_score("", asked.classes):
+        raise InputError(f"a prior is not learnt from the score {asked.score!r}")
     return site_priors(release)
 
 
@@ -195,12 +186,11 @@ def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> 
 
 
 def _shown(value: float | None) -> pages.Entry:
-    return "none" if value is None else round(value, 4) + 0.0 * value
+    return "none" if value is None else round(value, 4) or 0
 
 
 def _losses(shards: Shards, probs: Floats) -> Floats:
-    own = np.take_along_axis(probs, shards.labels[:, None], axis=1)[:, 0]
-    return np.asarray(-np.log(np.maximum(own, _FLOOR)))
+    return np.asarray(-np.log(np.maximum(label_entries(probs, shards.labels), _FLOOR)))
 
 
 def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float | None]:
@@ -229,8 +219,8 @@ def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
     own |= {} if shards.subjects is None else {"subjects": len(np.unique(shards.subjects))}
     own["events" if shards.classes == 2 else "correct predictions"] = int(outcome.sum())
     own["mean score"] = _mean(shards, value, weights)[0]
-    own |= {"rate of the outcome": own["mean score"] - gap, "score minus outcome": gap}
-    own |= {"its standard error": error}
+    own["rate of the outcome"] = own["mean score"] - gap
+    own |= {"score minus outcome": gap, "its standard error": error}
     own["log loss"] = _mean(shards, _losses(shards, probs), weights)[0]
     own["calibration slope"] = None if slope is None else float(slope[1])
     return own

@@ -20,9 +20,9 @@ from fedcal.experiments.planner.facts import PublicFacts
 from fedcal.metrics.buckets import bucket_of
 from fedcal.personal.prior import common_spread, identity_prior, predictive
 from fedcal.queries.encodings import decoder_of
-from fedcal.queries.evaluation import names_text
+from fedcal.strategies import FedPrior
 
-METHOD = "evaluate"
+METHOD = FedPrior.name
 LEAST = 0.002
 """A fall of log loss below it is not worth asking for."""
 
@@ -40,11 +40,8 @@ _LOG_ODDS = {True: NormalDist(-0.5, 1.6), False: NormalDist(2.0, 2.0)}
 class PriorAdvice(Advice):
     """What `fedcal plan --method fedprior` says.
 
-    Attributes
-    ----------
-    excess
-        (2, rows) expected log loss above the best at sites of 0, 1, ... own rows: with no other
-        site, and with the release
+    `excess` is the expected log loss above the best at sites of 0, 1, ... own rows, (2, rows):
+    with no other site, and with the release.
     """
 
     excess: Floats
@@ -97,20 +94,18 @@ def advise_prior(facts: PublicFacts, seed: int = 0) -> PriorAdvice:
     InputError
         The method does not go with the facts, or whole sites are hidden.
     """
-    start, f = time.perf_counter(), facts.federation
-    candidate = Candidate(METHOD, None, {"groups": names_text([str(k) for k in range(f.clients)])})
+    start = time.perf_counter()
+    candidate = Candidate(METHOD)
     release, plan = candidate.job(facts, 1.0).strategy().result(), candidate.plan(facts)
     if not isinstance(release, ScoreRelease):
         raise InputError("a plan of what the release adds is for the units example and subject")
     covs, info = _learnt(release, plan.noise_std[0] if plan.noise_std else 0.0, facts, seed)
-    n = np.arange(_MOST_ROWS + 1.0)
-    excess = np.stack([_excess(c, info, n) for c in (identity_prior(f.classes).cov[None], covs)])
-    seconds, one = time.perf_counter() - start, Estimate(candidate, plan)
-    told: dict[str, Any] = {"facts": facts, "seed": seed, "seconds": seconds, "excess": excess}
-    pays = (excess[0, 1:] - excess[1, 1:] >= LEAST).any()
-    return PriorAdvice(
-        estimates=[one], refused=[], chosen=one if pays else None, enough=None, **told
-    )
+    n, none = np.arange(_MOST_ROWS + 1.0), identity_prior(facts.federation.classes)
+    excess = np.stack([_excess(c, info, n) for c in (none.cov[None], covs)])
+    pays, one = (excess[0, 1:] - excess[1, 1:] >= LEAST).any(), Estimate(candidate, plan)
+    told: dict[str, Any] = {"facts": facts, "seed": seed, "excess": excess, "estimates": [one]}
+    told |= {"chosen": one if pays else None, "seconds": time.perf_counter() - start}
+    return PriorAdvice(refused=[], enough=None, **told)
 
 
 def _learnt(

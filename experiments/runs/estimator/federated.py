@@ -24,7 +24,7 @@ from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.simulation import fit
 from fedcal.partition import deal
 from fedcal.personal.at_site import calibrator_of, recalibrated
-from fedcal.strategies import STRATEGIES
+from fedcal.strategies import STRATEGIES, FedPrior
 from fedcal.strategies.settings import must_calibrate
 
 _PARAMETERS = {
@@ -36,7 +36,6 @@ _PARAMETERS = {
 _PARAMETERS["personal"] = False
 """What is given by name, and the defaults."""
 
-PERSONAL = "evaluate"
 _SIGNATURE = Signature(
     [
         Parameter("self", Parameter.POSITIONAL_OR_KEYWORD),
@@ -144,9 +143,9 @@ class FederatedCalibrator(Classifier):
         options = {name: getattr(self, name) for name in options_of(Config) if hasattr(self, name)}
         options["partition"] = self.partition or (None if client is None else "natural")
         if self.personal:
-            if client is None or self.method not in (Config.method, PERSONAL):
-                raise InputError(f"personal needs client, and the method {PERSONAL!r} or none")
-            options["method"] = PERSONAL
+            if client is None or self.method not in (Config.method, FedPrior.name):
+                raise InputError(f"personal needs client, and the method {FedPrior.name!r} or none")
+            options["method"] = FedPrior.name
         config = merge({"data": data.name}, options, {"set": self.set})
         if config.method in POOLED:
             raise InputError(
