@@ -99,7 +99,8 @@ def command(
             table = _table_of_sets(advice)
         elif method == METHOD:
             unused("this plan reads no rows", data=data, **{k: given.pop(k, None) for k in _RUN})
-            seed, public = given.pop("seed", 0), dict.fromkeys(("of_data", *NEEDED)) | given
+            seed = given.pop("seed", 0)
+            public: dict[str, Any] = dict.fromkeys(("of_data", *NEEDED)) | given
             advice = advise_prior(facts_of(**public), seed)
             table = _table_of_prior(advice)
         else:

@@ -188,7 +188,7 @@ class FederatedCalibrator(Classifier):
         """
         check_is_fitted(self)
         X = validate_data(self, self._columns(X), dtype=np.float64, reset=False)
-        if self.personal != (client is not None):
+        if bool(self.personal) != (client is not None):
             raise InputError("predict_proba takes client with personal=True, and only then")
         if client is None:
             return self.calibrator_.predict_proba(X)
