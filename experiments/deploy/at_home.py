@@ -51,6 +51,7 @@ _ABOUT = (
     f"above the model's by more than {at_site.HARM:g} on new rows."
 )
 _LITTLE = " if you like, your rows show no gain"
+_FOLDS_REFUSE = "cross-validation shows nothing, because with fewer rows the gate refuses"
 _BUCKETS, _FLOOR = 240, 1e-12
 _CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardly moved it
 
@@ -102,19 +103,15 @@ def recalibrate(
     InputError
         The file is no release of sites, the rows cannot be used, or their classes differ.
     """
-    path = path_of(release)
-    found: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(
-        path.parent, path.name.removesuffix(".npz")
-    )
+    path, name = path_of(release), path_of(release).name.removesuffix(".npz")
+    found: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
     priors, known = priors_of(found), found.class_names
     classes = getattr(found, "question", found).classes
     rows = read_rows(data, class_names or known).in_order(None, positive)
     if rows.classes != classes or (known and rows.class_names != known):
         of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
-        raise InputError(
-            f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]}): they "
-            "must be the same, in the same order"
-        )
+        told = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
+        raise InputError(f"{told}: they must be the same, in the same order")
     notes = []
     if site is not None and site not in priors:
         alike = get_close_matches(site, [name for name in priors if name], 1)
@@ -133,13 +130,11 @@ def recalibrate(
     made = at_site.calibrator_of(at.chosen[0], classes, rows.input)
     made.of_classes(rows.class_names)
     verdict = _verdict(own, tried[name], classes == 2)
-    told = {"schema": 1, "title": f" at home: {rows.name}", "verdict": verdict, "site": site}
-    told |= {"release": str(path), "own": own, "priors": tried, "calibrator": made.kind}
-    told |= {"statement": [STATEMENT, *notes], "versions": versions()}
-    lines = [
-        (name, "taken" if t["taken"] else "refused", *(_shown(t[k]) for k in _NUMBERS))
-        for name, t in tried.items()
-    ]
+    result = {"schema": 1, "title": f" at home: {rows.name}", "verdict": verdict, "site": site}
+    result |= {"release": str(path), "own": own, "priors": tried, "calibrator": made.kind}
+    result |= {"statement": [STATEMENT, *notes], "versions": versions()}
+    gate = ("refused", "taken")
+    lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": softmax(shards.logits), "after, by the calibrator of other rows": after}
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
     curve = reliability_part("Reliability", counted, check_score("", classes), 0.95)
@@ -148,7 +143,7 @@ def recalibrate(
         Table("This site's rows", ("", "exact"), facts, "Slope below 1: scores too extreme."),
         Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT),
     )
-    return AtHome(told, made, parts if curve is None else (*parts, curve))
+    return AtHome(result, made, parts if curve is None else (*parts, curve))
 
 
 def priors_of(release: Any) -> dict[str, SitePrior]:
@@ -174,13 +169,13 @@ def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> 
         )
     way = (("much", "little") if binary else ("sure", "unsure"))[points < 0]
     bias = f"{'says' if binary else 'is'} {abs(points):.0f} points too {way}"
-    before, after = f"{own['log loss']:.2f}", f"{found['log loss']:.2f}"
-    ends = f"{'falls' if after < before else 'rises'} from {before} to {after}"
     bias = "is right" if abs(points) < 0.5 else bias
+    before, after, fall = f"{own['log loss']:.2f}", f"{found['log loss']:.2f}", found["fall of it"]
+    loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
+    loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
     return (
-        f"Recalibrate{_LITTLE * (found['fall of it'] <= 0)}: your model {bias} on average; with "
-        f"this calibrator log loss {f'stays at {after}' if before == after else ends} "
-        f"(cross-validated on your {rows}); the chance that it is worse than the model by more "
+        f"Recalibrate{_LITTLE * (fall < 0)}: your model {bias} on average; "
+        f"{loss if fall else _FOLDS_REFUSE}; the chance that it is worse than the model by more "
         f"than {at_site.HARM:g} is {chance}."
     )
 

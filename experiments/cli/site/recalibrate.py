@@ -20,24 +20,13 @@ EXAMPLES = ("fedcal site recalibrate --release run/prior.npz rows.csv --site Cle
 
 
 def command(
-    data: Annotated[
-        str, typer.Argument(metavar="ROWS", help="This site's labelled scores, a file.")
-    ],
+    data: Annotated[str, typer.Argument(metavar="ROWS", help="This site's labelled scores.")],
     *,
-    release: Annotated[
-        Path, other(ROWS, "The prior.npz of a run of fedprior, or release.npz of evaluate.")
-    ],
-    site: Annotated[
-        str | None,
-        other(ROWS, "This site's name in the release, so that its rows do not count twice."),
-    ] = None,
-    class_names: Annotated[
-        str | None, other(ROWS, "Names of the classes, by comma (those of the release).")
-    ] = None,
+    release: Annotated[Path, other(ROWS, "The prior.npz of fedprior, or release.npz by site.")],
+    site: Annotated[str | None, other(ROWS, "Its name there: its rows count once then.")] = None,
+    class_names: Annotated[str | None, other(ROWS, "Names of the classes, by comma.")] = None,
     positive: Annotated[str | None, other(ROWS, "Of two classes the one of column 1.")] = None,
-    out: Annotated[
-        Path | None, other(FILES, "Folder for calibrator and report; it becomes this user's alone.")
-    ] = None,
+    out: Annotated[Path | None, other(FILES, "Folder, which becomes this user's alone.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Read, fit, judge, and show it."""
