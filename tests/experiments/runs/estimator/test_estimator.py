@@ -133,8 +133,7 @@ def test_a_client_column_is_the_natural_partition():
 
 
 def test_a_personal_calibrator_is_each_client_s_own_fit_with_the_prior_of_the_others():
-    data = load("heart-disease")
-    assert data.client is not None
+    data: Any = load("heart-disease")
     rows, whose = {"client": data.client, "subject": data.subject}, data.client
     fitted = clone(FederatedCalibrator(personal=True, epsilon=1.0, unit="subject"))
     assert fitted.get_params()["personal"] is True
@@ -146,28 +145,19 @@ def test_a_personal_calibrator_is_each_client_s_own_fit_with_the_prior_of_the_ot
     expected = applied(shards, at.chosen)[np.argsort(np.argsort(whose, kind="stable"))]
     probs = fitted.predict_proba(data.logits, client=whose)
     np.testing.assert_allclose(probs, expected, atol=1e-9)
-    np.testing.assert_array_equal(
-        fitted.predict_proba(data.logits, client=2)[whose == 2], probs[whose == 2]
-    )
+    of_one = fitted.predict_proba(data.logits, client=2)
+    np.testing.assert_array_equal(of_one[whose == 2], probs[whose == 2])
     assert nll(probs, data.labels) < nll(softmax(data.logits), data.labels) - 0.1
-    assert fitted.privacy_["epsilon"] == 1.0
-    assert not hasattr(fitted, "calibrator_")
-    one = FederatedCalibrator("fedtemp").fit(data.logits, data.labels, client=whose)
+    assert (fitted.privacy_["epsilon"], hasattr(fitted, "calibrator_")) == (1.0, False)
+    given, new = (data.logits, data.labels), clone(fitted)
+    one = FederatedCalibrator("fedtemp").fit(*given, client=whose)
     for said, call in (
         ("unknown client '7'", lambda: fitted.predict_proba(data.logits, client=7)),
         ("takes client with personal", lambda: fitted.predict_proba(data.logits)),
         ("takes client with personal", lambda: one.predict_proba(data.logits, client=0)),
-        ("personal needs client", lambda: clone(fitted).fit(data.logits, data.labels)),
-        (
-            "personal needs client",
-            lambda: clone(fitted).set_params(method="acct").fit(data.logits, data.labels, **rows),
-        ),
-        (
-            "of one client alone",
-            lambda: CalibratedModel(GaussianNB(), clone(fitted)).fit(
-                data.logits, data.labels, **rows
-            ),
-        ),
+        ("personal needs client", lambda: new.fit(*given)),
+        ("personal needs client", lambda: new.set_params(method="acct").fit(*given, **rows)),
+        ("of one client", lambda: CalibratedModel(GaussianNB(), clone(new)).fit(*given, **rows)),
     ):
         with pytest.raises(InputError, match=said):
             call()
