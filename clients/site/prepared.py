@@ -37,7 +37,7 @@ FEDERATION, POLICY = "federation.toml", "site.toml"
 ANSWERS = "answers"
 """Folder of what a site sent before it had records, which know nothing of it."""
 
-_VERSION = 4
+_VERSION = 3
 _OPTIONAL = ("subjects", "groups", "other", "inputs")
 _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_inputs")
 
@@ -331,7 +331,10 @@ def prepared(folder: Path) -> Prepared:
         offsets = np.array([0, len(found["labels"])])
         kind = one_of("input", site["input"], KINDS)
         columns: dict[str, Any] = {name: found[name] for name in _OPTIONAL if name in found}
-        columns |= {"group_names": tuple(site["group_names"]), "names": tuple(site["site_names"])}
+        columns |= {
+            "group_names": tuple(site["group_names"]),
+            "names": tuple(site.get("site_names", ())),
+        }
         return Prepared(
             folder=folder,
             shards=Shards(found["logits"], found["labels"], offsets, kind, **columns),

@@ -181,7 +181,7 @@ def temperature_update(shards: Shards, query: TemperatureUpdate) -> Floats:
 def site_effects(shards: Shards, query: SiteEffects) -> Floats:
     """Moments of each client's own recalibration under the identity prior, (clients, 2 d)."""
     prior = identity_prior(shards.classes)
-    best, cov = posterior(shards, [prior] * shards.clients)
+    best, cov, *_ = posterior(shards, [prior] * shards.clients)
     square = np.diag(prior.cov)
     second = np.diagonal(cov, axis1=1, axis2=2) + best**2
     moments = best / np.sqrt(square), second / square - 1.0

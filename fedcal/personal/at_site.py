@@ -26,7 +26,7 @@ from fedcal.personal.prior import SitePrior, identity_prior
 HARM = 0.02
 """Log loss by which a calibrator must be worse than the model to be called harmful."""
 
-MOST_RISK = 0.05
+MOST_RISK = 0.03
 """Probability of harm with which a calibrator is still taken."""
 
 RIGHT = 0.1
@@ -37,8 +37,11 @@ cells: K = 4 and 12, 5 to 100 own rows, no to strong differences, epsilon 1 and 
 and no such probability 13 cells had more than 5 %, up to 17 % where the model is right and sites
 have 30 rows: a continuous prior never believes that. Both were chosen on made-up rows."""
 
-_STEPS, _LONGEST = 40, 0.5
-_DRAWS = 256
+STEPS = (1.0, 0.75, 0.5, 0.25)
+"""Parts of the way from the model to the fit that are judged."""
+
+_ITERATIONS, _LONGEST = 40, 0.5
+_DRAWS, _WIDER = 256, 1.3
 _FURTHEST, _LOWEST = 30.0, 100.0
 """Log odds are cut to the first; logits, of more classes, to the second below the largest."""
 
@@ -50,12 +53,13 @@ class AtSite:
     Attributes
     ----------
     parameters
-        (S, d) those of the largest posterior density
-    cov
-        (S, d, d) of the posterior (Laplace's approximation)
+        (S, d) what is judged: the largest posterior density, or a part of the way to it, the
+        step of `STEPS` with the largest gain of those whose risk is accepted (the least, if none)
+    step
+        (S,) how far that is, in (0, 1]
     risk
         (S,) posterior probability that they lose more than `HARM` against the model, on new rows
-        with scores like the site's own; see `RIGHT`
+        with scores like the site's own; 1 where it has no rows. See `RIGHT`
     gain
         (S,) posterior mean of what log loss falls by
     taken
@@ -63,7 +67,7 @@ class AtSite:
     """
 
     parameters: Floats
-    cov: Floats
+    step: Floats
     risk: Floats
     gain: Floats
     taken: NDArray[np.bool_]
@@ -94,15 +98,19 @@ def recalibrated(
     InputError
         If the priors are not those of so many clients, or of such parameters.
     """
-    at, cov = posterior(shards, priors, weights)
-    risk, gain = _Rows(shards, weights).risk(at, cov)
-    return AtSite(at, cov, risk, gain, risk <= MOST_RISK)
+    at, cov, mean, sure = posterior(shards, priors, weights)
+    risk, gain = _Rows(shards, weights).risk(at, cov, mean, sure)
+    safe = risk <= MOST_RISK
+    best = np.where(safe.any(axis=0), np.where(safe, gain, -np.inf).argmax(axis=0), len(STEPS) - 1)
+    step = np.array(STEPS)[best]
+    own = best, np.arange(shards.clients)
+    return AtSite(step[:, None] * at, step, risk[own], gain[own], safe[own])
 
 
 def posterior(
     shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """The first two numbers of `AtSite`: parameters, and their covariance; see `recalibrated`.
+) -> tuple[Floats, Floats, Floats, Floats]:
+    """The fit (S, d), its covariance (S, d, d); the priors' mean and precision, in these shapes.
 
     A client's bits do not depend on who shares the shards. No row makes it raise.
     """
@@ -115,7 +123,7 @@ def posterior(
     sure = np.linalg.inv(np.array([p.cov for p in priors]).reshape(sites, 1 + two, 1 + two))
     rows = _Rows(shards, weights)
     at, moving = mean.copy(), np.ones((sites, 1), np.bool_)
-    for _ in range(_STEPS):
+    for _ in range(_ITERATIONS):
         pull, curve = rows.derivatives(at)
         curve = curve + sure
         slope = pull - ((at - mean)[:, None] @ sure)[:, 0]
@@ -124,7 +132,7 @@ def posterior(
         moving &= np.abs(step).max(axis=1, keepdims=True) >= 1e-9
         if not moving.any():
             break
-    return at, np.asarray(np.linalg.inv(rows.derivatives(at)[1] + sure))
+    return at, np.asarray(np.linalg.inv(rows.derivatives(at)[1] + sure)), mean, sure
 
 
 def calibrator_of(parameters: Floats, classes: int, input: Kind) -> Calibrator:
@@ -158,7 +166,7 @@ def cross_validated(
 ) -> Floats:
     """Probabilities of each row by what its site would have chosen without its fold, (n, c).
 
-    Rows of one subject are in one fold. A site with one row alone has its prior for it.
+    Rows of one subject are in one fold. Without its fold a site of one row keeps the model.
     """
     each = np.ones(len(shards.labels)) if weights is None else weights
     fold = _folds(shards, folds, seed)
@@ -197,6 +205,7 @@ class _Rows:
         self.x = _log_odds(shards) if self.two else np.maximum(shifted(shards.logits), -_LOWEST)
         total = shards.sum_rows(weights)
         self.share = weights / np.where(total > 0, total, 1.0)[self.owner]
+        self.total = total
 
     def sums(self, values: Floats) -> Floats:
         return self.shards.sum_rows(values)
@@ -219,46 +228,58 @@ class _Rows:
         curve = np.array([[self.sums(weight), cross], [cross, self.sums(weight * e * e)]])
         return pull, np.moveaxis(curve, -1, 0)
 
-    def risk(self, at: Floats, cov: Floats) -> tuple[Floats, Floats]:
-        """Posterior probability (S,) of harm, and the mean of the fall of log loss."""
-        root = np.linalg.cholesky(cov)
+    def look(self, at: Floats) -> tuple[Floats, Floats]:
+        """Log likelihood of each row (n,); and the expected outcome, or the expected own logit."""
         own = at[self.owner]
         if self.two:
             z = own[:, 0] + np.exp(own[:, 1]) * self.x
-            fixed, off = softplus(z) - softplus(self.x), z - self.x
-        else:
-            z = self.x * np.exp(own)
-            fixed = _log_sum(z) - _log_sum(self.x)
-            off = np.exp(own[:, 0]) - 1
-        start = self.sums(self.share * fixed)
+            return self.shards.labels * z - softplus(z), sigmoid(z)
+        z = self.x * np.exp(own)
+        return label_entries(z, self.shards.labels) - _log_sum(z), (softmax(z) * self.x).sum(axis=1)
 
-        def lost(true: Floats) -> Floats:
-            """What log loss rises by where these parameters (S, d) are true."""
-            drawn = true[self.owner]
+    def risk(self, at: Floats, cov: Floats, mean: Floats, sure: Floats) -> tuple[Floats, Floats]:
+        """Posterior probability of harm, and the mean of the fall of log loss: (steps, S) each.
+
+        By importance sampling about the largest density: the posterior of few rows, nearly all of
+        one class, is skewed, and a normal one would see harm where there is none.
+        """
+        start, lever = [], []
+        for step in STEPS:
+            own = step * at[self.owner]
             if self.two:
-                expected = sigmoid(drawn[:, 0] + np.exp(drawn[:, 1]) * self.x)
+                z = own[:, 0] + np.exp(own[:, 1]) * self.x
+                start.append(self.sums(self.share * (softplus(z) - softplus(self.x))))
+                lever.append(self.share * (z - self.x))
             else:
-                expected = (softmax(self.x * np.exp(drawn)) * self.x).sum(axis=1)
-            return np.asarray(start - self.sums(self.share * off * expected))
+                rise = _log_sum(self.x * np.exp(own)) - _log_sum(self.x)
+                start.append(self.sums(self.share * rise))
+                lever.append(self.share * (np.exp(own[:, 0]) - 1))
 
-        right = _as_it_is(at, cov, self.shards.classes)
-        draws = [lost(at + root @ draw) for draw in normal_points(_DRAWS, at.shape[1])]
-        none = lost(np.zeros_like(at))
-        risk = right * (none > HARM) + (1 - right) * np.mean([d > HARM for d in draws], axis=0)
-        return risk, -(right * none + (1 - right) * np.mean(draws, axis=0))
+        def judged(true: Floats) -> tuple[Floats, Floats]:
+            """What log loss rises by where these (S, d) are true, and their log posterior."""
+            likelihood, expected = self.look(true)
+            far = (true - mean)[:, None]
+            log = self.sums(self.weights * likelihood) - (far @ sure * far).sum(axis=(1, 2)) / 2
+            lost = [s - self.sums(e * expected) for s, e in zip(start, lever, strict=True)]
+            return np.array(lost), log
 
-
-def _as_it_is(at: Floats, cov: Floats, classes: int) -> Floats:
-    """Posterior probability that the model is right as it is, (S,).
-
-    The hypothesis is a point of the other one, so its odds are the density there after all rows,
-    of others and of its own, over that of the identity prior (Dickey 1971).
-    """
-    first = identity_prior(classes).cov
-    ratio = np.linalg.slogdet(first)[1] - np.linalg.slogdet(cov)[1]
-    far = (at[:, None] @ np.linalg.solve(cov, at[..., None]))[:, 0, 0]
-    odds = RIGHT / (1 - RIGHT) * np.exp(np.minimum((ratio - far) / 2, 100.0))
-    return np.asarray(odds / (1 + odds))
+        points = normal_points(_DRAWS, at.shape[1])
+        root = _WIDER * np.linalg.cholesky(cov)
+        draws = [judged(at + root @ point) for point in points]
+        lost, log = (np.array(part) for part in zip(*draws, strict=True))
+        log = log + ((points**2).sum(axis=1) / 2)[:, None]
+        top = log.max(axis=0)
+        weight = np.exp(log - top)
+        # the density at the model as it is, over that of the identity prior (Dickey 1971): the
+        # hypothesis that it is right is a point of the other one, of rows here and elsewhere
+        none, here = judged(np.zeros_like(at))
+        volume = np.linalg.slogdet(root)[1] + np.log(weight.mean(axis=0)) + top
+        first = np.linalg.slogdet(identity_prior(self.shards.classes).cov)[1] / 2
+        odds = RIGHT / (1 - RIGHT) * np.exp(np.clip(here - volume + first, -100.0, 100.0))
+        right, weight = odds / (1 + odds), (weight / weight.sum(axis=0))[:, None]
+        risk = right * (none > HARM) + (1 - right) * (weight * (lost > HARM)).sum(axis=0)
+        gain = -(right * none + (1 - right) * (weight * lost).sum(axis=0))
+        return np.where(self.total > 0, risk, 1.0), gain
 
 
 def _log_sum(z: Floats) -> Any:

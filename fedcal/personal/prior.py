@@ -11,6 +11,7 @@ All of it is post-processing of a release; nobody's rows are read.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -29,6 +30,8 @@ _SCALE = np.array([0.6, 0.3])
 _MISFIT = np.array([0.05, 0.05])
 _MISFIT_TOP = np.array([0.1])
 """Std of what buckets misread, of two classes, and of a temperature read from confidences."""
+_MANY = 100
+"""Sites up to which each is left out of all that is computed."""
 _NODES = 12
 """Values of each tau, equally probable a priori."""
 
@@ -64,10 +67,18 @@ def identity_prior(classes: int) -> SitePrior:
     return SitePrior(np.zeros(len(common)), np.diag(common**2 + scale**2))
 
 
-def site_priors(release: ScoreRelease) -> dict[str, SitePrior]:
+def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
     """The prior of each site of a release, which leaves its own cells out.
 
-    A site's own rows count once, in its own fit. "" is the prior of a site that is not in it.
+    A site's own rows count once, in its own fit. (Of more than 100 sites all are linearised about
+    one common fit, which the site's own rows then have their small part in.)
+
+    Parameters
+    ----------
+    release
+        of counts by site
+    only
+        sites that are wanted, "" among them for one that is not in the release; None = all
 
     Raises
     ------
@@ -80,25 +91,34 @@ def site_priors(release: ScoreRelease) -> dict[str, SitePrior]:
             "a prior needs a release of counts by site, with score positive or confidence: "
             "fedcal evaluate --by site, or --method fedprior"
         )
-    found = of_release(release)
-    means, covs = leave_one_out(found, found.form.classes)
-    mean, cov = predictive(found, found.form.classes)
-    sites = len(asked.group_names)
-    each = {
-        name: SitePrior(means[k], covs[k], sites - 1) for k, name in enumerate(asked.group_names)
-    }
-    return {"": SitePrior(mean, cov, sites), **each}
-
-
-def of_release(release: ScoreRelease) -> Effects:
-    """The scores of a release's sites; groups that it does not name are no site."""
-    asked = release.question
     views, groups, parts, _, buckets = asked.shape
     size = views * groups * parts * 2 * buckets
-    counts = release.counts[:size].reshape(asked.shape)[0, : len(asked.group_names), 0]
+    names, classes = asked.group_names, asked.classes
+    counts = release.counts[:size].reshape(asked.shape)[0, : len(names), 0]
     root = decoder_of(asked.encoding, asked.buckets, asked.height) * release.std
-    spread, _ = common_spread(asked.classes)
-    return effects(counts, asked.bucket_edges, root, asked.classes, spread)
+    spread, _ = common_spread(classes)
+
+    def found(some: Floats) -> Effects:
+        return effects(some, asked.bucket_edges, root, classes, spread)
+
+    def prior(some: Floats) -> SitePrior:
+        known = len(some) > 0
+        law = predictive(found(some), classes) if known else _of(identity_prior(classes))
+        return SitePrior(*law, len(some))
+
+    wanted = ("", *names) if only is None else tuple(only)
+    if only is None and len(names) > _MANY:
+        means, covs = leave_one_out(found(counts), classes)
+        rest = {n: SitePrior(means[k], covs[k], len(names) - 1) for k, n in enumerate(names)}
+        return {"": prior(counts), **rest}
+    away = {name: k for k, name in enumerate(names)}
+    return {
+        name: prior(np.delete(counts, away[name], axis=0) if name else counts) for name in wanted
+    }
+
+
+def _of(prior: SitePrior) -> tuple[Floats, Floats]:
+    return prior.mean, prior.cov
 
 
 def predictive(found: Effects, classes: int) -> tuple[Floats, Floats]:

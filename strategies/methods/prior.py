@@ -27,8 +27,8 @@ from fedcal.strategies.method import check_rounds, plan_for
 from fedcal.strategies.methods.score_rounds import excluded
 from fedcal.units import UNITS
 
-CLIP, HEIGHT = 2.0, 4
-"""Norm of a client's moments; levels of a tree."""
+CLIP, HEIGHT, FEWEST = 2.0, 4, 100
+"""Norm of a client's moments; levels of a tree; clients that are hidden among each other."""
 
 
 class FedPrior(FederatedStrategy):
@@ -60,7 +60,7 @@ class FedPrior(FederatedStrategy):
 
     name, family = "fedprior", "personal"
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = ({},)
-    fewest_users = 100
+    fewest_users = FEWEST
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from strategy_checks import BUDGETED
 from fedcal import calibrators, datasets
 from fedcal.clients.answers import STATISTICS
 from fedcal.core.errors import InputError
-from fedcal.core.shards import Shards
+from fedcal.core.shards import Shards, numbered
 from fedcal.experiments import simulate
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.runs.config import POOLED, load_config
@@ -143,8 +143,8 @@ def test_the_privacy_record(run, data, method, epsilon):
     assert seers[-1] == "who runs the simulation"
     assert ("the server" in seers) is (method in STRATEGIES)
     test_rows = any("Test metrics" in line for line in privacy["not_protected"])
-    trains = method in STRATEGIES and STRATEGIES[method].family == "train"
-    assert test_rows is (trains or method in (*calibrating(), *POOLED))  # others see no test rows
+    judged = method in STRATEGIES and STRATEGIES[method].family in ("train", "personal")
+    assert test_rows is (judged or method in (*calibrating(), *POOLED))  # others see no test rows
     # config.toml is what was given of the config of result.json; the rest was resolved
     config = tomllib.loads((folder / "config.toml").read_text("utf-8"))
     if config["epsilon"] == math.inf:
@@ -332,6 +332,7 @@ def watched(primes, monkeypatch):
             result = simulate(data, out=out, **options)
         c = result.config
         shards = deal(datasets.load(data), c.partition, c.clients, c.seed)
+        shards = replace(shards, names=numbered(shards.clients))
         secrets = [Secret(f"rows of class {j}", n) for j, n in enumerate(CLASS_ROWS)]
         secrets.append(Secret("clients with rows", int(np.count_nonzero(shards.rows))))
         for asked, total in rounds:
