@@ -172,10 +172,11 @@ def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> 
     bias = "is right" if abs(points) < 0.5 else bias
     before, after, fall = f"{own['log loss']:.2f}", f"{found['log loss']:.2f}", found["fall of it"]
     loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
+    loss = f"stays at {after}" if before == after else loss
     loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
     return (
         f"Recalibrate{_LITTLE * (fall < 0)}: your model {bias} on average; "
-        f"{loss if fall else _FOLDS_REFUSE}; the chance that it is worse than the model by more "
+        f"{loss if abs(fall) > 1e-9 else _FOLDS_REFUSE}; the chance that it is worse than the model by more "
         f"than {at_site.HARM:g} is {chance}."
     )
 

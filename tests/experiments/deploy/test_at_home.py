@@ -15,6 +15,7 @@ from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy.at_home import NO_NEWS, recalibrate
 from fedcal.experiments.runs.evaluation import evaluate
 from fedcal.metrics import nll
+from fedcal.personal import at_site
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
 
@@ -112,12 +113,14 @@ def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_told(home):
     assert "Did you mean" in typed["statement"][1]
 
 
-def test_noise_that_drowns_the_sites_and_a_gate_that_refuses_are_said(home, tmp_path):
+def test_noise_that_drowns_the_sites_and_a_gate_that_refuses_are_said(home, monkeypatch):
     each = [told(home, "switzerland.npz", name) for name in ("drowned", "exact")]
     assert [NO_NEWS in one.told["statement"] for one in each] == [True, False]
-    np.savez(tmp_path / "right.npz", logits=[[0.0, -3.0], [0.0, -3.0]], labels=[0, 0])
-    kept = told(home, str(tmp_path / "right.npz"), "drowned")
-    assert kept.told["verdict"].startswith("Keep the model as it is: with 2 rows and this prior")
+    monkeypatch.setattr(at_site, "MOST_RISK", -1.0)
+    kept = told(home, "switzerland.npz")
+    assert kept.told["verdict"].startswith("Keep the model as it is: with 61 rows and this prior")
+    falls = [t["fall of it"] for t in kept.told["priors"].values()]
+    assert falls == pytest.approx([0, 0], abs=1e-9)
     assert (kept.calibrator.kind, kept.calibrator.classes) == ("identity", 2)
 
 
