@@ -61,7 +61,7 @@ def by_roster(config: Config) -> Config:
     if config.federation is None:
         raise InputError(f"{config.method} by site takes the sites' names from --federation")
     names = json.dumps([site.name for site in Roster.read(path_of(config.federation)).sites])
-    by = {"by": "site"} if evaluates(config.method) else {}
+    by = {} if is_personal(config.method) else {"by": "site"}
     return replace(config, set={**config.set, "groups": names, **by})
 
 
@@ -84,9 +84,8 @@ def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Co
     """What the settings of an evaluation stand for, with these rows.
 
     `groups` "site" and "group" become the list of their names. Names that are no groups of the rows
-    are those of clients: where the method counts by site these get their names, else the rows their
-    client as group. A second model is evaluated where the rows have its scores, if no calibrator is
-    given.
+    are those of clients, which then have them; for prediction sets a row's group is its client. A
+    second model is evaluated where the rows have its scores, if no calibrator is given.
     """
     known, chosen = settings_of(config.method), dict(config.set)
     if is_personal(config.method):

@@ -166,11 +166,9 @@ class Shards:
             self._derived[slot] = compute(self)
         return self._derived[slot]
 
-    def _picked(
-        self, rows: slice | Integers, offsets: Integers, clients: slice | Integers
-    ) -> Shards:
-        """These rows with all that belongs to them, dealt anew to parts of these clients."""
-        names = tuple(np.array(self.names, np.object_)[clients]) if self.names else ()
+    def _picked(self, rows: slice | Integers, offsets: Integers, of: slice | Integers) -> Shards:
+        """These rows with all that belongs to them, dealt anew to parts of the clients `of`."""
+        names = tuple(np.array(self.names, np.object_)[of]) if self.names else ()
         columns = {name: getattr(self, name) for name in _PER_ROW}
         picked = {name: column[rows] for name, column in columns.items() if column is not None}
         part = replace(self, offsets=offsets, names=names, **picked)

@@ -54,14 +54,9 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
 
 
 def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Integers:
-    """Number of each row's group among the names, (n,).
+    """Number of each row's group among the names, (n,); by group the last one is of all others.
 
-    By group the last number is of all others.
-
-    Raises
-    ------
-    InputError
-        If the rows have no such column, or a client has no name or one that is not among them.
+    InputError for rows without such a column, or a client whose name is not among them.
     """
     if not any(names):
         return np.zeros(len(shards.labels), np.int64)

@@ -24,10 +24,8 @@ MOST_ROWS = 30
 class JudgedAtHome(Artifact):
     """What gives each site a prior, judged by what the sites of a simulation do with it at home.
 
-    On test rows of the same sites where there are any, else on the sites' own rows out of fold: a
-    site's prior knows nothing of its own rows. In a deployment these numbers stay at the sites.
-
-    Where it is known whom rows are about, each subject counts once at home.
+    On test rows of these sites where there are any, else on their own rows out of fold: a site's
+    prior knows nothing of these. Each subject counts once, where it is known whom rows are about.
     """
 
     noun = "prior"
@@ -75,11 +73,7 @@ class JudgedAtHome(Artifact):
         return {
             **{"before": summary(before, labels), "after": summary(after, labels)},
             "score": check_score("", fit.classes),
-            "personal": {
-                **counts,
-                "judged_on": on,
-                "sites": dict(list(sites.items())[:MOST_CLIENTS]),
-            },
+            "personal": {**counts, "judged_on": on, "sites": dict([*sites.items()][:MOST_CLIENTS])},
         }
 
     def judged_page(self, test: Holdout) -> list[Part]:
@@ -90,11 +84,8 @@ class JudgedAtHome(Artifact):
         rows = tuple(
             (
                 *(name, one["rows"], "recalibrates" if one["taken"] else "keeps the model"),
-                *(
-                    f"{100 * one['risk']:.0f}",
-                    f"{one['nll_before']:.3f}",
-                    f"{one['nll_after']:.3f}",
-                ),
+                f"{100 * one['risk']:.0f}",
+                *(f"{one[f'nll_{part}']:.3f}" for part in ("before", "after")),
                 "worse" if one["harmed"] else "",
             )
             for name, one in worst[:MOST_ROWS]

@@ -78,8 +78,8 @@ class FedPrior(FederatedStrategy):
             why = "a client that is hidden as a whole is not counted by itself"
             unused(why, groups=groups or None, rows_per_subject=rows_per_subject)
             self._query = SiteEffects(federation.classes)
-            clips = (CLIP if clip is None else positive("clip", clip),)
-            plan = plan_for(federation, self._query, clips, 1, order_of(federation))
+            clip = CLIP if clip is None else positive("clip", clip)
+            plan = plan_for(federation, self._query, (clip,), 1, order_of(federation))
         else:
             unused("what is counted needs none", clip=clip)
             self._query = _counts(federation, groups, rows_per_subject)
@@ -105,8 +105,7 @@ class FedPrior(FederatedStrategy):
             noise = math.inf if seen is None else std / clients
             return MomentsPrior(values / clients, noise, clients, asked.classes)
         return SitesRelease(
-            *(asked, asked.decode(values), std),
-            "double-exponential" if plan.tailed else "normal",
+            *(asked, asked.decode(values), std, "double-exponential" if plan.tailed else "normal"),
             unit=plan.unit if plan.private else "",
             counted=counted_of(asked.subject_rows),
             excluded=excluded(plan),
@@ -115,16 +114,13 @@ class FedPrior(FederatedStrategy):
         )
 
 
-def _counts(
-    federation: Federation, groups: Sequence[str], rows_per_subject: int | None
-) -> ScoreCounts:
+def _counts(of: Federation, groups: Sequence[str], subject: int | None) -> ScoreCounts:
     """Rows by site, score and outcome, in the encoding of the least noise."""
-    score, asked = check_score("", federation.classes), federation.mechanism
-    tree = federation.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
+    score, asked = check_score("", of.classes), of.mechanism
+    tree = of.private and asked != AUTO and MECHANISMS[asked].order != Laplace.order
     return ScoreCounts(
-        *(federation.classes, edges_of(score), score),
-        *((Tree.name, HEIGHT) if tree else (Flat.name, 1)),
-        groups=names_text(groups or numbered(federation.clients)),
+        *(of.classes, edges_of(score), score, *((Tree.name, HEIGHT) if tree else (Flat.name, 1))),
+        groups=names_text(groups or numbered(of.clients)),
         by="site",
-        subject_rows=subject_rows(federation.unit, rows_per_subject),
+        subject_rows=subject_rows(of.unit, subject),
     )

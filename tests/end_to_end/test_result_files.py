@@ -388,6 +388,8 @@ def test_files_of_a_private_run_hold_no_exact_number(watched, method, federation
     if method == "fedcal":  # of thousands of noisy values on one grid some equal another's sum
         assert len(found & sums) < len(sums) / 20
         found -= sums
+    if STRATEGIES[method].family == "personal":  # what sites do at home is exact, and says so
+        found &= sums
     assert found == set()
 
 
