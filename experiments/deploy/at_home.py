@@ -174,10 +174,10 @@ def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> 
     loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
     loss = f"stays at {after}" if before == after else loss
     loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
+    loss = loss if abs(fall) > 1e-9 else _FOLDS_REFUSE
     return (
-        f"Recalibrate{_LITTLE * (fall < 0)}: your model {bias} on average; "
-        f"{loss if abs(fall) > 1e-9 else _FOLDS_REFUSE}; the chance that it is worse than the model by more "
-        f"than {at_site.HARM:g} is {chance}."
+        f"Recalibrate{_LITTLE * (fall < -1e-9)}: your model {bias} on average; {loss}; the chance "
+        f"that it is worse than the model by more than {at_site.HARM:g} is {chance}."
     )
 
 
