@@ -113,7 +113,7 @@ def recalibrate(
         told = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
         raise InputError(f"{told}: they must be the same, in the same order")
     notes = []
-    if site is not None and site not in priors:
+    if site is not None and site not in priors and len(priors) > 1:  # of unit user none has a name
         alike = get_close_matches(site, [name for name in priors if name], 1)
         meant = f" Did you mean {alike[0]!r}? Its own rows would count twice." if alike else ""
         notes.append(f"The release has no site {site!r}: this one is taken as new.{meant}")

@@ -22,7 +22,7 @@ EXAMPLES = ("fedcal site recalibrate --release run/prior.npz rows.csv --site Cle
 def command(
     data: Annotated[str, typer.Argument(metavar="ROWS", help="This site's labelled scores.")],
     *,
-    release: Annotated[Path, other(ROWS, "The prior.npz of fedprior, or release.npz by site.")],
+    release: Annotated[Path, other(ROWS, "Of fedprior the prior.npz, of evaluate release.npz.")],
     site: Annotated[str | None, other(ROWS, "Its name there: its rows count once then.")] = None,
     class_names: Annotated[str | None, other(ROWS, "Names of the classes, by comma.")] = None,
     positive: Annotated[str | None, other(ROWS, "Of two classes the one of column 1.")] = None,
