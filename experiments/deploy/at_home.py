@@ -133,12 +133,16 @@ def recalibrate(
     result = {"schema": 1, "title": f" at home: {rows.name}", "verdict": verdict, "site": site}
     result |= {"release": str(path), "own": own, "priors": tried, "calibrator": made.kind}
     result |= {"statement": [STATEMENT, *notes], "versions": versions()}
+
+    def shown(value: float | None) -> pages.Entry:
+        return "none" if value is None else round(value, 4) or 0
+
     gate = ("refused", "taken")
-    lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
+    lines = [(k, gate[t["taken"]], *(shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": softmax(shards.logits), "after, by the calibrator of other rows": after}
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
     curve = reliability_part("Reliability", counted, check_score("", classes), 0.95)
-    facts = tuple((name, _shown(value)) for name, value in own.items())
+    facts = tuple((name, shown(value)) for name, value in own.items())
     parts = (
         Table("This site's rows", ("", "exact"), facts, "Slope below 1: scores too extreme."),
         Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT),
@@ -181,10 +185,6 @@ def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> 
     )
 
 
-def _shown(value: float | None) -> pages.Entry:
-    return "none" if value is None else round(value, 4) or 0
-
-
 def _losses(shards: Shards, probs: Floats) -> Floats:
     return np.asarray(-np.log(np.maximum(label_entries(probs, shards.labels), _FLOOR)))
 
@@ -211,15 +211,13 @@ def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
     value, outcome = _scored(shards, probs)
     slope = logistic(logit(value), weights, weights * outcome)
     gap, error = _mean(shards, value - outcome, weights)
+    score, loss = (_mean(shards, v, weights)[0] for v in (value, _losses(shards, probs)))
     own: dict[str, Any] = {"rows": len(value)}
     own |= {} if shards.subjects is None else {"subjects": len(np.unique(shards.subjects))}
     own["events" if shards.classes == 2 else "correct predictions"] = int(outcome.sum())
-    own["mean score"] = _mean(shards, value, weights)[0]
-    own["rate of the outcome"] = own["mean score"] - gap
-    own |= {"score minus outcome": gap, "its standard error": error}
-    own["log loss"] = _mean(shards, _losses(shards, probs), weights)[0]
-    own["calibration slope"] = None if slope is None else float(slope[1])
-    return own
+    own |= {"mean score": score, "rate of the outcome": score - gap, "score minus outcome": gap}
+    own |= {"its standard error": error, "log loss": loss}
+    return own | {"calibration slope": None if slope is None else float(slope[1])}
 
 
 def _tried(

@@ -66,8 +66,7 @@ class PriorAdvice(Advice):
 
     def _lines(self) -> list[dict[str, Any]]:
         table = [(n, *self.excess[:, n].tolist()) for n in SHOWN]
-        names = ("own_rows", "without_others", "with_release", "adds")
-        return [dict(zip(names, (n, a, b, a - b), strict=True)) for n, a, b in table]
+        return [{"own_rows": n, "alone": a, "with_release": b, "adds": a - b} for n, a, b in table]
 
     def recommended(self) -> str:
         """From how many own rows on the release is not worth asking for."""

@@ -27,7 +27,7 @@ def test_alone_it_is_the_formula():
     info, sure = lever @ lever.T / len(z), np.linalg.inv(identity_prior(2).cov)
     for line in advice().tried()["rows"]:
         expected = np.trace(info @ np.linalg.inv(sure + line["own_rows"] * info)) / 2
-        assert line["without_others"] == pytest.approx(expected, rel=0.03)
+        assert line["alone"] == pytest.approx(expected, rel=0.03)
     alone = [advice(classes=10).excess[0, n] for n in (0, 1000)]
     assert alone[0] / 0.5**2 * 2 == pytest.approx(0.15, abs=0.05)  # information of a row
     assert alone[1] == pytest.approx(1 / 2000, rel=0.1)
@@ -38,11 +38,9 @@ def test_the_release_adds_less_with_noise_and_fewer_sites_and_nothing_where_it_d
     assert exact.enough_rows > private.enough_rows > few.enough_rows > 5
     falls = exact.excess[0] - exact.excess[1]
     assert falls[exact.enough_rows] < LEAST <= falls[exact.enough_rows - 1]
-    assert str(exact.enough_rows) in exact.recommended()
     drowned = advice(1e-3)
     assert (drowned.chosen, drowned.command, drowned.enough_rows) == (None, None, 1)
     assert abs(drowned.excess[0] - drowned.excess[1]).max() < LEAST
-    assert drowned.to_json()["not_enough"]["line"].startswith("At sites with 1 rows or more")
 
 
 def test_the_command_says_it_and_writes_what_simulate_takes(tmp_path, capsys):
@@ -54,8 +52,6 @@ def test_the_command_says_it_and_writes_what_simulate_takes(tmp_path, capsys):
     assert told == json.loads((tmp_path / "plan" / "plan.json").read_text("utf-8"))
     assert told["enough_rows"] == advice(1.0).enough_rows
     assert load_config(tmp_path / "plan" / "config.toml", {}).method == "fedprior"
-    assert _run(full) == 0
-    assert f"{told['enough_rows']} rows or more of their own" in capsys.readouterr().out
     for given, said in (
         (words, "needs rows_per_client"),
         ([*full, "--data", "heart-disease"], "data has no effect"),
