@@ -27,6 +27,7 @@ from fedcal.evaluation.estimators.slope_intercept import logistic, logit
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.pages.figures import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.evaluation.sites import next_site
 from fedcal.experiments.deploy.rows import read_rows, shards_of
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import AT_HOME
@@ -122,6 +123,8 @@ def recalibrate(
     spread, wide = (np.sqrt(np.diag(one.cov)) for one in (prior, none))
     if (spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all():
         notes.append(NO_NEWS)
+    if site not in priors and (expected := found.results().get("next_site")):
+        notes.append(next_site.sentence(expected))
     shards = shards_of(rows)
     weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
     own, tried = _own(shards, weights), {}

@@ -111,6 +111,8 @@ def test_a_prior_leaves_the_site_out_and_a_name_that_is_off_is_told(home):
         typed = told(home, "hungary.npz", "exact", site="Hungry").told
     assert typed["priors"]["from 4 sites"]["prior mean"] == prior[0]
     assert "Did you mean" in typed["statement"][1]
+    assert typed["statement"][2].startswith("At a new site like these 4 expect calibration")
+    assert len(each[1].told["statement"]) == 1  # a site that was in it is not new
 
 
 def test_noise_that_drowns_the_sites_and_a_gate_that_refuses_are_said(home, monkeypatch):
