@@ -26,6 +26,7 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.intervals import DROWNED, FIRM, HIDES, Estimate
 from fedcal.evaluation.pages.figures import WIDEST, names_of, reliability_part
 from fedcal.evaluation.pages.page import p_shown
+from fedcal.evaluation.sites import next_site
 from fedcal.metrics.gap_change import LEAST, GapChange, gap_change
 from fedcal.metrics.holm import ERROR
 
@@ -218,6 +219,8 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         sites = result.get(key, {}).get("sites", {})
         if any(site["hidden"] or site["before"] != site["after"] for site in sites.values()):
             said.append(_harm(result[key], len(sites), noun))
+    if "next_site" in result:
+        said.append(next_site.sentence(result["next_site"]))
     return said
 
 

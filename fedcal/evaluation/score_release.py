@@ -26,6 +26,7 @@ from fedcal.evaluation.findings import KEYS, Findings, Key, findings
 from fedcal.evaluation.histogram import Histogram, NoiseLaw
 from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand, spread_of
 from fedcal.evaluation.pages.page import parts
+from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.weighting import Counted, Weighting
 from fedcal.metrics.buckets import scored
 from fedcal.metrics.clients import by_client
@@ -217,8 +218,18 @@ class ScoreRelease(Artifact):
         return self.findings()
 
     def results(self) -> dict[str, Any]:
-        """Its metrics, differences and groups."""
-        return self.found.to_json()
+        """Its metrics, differences and groups; what to expect at a new site."""
+        return self.found.to_json() | ({"next_site": self._next_site} if self._next_site else {})
+
+    @cached_property
+    def _next_site(self) -> dict[str, Any]:
+        """What sites that were counted apart tell of one that was not; {} of fewer than 3."""
+        asked = self.question
+        names = asked.group_names
+        if asked.by != "site" or asked.score == "classes" or len(names) < 3 or not self.known:
+            return {}
+        counts = np.array([self.histograms["model", name, ""].counts for name in names])
+        return next_site.next_site(counts, asked.bucket_edges, self._root, names)
 
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Metrics of each client's rows, `clients`, where the plan made the release exact.
@@ -244,7 +255,8 @@ class ScoreRelease(Artifact):
     def page(self) -> list[Part]:
         """Metrics, curves, groups."""
         shown = parts(self.found, self.histograms, self.confusion, self.class_names)
-        return shown + group_parts(self.found, self.histograms)
+        shown += group_parts(self.found, self.histograms)
+        return [*shown, next_site.table(self._next_site)] if self._next_site else shown
 
     # -- what is read from it -------------------------------------------------------------
 

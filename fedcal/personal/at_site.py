@@ -26,7 +26,7 @@ from fedcal.personal.prior import SitePrior, identity_prior
 HARM = 0.02
 """Log loss by which a calibrator must be worse than the model to be called harmful."""
 
-MOST_RISK = 0.04
+MOST_RISK = 0.03
 """Probability of harm with which a calibrator is still taken."""
 
 RIGHT = 0.1

@@ -30,6 +30,9 @@ _SCALE = np.array([0.6, 0.3])
 _MISFIT = np.array([0.05, 0.05])
 _MISFIT_TOP = np.array([0.1])
 """Std of what buckets misread, of two classes, and of a temperature read from confidences."""
+_WIDEN = 0.5
+"""By how much variances grow where all of the common parameters is learnt, for what the linear
+scores leave out: they pull sites that differ much towards the common fit."""
 _MANY = 100
 """Sites up to which each is left out of all that is computed."""
 _NODES = 12
@@ -180,5 +183,8 @@ def _mixed(
     mixed = (p[..., None] * mean).sum(axis=-2)
     off = mean - mixed[..., None, :]
     spread = (p[..., None, None] * (each + off[..., :, None] * off[..., None, :])).sum(axis=-3)
+    learnt = 1 - np.einsum("...n,...nii->...i", p, cov) / common**2
+    wider = np.sqrt(1 + _WIDEN * np.clip(learnt, 0, 1))
     misfit = _MISFIT if classes == 2 else _MISFIT_TOP
+    spread = spread * wider[..., :, None] * wider[..., None, :]
     return mixed + found.at, np.asarray(spread + np.diag(misfit**2))

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
+from fedcal.core.pages import Table
+from fedcal.core.printable import listed
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
 from fedcal.evaluation.sites.effects import (
@@ -31,18 +33,12 @@ from fedcal.evaluation.sites.effects import (
 FEWEST = 6
 """Sites from which on such an interval can be verified."""
 
-METRICS: Mapping[str, float] = {
-    "calibration_in_the_large": 1.0,
-    "log_slope": 0.5,
-    "logit_auc": 0.5,
-    "log_observed_expected": 0.5,
-}
-"""Metric -> the largest scale of the prior of tau; else it is `RELATIVE` times the standard error
-that a site typically has."""
+METRICS = ("calibration_in_the_large", "log_slope", "logit_auc", "log_observed_expected")
 
-RELATIVE = 2.0
-"""With it 92 to 98 % of new sites are inside, from 8 to 30 sites and I^2 of .2 to .8 (98 to 99.5 %
-at 8 sites and I^2 = .2, where tau cannot be told from 0): `fedcal reproduce no-site-harmed`."""
+RELATIVE, MOST = 2.0, 1.0
+"""Scale of tau's prior, in standard errors that a site typically has, and at most: with it 92 to
+98 % of new sites are inside from 8 to 30 sites and I^2 of .2 to .8, but for 98 to 99.6 % at 8 sites
+and I^2 = .2, where tau cannot be told from 0 (`fedcal reproduce no-site-harmed`)."""
 
 _DEGREES, _POINTS = 3, 90
 _LEAST_ROWS, _LEAST_SHARE = 1.0, 0.2
@@ -150,11 +146,11 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
     """
     found, sites = {}, len(names)
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
-        each = predicted(values, variances, METRICS[metric])
+        each = predicted(values, variances)
         outside = None
         if 2 < sites <= _LOOKED_AT:
             rest = np.array([np.delete(np.arange(sites), k) for k in range(sites)])
-            left = predicted(values[rest], variances[rest], METRICS[metric], variances)
+            left = predicted(values[rest], variances[rest], variances)
             off = (values < left.low) | (values > left.high)
             outside = [names[int(k)] for k in np.flatnonzero(off)]
         name, shown = _SHOWN[metric]
@@ -164,6 +160,46 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
     return {"sites": sites, "verified": sites >= FEWEST, "metrics": found}
 
 
+def sentence(told: Mapping[str, Any]) -> str:
+    """What `next_site` says, in words."""
+    of = told["metrics"]
+    shown = listed(
+        [f"{name} {of[m]['low']:.2f} to {of[m]['high']:.2f}" for m, name in _NAMES.items()]
+    )
+    doubt = "" if told["verified"] else f"; of fewer than {FEWEST} sites this cannot be verified"
+    return f"At a new site like these {told['sites']} expect {shown} (95 % prediction{doubt})."
+
+
+def table(told: Mapping[str, Any]) -> Table:
+    """The same with what it rests on."""
+    rows = [
+        (
+            name,
+            *(f"{one[key]:.2f}" for key in ("mean", "low", "high")),
+            f"{one['tau']:.2f} ({one['tau_low']:.2f} to {one['tau_high']:.2f})",
+            f"{100 * one['i_squared']:.0f}",
+            "not looked for" if one["outside"] is None else ", ".join(one["outside"]) or "none",
+        )
+        for metric, name in _NAMES.items()
+        for one in [told["metrics"][metric]]
+    ]
+    note = (
+        "95 % prediction intervals by random effects, how much sites differ being integrated over: "
+        "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
+        "its share of what is seen. Outside is what the other sites would not have predicted."
+    )
+    if not told["verified"]:
+        note += f" Of fewer than {FEWEST} sites none of this can be verified."
+    columns = ("", "mean", "low", "high", "tau (95 %)", "I^2, %", "outside")
+    return Table(f"At a new site, from {told['sites']} sites", columns, tuple(rows), note)
+
+
+_NAMES = {
+    "calibration_slope": "calibration slope",
+    "observed_expected": "observed / expected",
+    "calibration_in_the_large": "calibration in the large",
+    "roc_auc": "AUC",
+}
 _LOOKED_AT = 100
 _SHOWN: Mapping[str, tuple[str, Any]] = {
     "calibration_in_the_large": ("calibration_in_the_large", np.asarray),
@@ -200,22 +236,18 @@ class Predicted:
     i_squared: Floats
 
 
-def predicted(
-    values: Floats, variances: Floats, most: float, own: Floats | None = None
-) -> Predicted:
+def predicted(values: Floats, variances: Floats, own: Floats | None = None) -> Predicted:
     """Integrate over mean and tau.
 
     Parameters
     ----------
     values, variances
         (..., S) of the sites
-    most
-        largest scale of the prior of tau
     own
         (...) variance of the new site's own estimate, where that is what is predicted
     """
     typical = np.exp(np.log(variances).mean(axis=-1, keepdims=True))
-    scale = np.minimum(RELATIVE * np.sqrt(typical), most)
+    scale = np.minimum(RELATIVE * np.sqrt(typical), MOST)
     grid = np.concatenate([[0.0], np.geomspace(0.03, 30.0, _POINTS)])
     width = np.gradient(grid)
     tau = grid * scale

@@ -11,7 +11,7 @@ from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import bucket_log_odds, edges_of
-from fedcal.evaluation.sites.next_site import METRICS, next_site, predicted, site_metrics
+from fedcal.evaluation.sites.next_site import next_site, predicted, site_metrics
 from fedcal.personal import at_site
 from fedcal.personal.at_site import (
     HARM,
@@ -290,7 +290,7 @@ def test_a_new_site_is_inside_the_prediction_interval(std: float) -> None:
         noisy = counts + rng.laplace(0, 1, counts.shape) * (std > 0)
         found = site_metrics(noisy, edges_of("positive"), np.eye(10) * std)
         for name, at in zip(inside, true[15], strict=True):
-            law = predicted(*found[name], METRICS[name])
+            law = predicted(*found[name])
             inside[name] += bool(law.low < at < law.high)
     assert all(0.90 <= n / 300 <= 0.995 for n in inside.values()), inside
 
