@@ -35,6 +35,7 @@ COMMANDS = {
     "site key": "site.key",
     "site ledger": "site.site_ledger",
     "site restored": "site.restored",
+    "site recalibrate": "site.recalibrate",
     "site federation": "site.federation_file",
     "deploy": "deploy",
     "flower-app": "files.flower_app",

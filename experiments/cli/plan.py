@@ -20,7 +20,8 @@ from fedcal.experiments.cli.parameters import (
 from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.candidates import SETS
 from fedcal.experiments.planner.method_advice import MethodAdvice, grpc_seconds, in_words
-from fedcal.experiments.planner.plan import plan, plan_sets, save
+from fedcal.experiments.planner.plan import NEEDED, facts_of, plan, plan_sets, save
+from fedcal.experiments.planner.prior_advice import METHOD, PriorAdvice, advise_prior
 from fedcal.experiments.planner.set_advice import SetAdvice
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console, progress
@@ -28,6 +29,7 @@ from fedcal.experiments.runs.config import Config, parse_setting
 from fedcal.experiments.runs.files import to_json
 from fedcal.experiments.runs.folders import PLAN, claim
 
+_RUN = ("partition", "rounds", "engine")
 MORE = "Mechanism, clip bound, noise, classwise ECE of each line: --json, and plan.json of --out."
 
 
@@ -36,6 +38,8 @@ EXAMPLES = (
     "fedcal plan --clients 20 --rows-per-client 500 --data imdb-binary --epsilon 4 --out plan",
     "fedcal plan --method conformal --set alpha=0.1 --clients 100 --rows-per-client 50 "
     "--classes 10 --epsilon 1",
+    "fedcal plan --method fedprior --clients 30 --rows-per-client 100 --classes 2 --epsilon 1 "
+    "--unit subject",
 )
 
 
@@ -59,7 +63,9 @@ def command(
     ] = None,
     method: Annotated[
         str | None,
-        other(FIRST, "Methods to try, with commas (all but the slowest); or conformal."),
+        other(
+            FIRST, "Methods to try, with commas (all but the slowest); or conformal; or fedprior."
+        ),
     ] = None,
     set: Settings = None,
     out: Annotated[Path | None, other(FILES, "Folder for plan.json and config.toml.")] = None,
@@ -76,7 +82,7 @@ def command(
     if set and method != SETS:
         raise InputError(f"--set is of --method {SETS}: of other methods a plan tries settings")
     if method == SETS:
-        for name in ("partition", "rounds", "engine"):
+        for name in _RUN:
             why = "a plan of prediction sets does not depend on it"
             unused(why, **{name: given.pop(name, None)})
     advice: Advice
@@ -91,6 +97,12 @@ def command(
                 **given, data=data, settings=dict(map(parse_setting, set or ())), progress=moved
             )
             table = _table_of_sets(advice)
+        elif method == METHOD:
+            unused("this plan reads no rows", data=data, **{k: given.pop(k, None) for k in _RUN})
+            seed = given.pop("seed", 0)
+            public: dict[str, Any] = dict.fromkeys(("of_data", *NEEDED)) | given
+            advice = advise_prior(facts_of(**public), seed)
+            table = _table_of_prior(advice)
         else:
             advice = plan(
                 **given, data=_listed(data) or (), methods=_listed(method), progress=moved
@@ -151,6 +163,13 @@ def _table_of_methods(advice: MethodAdvice) -> TextTable:
         for row, estimate in zip(rows, advice.estimates, strict=True):
             row.append(in_words(grpc_seconds(estimate.plan)))
     return TextTable(tuple(columns), rows, left=(0, 6))
+
+
+def _table_of_prior(advice: PriorAdvice) -> TextTable:
+    """Expected log loss above the best, by the site's own rows."""
+    lines = [[f"{value:.4g}" for value in line.values()] for line in advice.tried()["rows"]]
+    columns = ("own rows", "log loss above the best, alone", "with the release", "it adds")
+    return TextTable(columns, lines, left=())
 
 
 def _table_of_sets(advice: SetAdvice) -> TextTable:

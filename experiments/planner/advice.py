@@ -90,17 +90,17 @@ class Advice(Shown):
     def recommended(self) -> str:
         """The recommendation in a line, or why there is none."""
 
-    @abstractmethod
     def not_enough(self) -> str:
         """Why nothing is recommended, and what would do."""
+        return self.recommended()
 
     @abstractmethod
     def explanation(self) -> list[str]:
         """Everything a reader of the table has to know."""
 
-    @abstractmethod
     def approximations(self) -> list[str]:
         """What was simpler in the simulation than it will be."""
+        return []
 
     @abstractmethod
     def tried(self) -> dict[str, Any]:

@@ -169,7 +169,7 @@ def facts_of(
     )
 
 
-_MEANT = {
+NEEDED = {
     "clients": "how many take part",
     "rows_per_client": "labelled rows of one client, a public nominal number and not a count",
     "classes": "how many the model tells apart; or data, a shipped set with as many",
@@ -178,10 +178,10 @@ _MEANT = {
 
 def _missing(*given: object) -> str:
     """Which facts a plan lacks, what they mean and how they are given, in one line."""
-    lacks = [name for name, value in zip(_MEANT, given, strict=True) if value is None]
+    lacks = [name for name, value in zip(NEEDED, given, strict=True) if value is None]
     example = {"clients": 100, "rows_per_client": 50, "classes": 10}
     how = " ".join(f"--{name.replace('_', '-')} {example[name]}" for name in lacks)
-    what = ", and ".join(f"{name} ({_MEANT[name]})" for name in lacks)
+    what = ", and ".join(f"{name} ({NEEDED[name]})" for name in lacks)
     return f"a plan needs {what}: for example {how}"
 
 

@@ -1,4 +1,4 @@
-"""The page of a release that was read again, from its folder."""
+"""The page of a release that was read again, or used at a site, from its folder."""
 
 from __future__ import annotations
 
@@ -11,25 +11,27 @@ from fedcal.experiments.report.simulation import read_parts, sheets_of
 from fedcal.experiments.runs.files import PAGE
 
 READING = "reading.json"
+_AGAIN = " read again: no run, and no further charge"
 
 
 def write_reading_report(folder: Path) -> Path:
-    """Write `report.html` and its figures beside `reading.json` and `page.json` in `folder`.
+    """Write `report.html` and its figures beside the numbers and `page.json` in `folder`.
 
     Raises
     ------
     InputError
-        A file is missing, or is not what `fedcal evaluate --release` writes.
+        A file is missing, or is not what `evaluate --release` or `site recalibrate` writes.
     FedcalError
         The folder cannot be written.
     """
-    told = read_json(folder / READING, "reading")
-    with reading(folder, READING):
+    name = READING if (folder / READING).is_file() else "result.json"
+    told = read_json(folder / name, "reading")
+    with reading(folder, name):
         parts = read_parts(folder / PAGE)
         sheets = sheets_of(parts)
         context = {
-            "title": f"{told['release']} read again: no run, and no further charge",
-            "verdict": headline(told),
+            "title": f"{told['release']}{told.get('title', _AGAIN)}",
+            "verdict": told["verdict"] if "verdict" in told else headline(told),
             "tiles": [],
             "stages": [],
             "sections": sections(parts, sheets=sheets.values()),

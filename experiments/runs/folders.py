@@ -89,7 +89,12 @@ READING = Kind(
     {"reading.json": "statement"},
     ("reading.json", _REPORT, PAGE, *CURVE_NAMES),
 )
-KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, PIPELINE, PLAN, READING)
+AT_HOME = Kind(
+    "a recalibration at home",
+    {"result.json": "verdict"},
+    ("result.json", "calibrator.npz", _REPORT, PAGE, *CURVE_NAMES),
+)
+KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, PIPELINE, PLAN, READING, AT_HOME)
 
 
 class Replaced(UserWarning):

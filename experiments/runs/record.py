@@ -75,7 +75,7 @@ def recorded(
         privacy["statement"].append(PUBLIC_ROWS.format(rows))
     if plan.private and int(str(job.settings.get("rows_per_subject", 1))) > 1:
         privacy["statement"].append(SUBJECT_ROWS.format(job.settings["rows_per_subject"]))
-    if STRATEGIES[job.method].family == "personal" and tested:
+    if STRATEGIES[job.method].family == "personal" and tested and not real:
         privacy["statement"].append(AT_HOME)
     if real:
         with_real_sites(privacy, in_app=config.engine == APP)

@@ -20,11 +20,13 @@ def command(
 ) -> None:
     """Write it."""
     from fedcal.experiments import report
+    from fedcal.experiments.report.page import read_json
 
     if (folder / "compare.json").is_file():
         written = report.write_comparison_report(folder)
     elif (folder / "result.json").is_file():
-        written = report.write_report(folder)
+        at_home = "verdict" in read_json(folder / "result.json", "result")
+        written = (report.write_reading_report if at_home else report.write_report)(folder)
     elif (folder / "training.json").is_file():
         written = report.write_training_report(folder)
     elif (folder / "pipeline.json").is_file():

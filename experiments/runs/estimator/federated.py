@@ -16,12 +16,15 @@ from fedcal.core.errors import InputError
 from fedcal.core.scores import KINDS, of_both, without_gradient
 from fedcal.core.types import Floats
 from fedcal.datasets.model_scores import columns_of
+from fedcal.experiments.deploy.at_home import priors_of
 from fedcal.experiments.runs.config import POOLED, Config, merge
 from fedcal.experiments.runs.estimator.calibrated_model import Classifier
+from fedcal.experiments.runs.evaluated import resolved
 from fedcal.experiments.runs.options import options_of
 from fedcal.experiments.runs.simulation import fit
 from fedcal.partition import deal
-from fedcal.strategies import STRATEGIES
+from fedcal.personal.at_site import calibrator_of, recalibrated
+from fedcal.strategies import STRATEGIES, FedPrior
 from fedcal.strategies.settings import must_calibrate
 
 _PARAMETERS = {
@@ -30,6 +33,7 @@ _PARAMETERS = {
     # `fit` has no use for a run's own
     if name not in ("method", "data", "engine", "ray_address", "class_names", "positive")
 } | {"partition": None, "set": None, "input": "logits", "classes": None}
+_PARAMETERS["personal"] = False
 """What is given by name, and the defaults."""
 
 _SIGNATURE = Signature(
@@ -66,11 +70,16 @@ class FederatedCalibrator(Classifier):
         (c,) what the columns are called, in their order (a classifier's `classes_`); None =
         the c different labels that `fit` sees, sorted, as classifiers sort them, or
         0, 1, ..., c - 1, if it sees fewer or all labels are among these
+    personal
+        a calibrator for each client, of its own rows and a prior from the others: the method is
+        `fedprior`, and `fit` and `predict_proba` need `client`
 
     Attributes
     ----------
     calibrator_
-        the fitted `fedcal` calibrator, with `save` and exports
+        the fitted `fedcal` calibrator, with `save` and exports; without `personal`
+    calibrators_, taken_
+        with `personal`: client -> its calibrator, and whether its gate took one or left the model
     privacy_
         the privacy record of the run, as in `SimulationResult.privacy`
     result_
@@ -133,6 +142,10 @@ class FederatedCalibrator(Classifier):
         )
         options = {name: getattr(self, name) for name in options_of(Config) if hasattr(self, name)}
         options["partition"] = self.partition or (None if client is None else "natural")
+        if self.personal:
+            if client is None or self.method not in (Config.method, FedPrior.name):
+                raise InputError(f"personal needs client, and the method {FedPrior.name!r} or none")
+            options["method"] = FedPrior.name
         config = merge({"data": data.name}, options, {"set": self.set})
         if config.method in POOLED:
             raise InputError(
@@ -140,24 +153,51 @@ class FederatedCalibrator(Classifier):
                 "fedcal.calibrators on the rows themselves, or choose one of "
                 f"{', '.join(STRATEGIES)}"
             )
-        must_calibrate(type(self).__name__, config.method)
         shards = deal(data, config.partition, config.clients, config.seed)
+        if self.personal:
+            config, shards = resolved(config, shards, data.client_names or ())
+        else:
+            must_calibrate(type(self).__name__, config.method)
         fitted = fit(config, shards, tested=False)
         self.result_, self.privacy_ = fitted.outcome, fitted.privacy
-        self.calibrator_ = self.result_.calibrator
-        self.calibrator_.of_classes(None if names.dtype.kind in "iub" else tuple(map(str, names)))
-        self.classes_ = names
+        self.classes_, called = names, None if names.dtype.kind in "iub" else tuple(map(str, names))
+        if not self.personal:
+            self.calibrator_ = self.result_.calibrator
+            self.calibrator_.of_classes(called)
+            return self
+        priors, whose = priors_of(self.result_.artifact), np.unique(np.asarray(client)).tolist()
+        named = dict(zip(map(str, whose), whose, strict=True))
+        each = [priors.get(name, priors[""]) for name in data.client_names or ()]
+        at = recalibrated(shards, each, None if subject is None else shards.weights(1))
+        self.calibrators_, self.taken_ = {}, {}
+        for k, name in enumerate(data.client_names or ()):
+            made = calibrator_of(at.chosen[k], shards.classes, self.input)
+            made.of_classes(called)
+            self.calibrators_[named[name]], self.taken_[named[name]] = made, bool(at.taken[k])
         return self
 
     def _columns(self, X: Any) -> Any:
         X = without_gradient(X)
         return of_both("X", X) if self.input == "probs" and np.ndim(X) == 1 else X
 
-    def predict_proba(self, X: Any) -> Floats:
-        """Calibrated probabilities of scores, as `fit` takes them, -> (n, c)."""
+    def predict_proba(self, X: Any, client: Any = None) -> Floats:
+        """Calibrated probabilities of scores, as `fit` takes them, -> (n, c).
+
+        With `personal`, `client` is whose calibrator each row gets, (n,), or one for all rows;
+        InputError without it, and for a client that `fit` has not seen.
+        """
         check_is_fitted(self)
         X = validate_data(self, self._columns(X), dtype=np.float64, reset=False)
-        return self.calibrator_.predict_proba(X)
+        if bool(self.personal) != (client is not None):
+            raise InputError("predict_proba takes client with personal=True, and only then")
+        if client is None:
+            return self.calibrator_.predict_proba(X)
+        probs, whose = np.empty(X.shape), np.broadcast_to(np.asarray(client), len(X))
+        for one in np.unique(whose).tolist():
+            if one not in self.calibrators_:
+                one_of("client", str(one), map(str, self.calibrators_), "calibrators_")
+            probs[whose == one] = self.calibrators_[one].predict_proba(X[whose == one])
+        return probs
 
 
 def _names(y: ArrayLike, columns: int) -> NDArray[Any]:

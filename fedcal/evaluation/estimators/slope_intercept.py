@@ -49,7 +49,7 @@ class Recalibration(SmoothMetric):
         """Fitted probabilities, own row of the inverse information, what a residual adds."""
         x = logit(h.middles)
         p = expit(fit[0] + fit[1] * x)
-        row = np.linalg.inv(_information(h, x, p))[self.which]
+        row = np.linalg.inv(_information(h.counts.sum(axis=0), x, p))[self.which]
         return p, row, row[0] + row[1] * x
 
     def binning(self, h: Histogram) -> float:
@@ -93,8 +93,8 @@ def logit(scores: Floats) -> Floats:
     return np.asarray(np.log(cut / (1 - cut)))
 
 
-def _information(h: Histogram, x: Floats, p: Floats) -> Floats:
-    weight = h.counts.sum(axis=0) * p * (1 - p)
+def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
+    weight = rows * p * (1 - p)
     cross = weight @ x
     return np.array([[weight.sum(), cross], [cross, weight @ x**2]])
 
@@ -104,7 +104,11 @@ def regression(h: Histogram) -> Floats | None:
 
     Noisy counts may make the likelihood lose its maximum: who asks is then told so.
     """
-    x, rows = logit(h.middles), h.counts.sum(axis=0)
+    return logistic(logit(h.middles), h.counts.sum(axis=0), h.counts[1])
+
+
+def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
+    """Intercept and slope on x, (n,), of `positive` of `rows` outcomes at each, (2,)."""
     scale = float(rows.sum())
     if scale <= 0:
         return None
@@ -112,14 +116,14 @@ def regression(h: Histogram) -> Floats | None:
 
     def loss(at: Floats) -> float:
         z = at[0] + at[1] * x
-        return float(rows @ np.logaddexp(0.0, z) - h.counts[1] @ z) / scale
+        return float(rows @ np.logaddexp(0.0, z) - positive @ z) / scale
 
     here = loss(at)
     for _ in range(_STEPS):
         p = expit(at[0] + at[1] * x)
-        slack = h.counts[1] - rows * p
+        slack = positive - rows * p
         score = np.array([slack.sum(), slack @ x])
-        information = _information(h, x, p)
+        information = _information(rows, x, p)
         if not (information[0, 0] > 0 and np.linalg.det(information) > 0):
             return None
         step = np.linalg.solve(information, score)

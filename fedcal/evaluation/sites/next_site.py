@@ -108,7 +108,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
     tie = 0.5 + np.minimum(np.exp(found.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
     ones, none = (
-        divide(n, n.sum(-1, keepdims=True) + 0 * n, 0.1)
+        divide(n, n.sum(-1, keepdims=True) + 0 * n, 1 / n.shape[-1])
         for n in (events, nearest(whole[..., 0, :])[..., None, :])
     )
     above = np.cumsum(none, axis=-1) - none * (1 - tie)
@@ -126,7 +126,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
         + noise(zero, above) / positive**2
         + noise(below, zero) / negative**2
     )
-    area = area[..., 0]
+    area = np.clip(area[..., 0], 1e-3, 1 - 1e-3)  # noise may part outcomes wholly
     auc = np.clip(area + moved, _LEAST_SHARE * area, 1 - _LEAST_SHARE * (1 - area))
     ranking = np.log(auc / (1 - auc)), v / (area * (1 - area)) ** 2
     return dict(zip(METRICS, (large, slope, ranking, observed), strict=True))

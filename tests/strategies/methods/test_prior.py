@@ -13,7 +13,9 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.counting import counts_of
 from fedcal.evaluation.histogram import Histogram
+from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.inline import run_inline
+from fedcal.experiments.runs.evaluated import by_roster
 from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.personal.moments import HIDES, MomentsPrior, prior_from_moments
 from fedcal.personal.prior import identity_prior
@@ -77,6 +79,13 @@ def test_a_real_site_is_called_as_its_roster_has_it(tmp_path):
     assert prepared(tmp_path / "site").shards.names == ()  # and in a federation: see deploy
     prepare(tmp_path / "site", replace(rows, names=("x",)), simulated=True)
     assert prepared(tmp_path / "site").shards.names == ("x",)
+
+
+def test_real_sites_by_name_need_a_federation():
+    for config in (Config(method="evaluate", set={"groups": "site"}), Config(method="fedprior")):
+        refused("takes the sites' names from --federation", by_roster, config)
+    for config in (Config(method="evaluate"), Config(method="fedprior", epsilon=1.0)):
+        assert by_roster(config) is config  # all rows together, or moments of whole sites
 
 
 def score_noise(query: ScoreCounts, law: type[Laplace | Gaussian]) -> tuple[float, float]:
@@ -160,6 +169,7 @@ def test_a_file_holds_all_of_it(unit, tmp_path):
     said = (tmp_path / "run" / "report.html").read_text("utf-8")
     assert "sites recalibrate at home" in said
     assert "Recalibration at home" in said
+    assert "Nobody was asked" not in said  # of counts of subjects rows are not known
 
 
 def test_sites_are_judged_on_their_own_test_rows_or_out_of_fold():

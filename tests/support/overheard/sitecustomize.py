@@ -7,19 +7,21 @@ from pathlib import Path
 from typing import Any
 
 if "HEARD" in os.environ and any("flwr-serverapp" in word for word in sys.orig_argv):
-    from fedcal.strategies.server.exchange import PromptGrid, _size
+    from fedcal.strategies.server.exchange import PromptGrid
 
     replies = PromptGrid.send_and_receive
 
     def heard(self: Any, messages: Any, **given: Any) -> Any:
-        """What comes back, one line each: kind, bytes, and its records with their fields."""
+        """What comes back, a line each: kind, length of its fields of bytes, all its fields."""
         found = replies(self, messages, **given)
         with Path(os.environ["HEARD"]).open("a") as file:
             for one in found:
                 content = None if one.has_error() else one.content
                 records = {} if content is None else dict(content.items())
                 fields = {key: sorted(map(str, record)) for key, record in records.items()}
-                line = [one.metadata.message_type, _size(one), fields]
+                values = [value for record in records.values() for value in record.values()]
+                size = sum(len(value) for value in values if isinstance(value, bytes))
+                line = [one.metadata.message_type, size, fields]
                 print(json.dumps(line), file=file)
         return found
 

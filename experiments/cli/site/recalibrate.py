@@ -1,0 +1,49 @@
+"""Recalibrate a model at this site: its own labelled rows, and what one private release says of the
+others. Nothing leaves the machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.core import pages
+from fedcal.core.classes import names_in
+from fedcal.experiments.cli.parameters import FILES, Overwrite, other
+from fedcal.experiments.cli.site.start import ROWS
+from fedcal.experiments.report.tables import of_part, print_table
+from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.folders import AT_HOME, claim
+
+EXAMPLES = ("fedcal site recalibrate --release run/prior.npz rows.csv --site Cleveland --out home",)
+
+
+def command(
+    data: Annotated[str, typer.Argument(metavar="ROWS", help="This site's labelled scores.")],
+    *,
+    release: Annotated[Path, other(ROWS, "Of fedprior the prior.npz, of evaluate release.npz.")],
+    site: Annotated[str | None, other(ROWS, "Its name there: its rows count once then.")] = None,
+    class_names: Annotated[str | None, other(ROWS, "Names of the classes, by comma.")] = None,
+    positive: Annotated[str | None, other(ROWS, "Of two classes the one of column 1.")] = None,
+    out: Annotated[Path | None, other(FILES, "Folder, which becomes this user's alone.")] = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Read, fit, judge, and show it."""
+    from fedcal.experiments.deploy.at_home import recalibrate
+
+    if out is not None:
+        claim(out, AT_HOME, overwrite=overwrite)
+    names = None if class_names is None else names_in(class_names)
+    found = recalibrate(release, data, site, names, positive)
+    if out is not None:
+        found.save(out)
+    to = console()
+    to.print(found.told["verdict"])
+    for part in found.parts:
+        if isinstance(part, pages.Table):
+            print_table(to, of_part(part), edge=True)
+            to.print(part.note)
+    to.print("\n".join(found.told["statement"]))
+    if out is not None:
+        to.print(f"written to {out}")

@@ -1,0 +1,246 @@
+"""Recalibrate at home: the prior of one release, a site's own rows, a verdict in words.
+
+Post-processing of a release that was charged when it was made, and of rows that stay where they
+are: nothing is sent, and nothing is charged.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcal.calibrators import Calibrator
+from fedcal.core import pages
+from fedcal.core.errors import InputError
+from fedcal.core.numerics import label_entries, softmax
+from fedcal.core.pages import Part, Table
+from fedcal.core.shards import Shards
+from fedcal.core.types import Floats
+from fedcal.evaluation.estimators.slope_intercept import logistic, logit
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.pages.figures import reliability_part
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.evaluation.sites import next_site
+from fedcal.experiments.deploy.rows import read_rows, shards_of
+from fedcal.experiments.runs.files import PAGE, to_json, write_folder
+from fedcal.experiments.runs.folders import AT_HOME
+from fedcal.experiments.runs.result import versions
+from fedcal.metrics.buckets import bucket_of, check_score, equal_width, scored
+from fedcal.personal import at_site
+from fedcal.personal.prior import SitePrior, identity_prior, site_priors
+from fedcal.storage.artifact import ARTIFACTS, form_of
+from fedcal.storage.atomic import path_of
+
+STATEMENT = (
+    "Nothing has left this machine; these numbers are exact: they are for this site's eyes, "
+    "publish nothing of them without asking."
+)
+NO_NEWS = (
+    "The release says next to nothing here: its noise, or how few its sites are, leaves the prior "
+    "about as wide as without any other site."
+)
+_NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
+_ABOUT = (
+    "Log loss is cross-validated; where the gate refuses, it is the model's. Harm is a log loss "
+    f"above the model's by more than {at_site.HARM:g} on new rows."
+)
+_LITTLE = " if you like, your rows show no gain"
+_FOLDS_REFUSE = "cross-validation shows nothing, because with fewer rows the gate refuses"
+_BUCKETS, _FLOOR = 240, 1e-12
+_CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardly moved it
+
+
+@dataclass(frozen=True, eq=False)
+class AtHome:
+    """A site's recalibration, for its own eyes.
+
+    `told` is the content of `result.json`, `parts` are those of the report, and `calibrator` is
+    `Identity` where the gate refuses.
+    """
+
+    told: Mapping[str, Any]
+    calibrator: Calibrator
+    parts: Sequence[Part]
+
+    def save(self, out: Path) -> None:
+        """Write calibrator, `result.json` and report into a folder that this user alone enters."""
+        from fedcal.experiments.report import write_reading_report
+
+        def write(folder: Path) -> None:
+            out.chmod(0o700)  # nothing is in it yet
+            self.calibrator.save(folder / "calibrator.npz")
+            (folder / "result.json").write_text(to_json(self.told), "utf-8")
+            parts = {"schema": 1, "parts": pages.to_json(self.parts)}
+            (folder / PAGE).write_text(to_json(parts), "utf-8")
+            write_reading_report(folder)
+
+        write_folder(out, write, stale=AT_HOME.files)
+
+
+def recalibrate(
+    release: str | Path,
+    data: str,
+    site: str | None = None,
+    class_names: Sequence[str] | None = None,
+    positive: str | None = None,
+) -> AtHome:
+    """Recalibrate a model at one site.
+
+    Parameters
+    ----------
+    release, data, site, class_names, positive
+        as `fedcal site recalibrate` has them; rows of one subject count as one. Without a site's
+        name its prior is that of a new one
+
+    Raises
+    ------
+    InputError
+        The file is no release of sites, the rows cannot be used, or their classes differ.
+    """
+    path, name = path_of(release), path_of(release).name.removesuffix(".npz")
+    found: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
+    priors, known = priors_of(found), found.class_names
+    classes = getattr(found, "question", found).classes
+    rows = read_rows(data, class_names or known).in_order(None, positive)
+    if rows.classes != classes or (known and rows.class_names != known):
+        of = [", ".join(names or ("not named",))[:200] for names in (known, rows.class_names)]
+        told = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
+        raise InputError(f"{told}: they must be the same, in the same order")
+    notes = []
+    if site is not None and site not in priors and len(priors) > 1:  # of unit user none has a name
+        alike = get_close_matches(site, [name for name in priors if name], 1)
+        meant = f" Did you mean {alike[0]!r}? Its own rows would count twice." if alike else ""
+        notes.append(f"The release has no site {site!r}: this one is taken as new.{meant}")
+        warnings.warn(notes[0], stacklevel=2)
+    prior, none = priors[site if site in priors else ""], identity_prior(classes)
+    spread, wide = (np.sqrt(np.diag(one.cov)) for one in (prior, none))
+    if (spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all():
+        notes.append(NO_NEWS)
+    if site not in priors and (expected := found.results().get("next_site")):
+        notes.append(next_site.sentence(expected))
+    shards = shards_of(rows)
+    weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
+    own, tried = _own(shards, weights), {}
+    for name, one in {"without other sites": none, f"from {prior.sites} sites": prior}.items():
+        tried[name], at, after = _tried(shards, one, weights)
+    made = at_site.calibrator_of(at.chosen[0], classes, rows.input)
+    made.of_classes(rows.class_names)
+    verdict = _verdict(own, tried[name], classes == 2)
+    result = {"schema": 1, "title": f" at home: {rows.name}", "verdict": verdict, "site": site}
+    result |= {"release": str(path), "own": own, "priors": tried, "calibrator": made.kind}
+    result |= {"statement": [STATEMENT, *notes], "versions": versions()}
+
+    def shown(value: float | None) -> pages.Entry:
+        return "none" if value is None else round(value, 4) or 0
+
+    gate = ("refused", "taken")
+    lines = [(k, gate[t["taken"]], *(shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
+    views = {"before": softmax(shards.logits), "after, by the calibrator of other rows": after}
+    counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
+    curve = reliability_part("Reliability", counted, check_score("", classes), 0.95)
+    facts = tuple((name, shown(value)) for name, value in own.items())
+    parts = (
+        Table("This site's rows", ("", "exact"), facts, "Slope below 1: scores too extreme."),
+        Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT),
+    )
+    return AtHome(result, made, parts if curve is None else (*parts, curve))
+
+
+def priors_of(release: Any) -> dict[str, SitePrior]:
+    """The prior of each site of a release; "" = of a new one. InputError where it has none."""
+    if hasattr(release, "priors"):
+        return dict(release.priors())
+    if not isinstance(release, ScoreRelease):
+        raise InputError(f"a prior is learnt from a release of sites, not from a {release.noun}")
+    if (asked := release.question).score != check_score("", asked.classes):
+        raise InputError(f"a prior is not learnt from the score {asked.score!r}")
+    return site_priors(release)
+
+
+def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> str:
+    """What to do, and why."""
+    rows = f"{own['rows']:,} row{'s' * (own['rows'] > 1)}"
+    risk, points = found["chance of harm"], 100 * own["score minus outcome"]
+    chance = f"{100 * risk:.2g} %" if risk >= 0.001 else "below 0.1 %"
+    if not found["taken"]:
+        return (
+            f"Keep the model as it is: with {rows} and this prior the chance of harm is {chance} "
+            f"(at most {100 * at_site.MOST_RISK:.0f} % is accepted)."
+        )
+    way = (("much", "little") if binary else ("sure", "unsure"))[points < 0]
+    bias = f"{'says' if binary else 'is'} {abs(points):.0f} points too {way}"
+    bias = "is right" if abs(points) < 0.5 else bias
+    before, after, fall = f"{own['log loss']:.2f}", f"{found['log loss']:.2f}", found["fall of it"]
+    loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
+    loss = f"stays at {after}" if before == after else loss
+    loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
+    loss = loss if abs(fall) > 1e-9 else _FOLDS_REFUSE
+    return (
+        f"Recalibrate{_LITTLE * (fall < -1e-9)}: your model {bias} on average; {loss}; the chance "
+        f"that it is worse than the model by more than {at_site.HARM:g} is {chance}."
+    )
+
+
+def _losses(shards: Shards, probs: Floats) -> Floats:
+    return np.asarray(-np.log(np.maximum(label_entries(probs, shards.labels), _FLOOR)))
+
+
+def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float | None]:
+    """Weighted mean and its standard error; subjects, not their rows, are independent."""
+    mean = float(weights @ values / weights.sum())
+    who = np.arange(len(values)) if shards.subjects is None else shards.subjects
+    slack = np.bincount(np.unique(who, return_inverse=True)[1], weights * (values - mean))
+    n = len(slack)
+    return mean, math.sqrt(slack @ slack * n / (n - 1)) / float(weights.sum()) if n > 1 else None
+
+
+def _scored(shards: Shards, probs: Floats) -> tuple[Floats, Floats]:
+    """Score and outcome of each row, (n,) each: of two classes p_1 and y, else the top label's."""
+    logits = np.log(np.maximum(probs, _FLOOR))
+    both = scored(logits, shards.labels, check_score("", shards.classes))
+    return both[0][:, 0], both[1][:, 0].astype(np.float64)
+
+
+def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
+    """Exact numbers of the site's rows and of the model as it is."""
+    probs = softmax(shards.logits)
+    value, outcome = _scored(shards, probs)
+    slope = logistic(logit(value), weights, weights * outcome)
+    gap, error = _mean(shards, value - outcome, weights)
+    score, loss = (_mean(shards, v, weights)[0] for v in (value, _losses(shards, probs)))
+    own: dict[str, Any] = {"rows": len(value)}
+    own |= {} if shards.subjects is None else {"subjects": len(np.unique(shards.subjects))}
+    own["events" if shards.classes == 2 else "correct predictions"] = int(outcome.sum())
+    own |= {"mean score": score, "rate of the outcome": score - gap, "score minus outcome": gap}
+    own |= {"its standard error": error, "log loss": loss}
+    return own | {"calibration slope": None if slope is None else float(slope[1])}
+
+
+def _tried(
+    shards: Shards, prior: SitePrior, weights: Floats
+) -> tuple[dict[str, Any], at_site.AtSite, Floats]:
+    """What the rows and a prior give, and each row's probabilities by the choice of other folds."""
+    at = at_site.recalibrated(shards, [prior], weights)
+    probs = at_site.cross_validated(shards, [prior], weights)
+    before, after = (_losses(shards, p) for p in (softmax(shards.logits), probs))
+    fall, error = _mean(shards, before - after, weights)
+    numbers = (_mean(shards, after, weights)[0], fall, error, float(at.risk[0]))
+    told: dict[str, Any] = dict(zip(_NUMBERS, numbers, strict=True))
+    told |= {"taken": bool(at.taken[0]), "parameters": at.parameters[0].tolist()}
+    told |= {"prior mean": prior.mean.tolist(), "prior cov": prior.cov.tolist()}
+    return told, at, probs
+
+
+def _counted(shards: Shards, probs: Floats, weights: Floats) -> Histogram:
+    """Rows by score and outcome, for the figure."""
+    (value, outcome), edges = _scored(shards, probs), equal_width(_BUCKETS)
+    cell = outcome.astype(np.int64) * _BUCKETS + bucket_of(value, edges)
+    counts = np.bincount(cell, weights, 2 * _BUCKETS).reshape(2, _BUCKETS)
+    return Histogram.exact(edges, counts.astype(np.float64))
