@@ -152,10 +152,5 @@ def _trained(
     """Run SGD on the rows of client k; return what it adds to w, and the mean loss on the way."""
     rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
     return query.architecture.local_update(
-        query.w,
-        inputs[rows],
-        shards.labels[rows],
-        query.classes,
-        query.sgd,
-        rng,
+        query.w, inputs[rows], shards.labels[rows], query.classes, query.sgd, rng
     )

@@ -219,10 +219,7 @@ class DPFedAvg(_Averaging):
     """
 
     name = "dp-fedavg"
-    examples = (
-        {"batch": 8, "clip": 0.3},
-        {"batch": 8, "momentum": 0.5, "unclipped": 0.8},
-    )
+    examples = ({"batch": 8, "clip": 0.3}, {"batch": 8, "momentum": 0.5, "unclipped": 0.8})
 
     def __init__(
         self,

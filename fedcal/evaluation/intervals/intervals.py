@@ -141,13 +141,7 @@ def estimate(
     value = float(np.clip(span.value, *bounds))
     drowned = not span.firm or normal_quantile(level) * span.noise > DROWNED * scale
     return Estimate(
-        value,
-        min(low, value),
-        max(high, value),
-        span.sampling,
-        span.noise,
-        binning,
-        bool(drowned),
+        value, min(low, value), max(high, value), span.sampling, span.noise, binning, bool(drowned)
     )
 
 
@@ -229,9 +223,7 @@ def of_share(
 
 
 def warned(
-    found: Mapping[str, Estimate],
-    excluded: Sequence[str],
-    measured: Collection[str] | None = None,
+    found: Mapping[str, Estimate], excluded: Sequence[str], measured: Collection[str] | None = None
 ) -> dict[str, Estimate]:
     """The estimates, each with the warning that follows from what intervals do not contain.
 
