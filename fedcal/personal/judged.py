@@ -5,9 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-import numpy as np
-
-from fedcal.core.numerics import label_entries, softmax
+from fedcal.core.numerics import label_entries, logits_from_probs, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
 from fedcal.metrics.buckets import check_score
@@ -57,10 +55,8 @@ class JudgedAtHome(Artifact):
         else:
             judged, after = fit, cross_validated(fit, each, weights)
         before, labels, rows = softmax(judged.logits), judged.labels, judged.rows
-        losses = [
-            judged.sum_rows(-np.log(np.maximum(label_entries(p, labels), 1e-12)))
-            for p in (before, after)
-        ]
+        logs = [label_entries(logits_from_probs(p), labels) for p in (before, after)]
+        losses = [-judged.sum_rows(log) for log in logs]
         sites: dict[str, dict[str, Any]] = {}
         for k, name in enumerate(fit.names):
             taken, risk = bool(home.taken[k]), float(home.risk[k])
