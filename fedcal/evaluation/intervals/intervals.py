@@ -253,10 +253,7 @@ def check_rows(rows: str) -> None:
 def normal_quantile(level: float) -> float:
     """Z of a two-sided interval: 1.96 for a level of .95.
 
-    Raises
-    ------
-    InputError
-        If the level is not in (0, 1).
+    Raises InputError if the level is not in (0, 1).
     """
     if not 0 < level < 1:
         raise InputError(f"level must be in (0, 1), got {level!r}")
