@@ -191,10 +191,7 @@ class Query(ABC):
     def read(cls, params: Mapping[str, Any], facts: Mapping[str, Any]) -> Self:
         """The question with these parameters, as they came over the wire.
 
-        Raises
-        ------
-        InputError
-            If one is missing, unknown or not allowed.
+        Raises InputError if one is missing, unknown or not allowed.
         """
         needed = {f.name: f.default is MISSING for f in fields(cls)}
         for name in params:
