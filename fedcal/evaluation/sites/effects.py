@@ -63,11 +63,6 @@ class Form:
     classes: int
 
     @property
-    def parameters(self) -> int:
-        """Their number d: 2, or 1."""
-        return 2 if self.classes == 2 else 1
-
-    @property
     def _rivals(self) -> float:
         return 0.0 if self.classes == 2 else 0.4 * float(np.log(self.classes - 1))
 
@@ -160,12 +155,12 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
         x = np.maximum(x, np.log(1.02 / (classes - 1.02)))
     sites = counts.shape[-3]
     whole = counts.sum(axis=-3)
-    at = np.zeros((*counts.shape[:-3], form.parameters))
+    at = np.zeros((*counts.shape[:-3], len(spread)))
     prior = np.diag(1 / np.asarray(spread) ** 2)
     sure = norm_sub(whole.sum(axis=-2))
     for _ in range(_STEPS):  # of the noise's own weight: noise alone moves nothing
         score, info, noise = _scores(form, at, x, whole, sure, sites * power)
-        lever = info @ np.linalg.inv(info + noise + 1e-9 * np.eye(form.parameters))
+        lever = info @ np.linalg.inv(info + noise + 1e-9 * np.eye(len(spread)))
         gain = (lever @ score[..., None])[..., 0] - at @ prior
         step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
         at = at + np.clip(step, -_LONGEST, _LONGEST)
