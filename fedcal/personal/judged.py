@@ -8,11 +8,12 @@ from typing import Any
 from fedcal.core.numerics import label_entries, logits_from_probs, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.standard import summary
 from fedcal.personal.at_site import HARM, applied, cross_validated, recalibrated
-from fedcal.personal.prior import SitePrior
+from fedcal.personal.prior import SitePrior, identity_prior, site_priors
 from fedcal.storage.artifact import Artifact, Holdout
 
 MOST_ROWS = 30
@@ -94,3 +95,13 @@ class JudgedAtHome(Artifact):
         )
         columns = ("site", "rows", "at home", "risk, %", "log loss before", "log loss after", "")
         return [Table("Recalibration at home", columns, rows, note)] if rows else []
+
+
+class SitesRelease(JudgedAtHome, ScoreRelease):
+    """Rows by site, score and outcome: a `ScoreRelease` whose groups are the sites."""
+
+    form, noun = "prior", "prior"
+
+    def priors(self) -> dict[str, SitePrior]:
+        """Prior of each site, without its own cells; under "" that of one that is not in it."""
+        return site_priors(self) if self.known else {"": identity_prior(self.question.classes)}
