@@ -86,11 +86,8 @@ def local_updates(shards: Shards, query: LocalUpdate) -> Floats:
     is public and depends on `seed` and on how many rows the client has, so that its answer does not
     depend on who else is asked.
 
-    Returns
-    -------
-    Floats
-        (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where SGD
-        diverges
+    Returns (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where SGD
+    diverges.
     """
     size, inputs = len(query.w), read_inputs(shards, query)
     out = np.zeros((shards.clients, sum(query.lengths())))
