@@ -87,6 +87,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     base = base * np.maximum((rows * score).sum(axis=-1), _LEAST_ROWS / 2)
     miss, hit = -ratio * score, 1 - ratio * score
     by_rows = (rows * (share * hit**2 + (1 - share) * miss**2)).sum(axis=-1)
+    by_rows = np.maximum(by_rows, _LEAST_ROWS / 4)  # a site without rows is not sure of anything
     times = 1 + added(miss, hit) / base
     log_ratio = np.log(ratio[..., 0]) + np.log(np.maximum(times, _LEAST_SHARE))
     observed = log_ratio, (by_rows + noise(miss, hit)) / base**2
@@ -94,7 +95,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     found = effects(counts, edges, root, 2, _WIDE)
     inverse = np.linalg.inv(found.information + 1e-6 * np.eye(2))
     at = found.at[..., None, :] + (inverse @ found.scores[..., None])[..., 0]
-    variance = inverse @ (found.information + found.noise) @ inverse
+    variance = inverse + inverse @ found.noise @ inverse
     slope = at[..., 1], variance[..., 1, 1]
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
