@@ -212,11 +212,8 @@ class Policy:
     def read(cls, path: Path) -> Self:
         """The policy of a `site.toml`.
 
-        Raises
-        ------
-        InputError
-            One line that names the file and what is wrong with it; of a key that is not known
-            the nearest one.
+        Raises InputError, one line that names the file and what is wrong with it; of a key that is
+        not known the nearest one.
         """
         return read_as(path, MOST_BYTES, cls._of)
 

@@ -19,7 +19,7 @@ import numpy as np
 from fedcal.calibrators import Calibrator
 from fedcal.core import pages
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import label_entries, softmax
+from fedcal.core.numerics import label_entries, logits_from_probs, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
@@ -53,7 +53,7 @@ _ABOUT = (
 )
 _LITTLE = " if you like, your rows show no gain"
 _FOLDS_REFUSE = "cross-validation shows nothing, because with fewer rows the gate refuses"
-_BUCKETS, _FLOOR = 240, 1e-12
+_BUCKETS = 240
 _CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardly moved it
 
 
@@ -189,7 +189,7 @@ def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> 
 
 
 def _losses(shards: Shards, probs: Floats) -> Floats:
-    return np.asarray(-np.log(np.maximum(label_entries(probs, shards.labels), _FLOOR)))
+    return -label_entries(logits_from_probs(probs), shards.labels)
 
 
 def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float | None]:
@@ -203,8 +203,7 @@ def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float
 
 def _scored(shards: Shards, probs: Floats) -> tuple[Floats, Floats]:
     """Score and outcome of each row, (n,) each: of two classes p_1 and y, else the top label's."""
-    logits = np.log(np.maximum(probs, _FLOOR))
-    both = scored(logits, shards.labels, check_score("", shards.classes))
+    both = scored(logits_from_probs(probs), shards.labels, check_score("", shards.classes))
     return both[0][:, 0], both[1][:, 0].astype(np.float64)
 
 

@@ -89,10 +89,7 @@ class PriorAdvice(Advice):
 def advise_prior(facts: PublicFacts, seed: int = 0) -> PriorAdvice:
     """Say from how many own rows on a site need not ask for the release.
 
-    Raises
-    ------
-    InputError
-        The method does not go with the facts, or whole sites are hidden.
+    Raises InputError if the method does not go with the facts, or whole sites are hidden.
     """
     start = time.perf_counter()
     candidate = Candidate(METHOD)

@@ -83,11 +83,8 @@ class Shards:
     ) -> Shards:
         """Sort rows by `owner` (n,), keeping the order of each client's own rows.
 
-        Raises
-        ------
-        InputError
-            If lengths differ, an owner or a group is out of range, or the "logits" of either
-            model are probabilities.
+        Raises InputError if lengths differ, an owner or a group is out of range, or the "logits" of
+        either model are probabilities.
         """
         if not len(logits) == len(labels) == len(owner):
             raise InputError(
@@ -216,10 +213,7 @@ class Shards:
         Each of m rows of one subject at one client counts min(1, subject_rows / m), so that with
         `subject_rows` = 1 each subject counts once. 0 = each row counts once.
 
-        Raises
-        ------
-        InputError
-            If nobody has said whom the rows are about.
+        Raises InputError if nobody has said whom the rows are about.
         """
         if not subject_rows:
             return np.ones(len(self.labels))

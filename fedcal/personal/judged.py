@@ -5,16 +5,15 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any
 
-import numpy as np
-
-from fedcal.core.numerics import label_entries, softmax
+from fedcal.core.numerics import label_entries, logits_from_probs, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.standard import summary
 from fedcal.personal.at_site import HARM, applied, cross_validated, recalibrated
-from fedcal.personal.prior import SitePrior
+from fedcal.personal.prior import SitePrior, identity_prior, site_priors
 from fedcal.storage.artifact import Artifact, Holdout
 
 MOST_ROWS = 30
@@ -57,10 +56,8 @@ class JudgedAtHome(Artifact):
         else:
             judged, after = fit, cross_validated(fit, each, weights)
         before, labels, rows = softmax(judged.logits), judged.labels, judged.rows
-        losses = [
-            judged.sum_rows(-np.log(np.maximum(label_entries(p, labels), 1e-12)))
-            for p in (before, after)
-        ]
+        logs = [label_entries(logits_from_probs(p), labels) for p in (before, after)]
+        losses = [-judged.sum_rows(log) for log in logs]
         sites: dict[str, dict[str, Any]] = {}
         for k, name in enumerate(fit.names):
             taken, risk = bool(home.taken[k]), float(home.risk[k])
@@ -98,3 +95,13 @@ class JudgedAtHome(Artifact):
         )
         columns = ("site", "rows", "at home", "risk, %", "log loss before", "log loss after", "")
         return [Table("Recalibration at home", columns, rows, note)] if rows else []
+
+
+class SitesRelease(JudgedAtHome, ScoreRelease):
+    """Rows by site, score and outcome: a `ScoreRelease` whose groups are the sites."""
+
+    form, noun = "prior", "prior"
+
+    def priors(self) -> dict[str, SitePrior]:
+        """Prior of each site, without its own cells; under "" that of one that is not in it."""
+        return site_priors(self) if self.known else {"": identity_prior(self.question.classes)}

@@ -18,17 +18,12 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
+from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.pages import Table
 from fedcal.core.printable import listed
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
-from fedcal.evaluation.sites.effects import (
-    bucket_log_odds,
-    bucket_widths,
-    effects,
-    nearest,
-    plausible,
-)
+from fedcal.evaluation.sites.effects import bucket_log_odds, bucket_widths, effects, plausible
 
 FEWEST = 6
 """Sites from which on such an interval can be verified."""
@@ -61,8 +56,8 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     power = root @ root.T
     every, whole = counts.sum(axis=-2), counts.sum(axis=-3)
     rows = plausible(every, 2 * np.diag(power))
-    total = nearest(every.sum(axis=-2))[..., None, :]
-    events = nearest(whole[..., 1, :])[..., None, :]
+    total = norm_sub(every.sum(axis=-2))[..., None, :]
+    events = norm_sub(whole[..., 1, :])[..., None, :]
     x = bucket_log_odds(edges, total[..., 0, :])[..., None, :]
     score = expit(x)
 
@@ -75,12 +70,10 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
         return np.asarray((parts[0] + parts[1]).sum(axis=-1))
 
     # offset beside a slope of 1
-    offset = np.zeros((*counts.shape[:-3], 1, 1))
+    offset, both = np.zeros((*counts.shape[:-3], 1, 1)), whole.sum(axis=-2)[..., None, :]
     for _ in range(30):
         p = expit(offset + x)
-        slack = (whole[..., 1, None, :] - whole.sum(axis=-2)[..., None, :] * p).sum(
-            -1, keepdims=True
-        )
+        slack = (whole[..., 1, None, :] - both * p).sum(axis=-1, keepdims=True)
         info = np.maximum((total * p * (1 - p)).sum(axis=-1, keepdims=True), _LEAST_ROWS)
         offset = offset + np.clip(slack / info, -0.5, 0.5)
     p = expit(offset + x)
@@ -92,24 +85,24 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     ratio = np.maximum(events.sum(axis=-1, keepdims=True), _LEAST_ROWS) / expected
     share, base = np.clip(divide(events, total, 0.5), 0, 1), ratio[..., 0]
     base = base * np.maximum((rows * score).sum(axis=-1), _LEAST_ROWS / 2)
-    by_rows = (rows * (share * (1 - ratio * score) ** 2 + (1 - share) * (ratio * score) ** 2)).sum(
-        -1
-    )
-    times = 1 + added(-ratio * score, 1 - ratio * score) / base
+    miss, hit = -ratio * score, 1 - ratio * score
+    by_rows = (rows * (share * hit**2 + (1 - share) * miss**2)).sum(axis=-1)
+    by_rows = np.maximum(by_rows, _LEAST_ROWS / 4)  # a site without rows is not sure of anything
+    times = 1 + added(miss, hit) / base
     log_ratio = np.log(ratio[..., 0]) + np.log(np.maximum(times, _LEAST_SHARE))
-    observed = log_ratio, (by_rows + noise(-ratio * score, 1 - ratio * score)) / base**2
+    observed = log_ratio, (by_rows + noise(miss, hit)) / base**2
 
     found = effects(counts, edges, root, 2, _WIDE)
     inverse = np.linalg.inv(found.information + 1e-6 * np.eye(2))
     at = found.at[..., None, :] + (inverse @ found.scores[..., None])[..., 0]
-    variance = inverse @ (found.information + found.noise) @ inverse
+    variance = inverse + inverse @ found.noise @ inverse
     slope = at[..., 1], variance[..., 1, 1]
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
     tie = 0.5 + np.minimum(np.exp(found.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
     ones, none = (
         divide(n, n.sum(-1, keepdims=True) + 0 * n, 1 / n.shape[-1])
-        for n in (events, nearest(whole[..., 0, :])[..., None, :])
+        for n in (events, norm_sub(whole[..., 0, :])[..., None, :])
     )
     above = np.cumsum(none, axis=-1) - none * (1 - tie)
     area = (above * ones).sum(axis=-1, keepdims=True)

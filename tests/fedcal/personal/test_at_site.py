@@ -313,3 +313,15 @@ def test_what_is_told_of_the_next_site() -> None:
     assert told["verified"]
     assert told["sites"] == 8
     assert not next_site(counts[:5], edges_of("positive"), np.zeros((10, 0)), names[:5])["verified"]
+
+
+@pytest.mark.parametrize("std", [0.0, LAPLACE])
+def test_a_site_without_rows_says_nothing_of_the_next_one(std: float) -> None:
+    rng = np.random.default_rng(12)
+    counts = np.concatenate([counted(drawn(rng, 12, 300, TAU, COMMON)[0]), np.zeros((1, 2, 10))])
+    found = site_metrics(counts, edges_of("positive"), np.eye(10) * std)
+    for values, variances in found.values():
+        all_of, others = predicted(values, variances), predicted(values[:12], variances[:12])
+        for end in ("low", "high"):
+            width = others.high - others.low
+            assert abs(getattr(all_of, end) - getattr(others, end)) < 0.15 * width
