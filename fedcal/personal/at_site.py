@@ -237,7 +237,10 @@ class _Rows:
             z = own[:, 0] + np.exp(own[:, 1]) * self.x
             return self.shards.labels * z - softplus(z), sigmoid(z)
         z = self.x * np.exp(own)
-        return label_entries(z, self.shards.labels) - _log_sum(z), (softmax(z) * self.x).sum(axis=1)
+        each = np.exp(z)  # the largest of z is 0
+        total = each.sum(axis=1)
+        mean = np.einsum("nc,nc->n", each, self.x) / total
+        return label_entries(z, self.shards.labels) - np.log(total), mean
 
     def risk(self, at: Floats, cov: Floats, mean: Floats, sure: Floats) -> tuple[Floats, Floats]:
         """Posterior probability of harm, and the mean of the fall of log loss: (steps, S) each.
