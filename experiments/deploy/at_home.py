@@ -168,7 +168,7 @@ def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> 
     """What to do, and why."""
     rows = f"{own['rows']:,} row{'s' * (own['rows'] > 1)}"
     risk, points = found["chance of harm"], 100 * own["score minus outcome"]
-    chance = f"{100 * risk:.2g} %" if risk >= 0.001 else "below 0.1 %"
+    chance = f"{float(f'{100 * risk:.2g}'):g} %" if risk >= 0.001 else "below 0.1 %"
     if not found["taken"]:
         return (
             f"Keep the model as it is: with {rows} and this prior the chance of harm is {chance} "

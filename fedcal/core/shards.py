@@ -165,7 +165,9 @@ class Shards:
 
     def _picked(self, rows: slice | Integers, offsets: Integers, of: slice | Integers) -> Shards:
         """These rows with all that belongs to them, dealt anew to parts of the clients `of`."""
-        names = tuple(np.array(self.names, np.object_)[of]) if self.names else ()
+        names = self.names[of] if isinstance(of, slice) else ()
+        if self.names and not isinstance(of, slice):
+            names = tuple(self.names[k] for k in of.tolist())
         columns = {name: getattr(self, name) for name in _PER_ROW}
         picked = {name: column[rows] for name, column in columns.items() if column is not None}
         part = replace(self, offsets=offsets, names=names, **picked)

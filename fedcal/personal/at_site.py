@@ -125,6 +125,8 @@ def posterior(
     for _ in range(_ITERATIONS):
         pull, curve = rows.derivatives(at)
         curve = curve + sure
+        # as far as it adds: expected curvature alone swings about slopes that are near 0
+        curve[:, -1, -1] += np.maximum(-pull[:, -1], 0.0)
         slope = pull - ((at - mean)[:, None] @ sure)[:, 0]
         step = np.clip(np.linalg.solve(curve, slope[..., None])[..., 0], -_LONGEST, _LONGEST)
         at = at + step * moving
@@ -236,7 +238,10 @@ class _Rows:
         z = self.moved(at)
         if self.two:
             return self.shards.labels * z - softplus(z), sigmoid(z)
-        return label_entries(z, self.shards.labels) - _log_sum(z), (softmax(z) * self.x).sum(axis=1)
+        each = np.exp(z)  # the largest of z is 0
+        total = each.sum(axis=1)
+        mean = np.einsum("nc,nc->n", each, self.x) / total
+        return label_entries(z, self.shards.labels) - np.log(total), mean
 
     def risk(self, at: Floats, cov: Floats, mean: Floats, sure: Floats) -> tuple[Floats, Floats]:
         """Posterior probability of harm, and the mean of the fall of log loss: (steps, S) each.

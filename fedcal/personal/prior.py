@@ -21,7 +21,7 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.effects import Effects, effects
+from fedcal.evaluation.sites.effects import Effects, effects, inverse
 from fedcal.queries.encodings import decoder_of
 
 _COMMON = np.array([0.8, 0.4])
@@ -87,10 +87,11 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     Raises
     ------
     InputError
-        If sites were not counted apart, or a score that has several histograms.
+        If sites were not counted apart, but groups of rows or none, or a score that has several
+        histograms.
     """
     asked = release.question
-    if asked.group_names == ("",) or asked.score == "classes":
+    if asked.by != "site" or asked.score == "classes":
         raise InputError(
             "a prior needs a release of counts by site, with score positive or confidence: "
             "fedcal evaluate --by site, or --method fedprior"
@@ -148,11 +149,11 @@ def _parts(found: Effects, classes: int) -> tuple[Floats, Floats, Floats]:
     tau = _grid(classes)
     info, noise = found.information[..., None, :, :, :], found.noise[..., None, :, :, :]
     apart = info @ (info * (tau**2)[:, None, :, None])
-    inverse = np.linalg.inv(info + noise + apart + 1e-9 * np.eye(tau.shape[1]))
+    within = inverse(info + noise + apart)
     score = found.scores[..., None, :, :, None]
-    weighed = inverse @ score
-    fit = -(score * weighed).sum(axis=(-1, -2)) / 2 + np.linalg.slogdet(inverse)[1] / 2
-    return fit, (info @ weighed)[..., 0], info @ inverse @ info
+    weighed = within @ score
+    fit = -(score * weighed).sum(axis=(-1, -2)) / 2 + np.linalg.slogdet(within)[1] / 2
+    return fit, (info @ weighed)[..., 0], info @ within @ info
 
 
 def _mixed(

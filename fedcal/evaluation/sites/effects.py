@@ -160,7 +160,7 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     sure = norm_sub(whole.sum(axis=-2))
     for _ in range(_STEPS):  # of the noise's own weight: noise alone moves nothing
         score, info, noise = _scores(form, at, x, whole, sure, sites * power)
-        lever = info @ np.linalg.inv(info + noise + 1e-9 * np.eye(len(spread)))
+        lever = info @ inverse(info + noise)
         gain = (lever @ score[..., None])[..., 0] - at @ prior
         step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
         at = at + np.clip(step, -_LONGEST, _LONGEST)
@@ -183,6 +183,12 @@ def _scores(
     both = (slopes * (1 - p)[..., None, :], slopes * p[..., None, :])
     noise = sum(w @ power @ np.swapaxes(w, -1, -2) for w in both)
     return score, info, np.broadcast_to(noise, info.shape)
+
+
+def inverse(matrices: Floats, least: float = 1e-9) -> Floats:
+    """Of (..., d, d) that are singular where all scores are alike and no noise is added."""
+    least = least + 1e-12 * np.trace(matrices, axis1=-2, axis2=-1)[..., None, None]
+    return np.asarray(np.linalg.inv(matrices + least * np.eye(matrices.shape[-1])))
 
 
 def plausible(every: Floats, variance: Floats) -> Floats:

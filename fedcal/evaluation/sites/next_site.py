@@ -23,7 +23,13 @@ from fedcal.core.pages import Table
 from fedcal.core.printable import listed
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
-from fedcal.evaluation.sites.effects import bucket_log_odds, bucket_widths, effects, plausible
+from fedcal.evaluation.sites.effects import (
+    bucket_log_odds,
+    bucket_widths,
+    effects,
+    inverse,
+    plausible,
+)
 
 FEWEST = 6
 """Sites from which on such an interval can be verified."""
@@ -93,9 +99,9 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     observed = log_ratio, (by_rows + noise(miss, hit)) / base**2
 
     found = effects(counts, edges, root, 2, _WIDE)
-    inverse = np.linalg.inv(found.information + 1e-6 * np.eye(2))
-    at = found.at[..., None, :] + (inverse @ found.scores[..., None])[..., 0]
-    variance = inverse + inverse @ found.noise @ inverse
+    sure = inverse(found.information, 1e-6)
+    at = found.at[..., None, :] + (sure @ found.scores[..., None])[..., 0]
+    variance = sure + sure @ found.noise @ sure
     slope = at[..., 1], variance[..., 1, 1]
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
@@ -121,6 +127,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     )
     area = np.clip(area[..., 0], 1e-3, 1 - 1e-3)  # noise may part outcomes wholly
     auc = np.clip(area + moved, _LEAST_SHARE * area, 1 - _LEAST_SHARE * (1 - area))
+    v = np.maximum(v, 1e-6 / np.minimum(positive, negative))  # outcomes that scores part wholly
     ranking = np.log(auc / (1 - auc)), v / (area * (1 - area)) ** 2
     return dict(zip(METRICS, (large, slope, ranking, observed), strict=True))
 
@@ -135,7 +142,8 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
         `metrics` its `mean` and prediction interval `low` to `high` at a new site, `tau` with
         `tau_low` and `tau_high`, `i_squared`, and sites `outside` of what the others predict of
         them, their own variance added (of at most 100 sites: None = not looked for). Slope, AUC
-        and ratio are on their own scales; tau is on the logarithm's or the logit's
+        and ratio are on their own scales, slope and ratio cut at 1/1000 and 1000; tau is on the
+        logarithm's or the logit's
     """
     found, sites = {}, len(names)
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
@@ -194,11 +202,19 @@ _NAMES = {
     "roc_auc": "AUC",
 }
 _LOOKED_AT = 100
+_FURTHEST = 1000.0
+
+
+def _ratio(logarithm: float) -> float:
+    """Of its logarithm, cut: noise that drowns the sites says 0 to infinity."""
+    return float(np.exp(np.clip(logarithm, -np.log(_FURTHEST), np.log(_FURTHEST))))
+
+
 _SHOWN: Mapping[str, tuple[str, Any]] = {
     "calibration_in_the_large": ("calibration_in_the_large", np.asarray),
-    "log_slope": ("calibration_slope", np.exp),
+    "log_slope": ("calibration_slope", _ratio),
     "logit_auc": ("roc_auc", expit),
-    "log_observed_expected": ("observed_expected", np.exp),
+    "log_observed_expected": ("observed_expected", _ratio),
 }
 """Metric -> its name and the value that people read."""
 
