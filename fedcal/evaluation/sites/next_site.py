@@ -102,7 +102,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     found = effects(counts, edges, root, 2, _WIDE)
     inverse = np.linalg.inv(found.information + 1e-6 * np.eye(2))
     at = found.at[..., None, :] + (inverse @ found.scores[..., None])[..., 0]
-    variance = inverse @ (found.information + found.noise) @ inverse
+    variance = inverse + inverse @ found.noise @ inverse  # large where rows tell no slope
     slope = at[..., 1], variance[..., 1, 1]
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope

@@ -172,6 +172,15 @@ def test_a_file_holds_all_of_it(unit, tmp_path):
     assert "Nobody was asked" not in said  # of counts of subjects rows are not known
 
 
+def test_sites_without_rows_tell_nothing_of_the_next():
+    """Neither who has none nor who did not answer counts as a site, where sums are exact."""
+    found = simulate("heart-disease", method="fedprior", clients=100)
+    told, sites = found.artifact.results()["next_site"], found.judged["personal"]["sites"]
+    assert told["sites"] == sum(one["rows"] > 0 for one in sites.values()) < 100
+    numbers = [one[k] for one in told["metrics"].values() for k in ("mean", "low", "high")]
+    assert np.isfinite(numbers).all()
+
+
 def test_sites_are_judged_on_their_own_test_rows_or_out_of_fold():
     own = simulate("heart-disease", method="fedprior", partition="natural")
     told = own.judged["personal"]
