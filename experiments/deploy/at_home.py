@@ -48,7 +48,8 @@ NO_NEWS = (
 )
 _NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
 _ABOUT = (
-    "Log loss is cross-validated; where the gate refuses, it is the model's. Harm is a log loss "
+    "Log loss is cross-validated, with the gate in each fold anew: where it refuses there, it is "
+    "the model's. The difference of the lines is what the others add. Harm is a log loss "
     f"above the model's by more than {at_site.HARM:g} on new rows."
 )
 _LITTLE = " if you like, your rows show no gain"
