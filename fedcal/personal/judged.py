@@ -59,12 +59,13 @@ class JudgedAtHome(Artifact):
             after, on = applied(judged, home.chosen), "test rows of each site"
         else:
             judged, after = fit, cross_validated(fit, each, weights)
-        before, labels, rows = softmax(judged.logits), judged.labels, judged.rows
+        before, labels = softmax(judged.logits), judged.labels
+        rows = judged.rows.astype(np.float64)
         each_loss = [-np.log(np.maximum(label_entries(p, labels), 1e-12)) for p in (before, after)]
         losses = [judged.sum_rows(loss) for loss in each_loss]
         rise = each_loss[1] - each_loss[0]
         mean, square = (divide(judged.sum_rows(v), rows, 0.0) for v in (rise, rise**2))
-        error = np.sqrt(divide(np.maximum(square - mean**2, 0.0), rows - 1.0, np.inf))
+        error = np.sqrt(divide(np.maximum(square - mean**2, 0.0), rows - 1, np.inf))
         harmed = mean - stdtrit(np.maximum(rows - 1, 1), 0.95) * error > HARM
         sites: dict[str, dict[str, Any]] = {}
         for k, name in enumerate(fit.names):

@@ -193,7 +193,7 @@ class FederatedCalibrator(Classifier):
         if client is None:
             return self.calibrator_.predict_proba(X)
         if np.ndim(client) and np.shape(client) != (len(X),):
-            raise InputError(f"client: {np.shape(client)} for {len(X)} rows; must be one, or a row's")
+            raise InputError(f"client must be one, or one for each of {len(X):,} rows")
         probs, whose = np.empty(X.shape), np.broadcast_to(np.asarray(client), len(X))
         for one in np.unique(whose).tolist():
             if one not in self.calibrators_:
