@@ -187,7 +187,9 @@ def table(told: Mapping[str, Any]) -> Table:
     note = (
         "95 % prediction intervals by random effects, how much sites differ being integrated over: "
         "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
-        "its share of what is seen. Outside is what the other sites would not have predicted."
+        "its share of what is seen. The offset is calibration in the large: what must be added to "
+        "the log odds; above 0 the model says too little. Outside is what the other sites would "
+        "not have predicted."
     )
     if not told["verified"]:
         note += f" Of fewer than {FEWEST} sites none of this can be verified."
@@ -198,7 +200,7 @@ def table(told: Mapping[str, Any]) -> Table:
 _NAMES = {
     "calibration_slope": "calibration slope",
     "observed_expected": "observed / expected",
-    "calibration_in_the_large": "calibration in the large",
+    "calibration_in_the_large": "offset of the log odds",
     "roc_auc": "AUC",
 }
 _LOOKED_AT = 100

@@ -348,6 +348,8 @@ def test_what_is_told_of_the_next_site() -> None:
     assert told["verified"]
     assert told["sites"] == 8
     assert not next_site(counts[:5], edges_of("positive"), np.zeros((10, 0)), names[:5])["verified"]
+    counts[7] = np.eye(10)[[3, 5]] * [[0], [1]]  # one row tells no slope
+    assert site_metrics(counts, edges_of("positive"), np.zeros((10, 0)))["log_slope"][1][7] > 1e3
 
 
 @pytest.mark.parametrize("std", [0.0, LAPLACE])
