@@ -162,7 +162,8 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
 
 def sentence(told: Mapping[str, Any]) -> str:
     """What `next_site` says, in words."""
-    said, hidden = [], []
+    said: list[str] = []
+    hidden: list[str] = []
     for metric, name in _NAMES.items():
         low, high = (told["metrics"][metric][end] for end in ("low", "high"))
         wide = high > _WIDEST * low if metric in _RATIOS else high - low > _WIDEST_OF[metric]
