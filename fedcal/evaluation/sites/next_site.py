@@ -163,10 +163,16 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
 
 def sentence(told: Mapping[str, Any]) -> str:
     """What `next_site` says, in words."""
-    of = told["metrics"]
-    shown = listed(
-        [f"{name} {of[m]['low']:.2f} to {of[m]['high']:.2f}" for m, name in _NAMES.items()]
-    )
+    said: list[str] = []
+    hidden: list[str] = []
+    for metric, name in _NAMES.items():
+        low, high = (told["metrics"][metric][end] for end in ("low", "high"))
+        wide = high > _WIDEST * low if metric in _RATIOS else high - low > _WIDEST_OF[metric]
+        (hidden if wide else said).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
+    if not said:
+        return f"What to expect at a new site like these {told['sites']} could not be measured."
+    shown = listed(said)
+    shown += f"; of {listed(hidden, ' and ')} nothing can be said" * bool(hidden)
     doubt = "" if told["verified"] else f"; of fewer than {FEWEST} sites this cannot be verified"
     return f"At a new site like these {told['sites']} expect {shown} (95 % prediction{doubt})."
 
@@ -203,6 +209,10 @@ _NAMES = {
     "calibration_in_the_large": "offset of the log odds",
     "roc_auc": "AUC",
 }
+_RATIOS, _WIDEST = ("calibration_slope", "observed_expected"), 100.0
+_WIDEST_OF = {"calibration_in_the_large": 10.0, "roc_auc": 0.8}
+"""Wider intervals tell nothing: they are in the table, and not in words."""
+
 _LOOKED_AT = 100
 _FURTHEST = 1000.0
 
