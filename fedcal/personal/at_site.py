@@ -62,7 +62,8 @@ class AtSite:
     gain
         (S,) posterior mean of what log loss falls by
     taken
-        (S,) whether the risk is at most `MOST_RISK`; the site keeps the model else
+        (S,) whether the risk is at most `MOST_RISK` and the gain above 0; else the site keeps the
+        model
     """
 
     parameters: Floats
@@ -99,7 +100,7 @@ def recalibrated(
     """
     at, cov, mean, sure = posterior(shards, priors, weights)
     risk, gain = _Rows(shards, weights).risk(at, cov, mean, sure)
-    safe = risk <= MOST_RISK
+    safe = (risk <= MOST_RISK) & (gain > 0)
     best = np.where(safe.any(axis=0), np.where(safe, gain, -np.inf).argmax(axis=0), len(STEPS) - 1)
     step = np.array(STEPS)[best]
     own = best, np.arange(shards.clients)
