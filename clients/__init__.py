@@ -1,6 +1,4 @@
 """What a client computes: bounded contributions, vectorised over the clients of a `Shards`."""
 
-from __future__ import annotations
-
 if __name__ != "fedcal.clients":  # a second copy of every class and registry would be made
     raise ImportError(f"import fedcal.clients, not {__name__}")

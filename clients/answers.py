@@ -156,10 +156,7 @@ def check_columns(shards: Shards, query: Query) -> None:
 
     It is asked of none of the rows, so that the refusal tells nothing of them.
 
-    Raises
-    ------
-    InputError
-        Which column.
+    Raises InputError that says which column.
     """
     statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
     statistic(shards.keep(np.zeros(0, np.int64)), query)

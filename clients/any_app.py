@@ -109,10 +109,7 @@ def add_answers(
 def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
     """Logits (n, c) of a `torch.nn.Module` and the labels, of batches as `add_answers` reads them.
 
-    Raises
-    ------
-    InputError
-        If a batch has no labels, or the outputs are no logits.
+    Raises InputError if a batch has no labels, or the outputs are no logits.
     """
     torch, labels = need("torch", "export", "answering by a PyTorch model"), list[Any]()
 

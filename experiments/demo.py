@@ -60,12 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def options() -> dict[str, Any]:
     """What `compare` is given."""
-    return {
-        "data": DATA,
-        "method": [*BASELINES, *METHODS],
-        "epsilon": BUDGETS,
-        "seeds": SEEDS,
-    }
+    return {"data": DATA, "method": [*BASELINES, *METHODS], "epsilon": BUDGETS, "seeds": SEEDS}
 
 
 def calibrate() -> Comparison:

@@ -180,10 +180,7 @@ class Method(ABC):
     def charge_to(self, ledger: Ledger | None) -> None:
         """Charge another ledger, before anything is asked; None = one of its own.
 
-        Raises
-        ------
-        PrivacyError
-            If something was asked: what was charged for it would be forgotten.
+        Raises PrivacyError if something was asked: what was charged for it would be forgotten.
         """
         if self._curator.opened:
             raise PrivacyError("a run that has asked something keeps its ledger")
@@ -248,10 +245,7 @@ class Method(ABC):
     def open_round(self, round_number: int) -> Asked | None:
         """The round's query and its clients, or None if the method is done.
 
-        Raises
-        ------
-        InputError
-            If the method does not declare the query: no real site would answer it.
+        Raises InputError if the method does not declare the query: no real site would answer it.
         """
         query = self.query(round_number)
         if query is None:
@@ -308,10 +302,7 @@ class Method(ABC):
     def resume(self, run: str, releases: Sequence[Release]) -> None:
         """Go on with a run that another process began, after what it has released.
 
-        Raises
-        ------
-        InputError
-            If the ledger, or what was released, does not belong to such a run.
+        Raises InputError if the ledger, or what was released, does not belong to such a run.
         """
         self._curator.resume(run, len(releases))
         for release in releases:
@@ -325,10 +316,7 @@ class Method(ABC):
     def resume_after(self, run: str, releases: int) -> None:
         """Go on with such a run after so many releases, which the method has learnt from already.
 
-        Raises
-        ------
-        InputError
-            If the ledger does not belong to such a run.
+        Raises InputError if the ledger does not belong to such a run.
         """
         self._curator.resume(run, releases, ahead=True)  # a checkpoint is kept now and then
         self._curator.skip(releases)

@@ -64,10 +64,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
 
     Clients of a Flower app score their rows by a `model` first.
 
-    Raises
-    ------
-    FedcalError
-        As `Job.run`; it is also written into the folder `out`, for `read_error`.
+    Raises FedcalError as `Job.run`; it is also written into the folder `out`, for `read_error`.
     """
     resume = read(fields, "resume", bool)
     without_unready = read({**FRESH, **fields}, WITHOUT_UNREADY, bool)  # a new key

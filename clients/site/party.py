@@ -28,13 +28,7 @@ from fedcal.clients.site.records.job_facts import JobFacts
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.core.errors import InputError
 from fedcal.core.types import Words
-from fedcal.secure_aggregation.keys import (
-    SigningKey,
-    new_exchange_key,
-    seal,
-    shared_key,
-    unseal,
-)
+from fedcal.secure_aggregation.keys import SigningKey, new_exchange_key, seal, shared_key, unseal
 from fedcal.secure_aggregation.masking import SEED_BYTES
 from fedcal.secure_aggregation.messages import (
     NONCE_BYTES,

@@ -100,7 +100,8 @@ class Policy:
         "protocol", or "any": runs without it, in which the server sees this site's contribution
         by itself
     answers
-        m: fewest contributions in a sum. Exact sums have at least 3, whatever it is
+        m: fewest contributions in a sum. Exact sums have at least 3, whatever it is; so what is
+        counted by site, which is no sum, is exact for nobody here
     colluding
         so many sites may work with the server, and it still learns only sums
     committee
@@ -212,11 +213,8 @@ class Policy:
     def read(cls, path: Path) -> Self:
         """The policy of a `site.toml`.
 
-        Raises
-        ------
-        InputError
-            One line that names the file and what is wrong with it; of a key that is not known
-            the nearest one.
+        Raises InputError, one line that names the file and what is wrong with it; of a key that is
+        not known the nearest one.
         """
         return read_as(path, MOST_BYTES, cls._of)
 
@@ -289,7 +287,9 @@ class Policy:
             raise _refusal("day", day, f"until {self.expires}")
         self.check_method(job)
         plan = terms.plan
-        self._check_protocol(job, plan, roster)
+        apart = any(q.fixed.get("by") == "site" for q in terms.questions)
+        summed = 1 if apart else plan.quorum  # by site each contribution has its own numbers
+        self._check_protocol(job, plan, roster, summed)
         classes = job.get("class-digest") or (roster.class_digest if roster else "")
         if self.class_digest and classes != self.class_digest:
             raise _refusal("class digest", classes or "none", self.class_digest)
@@ -303,15 +303,17 @@ class Policy:
         _at_most("rounds", plan.rounds, self.rounds)
         _at_most("numbers in an answer", length, self.largest_vector)
         if plan.model.noise_by != "client" and self.site_rows:
-            summed = plan.quorum if plan.protocol else 1
-            self._check_resolution(self.site_rows * summed, cells_of(terms.questions, plan.rounds))
+            rows = self.site_rows * (summed if plan.protocol else 1)
+            self._check_resolution(rows, cells_of(terms.questions, plan.rounds))
 
     def check_method(self, job: Mapping[str, Any]) -> None:
         """InputError for a method, or a setting of it, that is not allowed."""
         method = _one_of("method", job.get("method"), self.methods)
         self._check_settings(method, job.get("settings", "{}"))
 
-    def _check_protocol(self, job: Mapping[str, Any], plan: Plan, roster: Roster | None) -> None:
+    def _check_protocol(
+        self, job: Mapping[str, Any], plan: Plan, roster: Roster | None, summed: int
+    ) -> None:
         """What concerns who sees which sums."""
         self.check_roster(roster)
         if plan.committee is None or job.get("secure-aggregation") != REQUIRED:
@@ -334,7 +336,7 @@ class Policy:
             _at_least("fewest contributions in a sum", plan.quorum, self.answers)
         else:
             least = max(self.answers, FEWEST_IN_AN_EXACT_SUM)
-            _at_least("fewest contributions in an exact sum", plan.quorum, least)
+            _at_least("fewest contributions in an exact sum", summed, least)
 
     def _check_resolution(self, rows: int, cells: float) -> None:
         """Refuse sums without noise that tell too much of single rows, by public facts."""

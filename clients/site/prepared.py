@@ -316,10 +316,8 @@ def alone(folder: Path) -> AbstractContextManager[None]:
 def prepared(folder: Path) -> Prepared:
     """The site that `prepare` wrote; its rows are mapped, not read.
 
-    Raises
-    ------
-    InputError
-        One line without a word about rows, if a file is missing, damaged or not readable.
+    Raises InputError, one line without a word about rows, if a file is missing, damaged or not
+    readable.
     """
     try:
         site = json.loads((folder / SITE).read_text("utf-8"))

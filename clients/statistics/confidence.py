@@ -20,10 +20,7 @@ def bin_outcomes(shards: Shards, query: BinOutcomes) -> Floats:
 
     A row adds 1 to one number, or with "correct_total" to up to two.
 
-    Returns
-    -------
-    Floats
-        (clients, 2 * bins) in rows
+    Returns (clients, 2 * bins) in rows.
     """
     bins = query.bins
     cells = shards.owner * (2 * bins) + _cells(shards, bins)
@@ -43,10 +40,7 @@ def outcome_cell(shards: Shards, query: OutcomeCell) -> Floats:
     guarantee rests on that, and no amplification by this sampling is claimed. It is no sum over
     rows: one row may move the 1 from any cell to any other.
 
-    Returns
-    -------
-    Floats
-        (clients, 2 * bins): a single 1; zeros if the client has no rows
+    Returns (clients, 2 * bins): a single 1; zeros if the client has no rows.
     """
     cells = _cells(shards, query.bins)
     return one_of_each(shards, cells, 2 * query.bins, query.seed)

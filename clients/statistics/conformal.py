@@ -25,11 +25,8 @@ _APART = 0x5E75
 def set_gaps(shards: Shards, query: SetGaps) -> Floats:
     """sum_i (hit [score_i <= t] - need) of each part and threshold, times the gain.
 
-    Returns
-    -------
-    Floats
-        (clients, parts * thresholds) in rows times the gain; with `average` in shares of a
-        client's rows, 0 of a client without rows
+    Returns (clients, parts * thresholds) in rows times the gain; with `average` in shares of a
+    client's rows, 0 of a client without rows.
     """
     shape = (shards.clients, query.parts, len(query.thresholds))
     sums = np.zeros(shape)
@@ -46,10 +43,7 @@ def set_gaps(shards: Shards, query: SetGaps) -> Floats:
 def set_counts(shards: Shards, query: SetCounts) -> Floats:
     """Rows in each bucket of each part, encoded, times the gain.
 
-    Returns
-    -------
-    Floats
-        (clients, numbers) in rows times the encoding's weights
+    Returns (clients, numbers) in rows times the encoding's weights.
     """
     counts = _counts(shards, query)[:, :, :-1].astype(np.float64)  # whole numbers: exact
     plain = query.encoding == "flat" and not query.totals
@@ -64,10 +58,7 @@ def _padded(answers: Numbers, pad: int) -> Numbers:
 def set_cell(shards: Shards, query: SetCell) -> Floats:
     """The bucket of one row of each client.
 
-    Returns
-    -------
-    Floats
-        (clients, buckets): a single 1; zeros if the client has no rows
+    Returns (clients, buckets): a single 1; zeros if the client has no rows.
     """
     return _counts(shards, query)[:, 0, :-1].astype(np.float64)
 

@@ -22,10 +22,7 @@ MOST_IN_HALVES = 2**20
 def score_counts(shards: Shards, query: ScoreCounts) -> Floats:
     """What each client sends: its counts, or what they differ from the reference by, encoded.
 
-    Returns
-    -------
-    Floats
-        (clients, numbers) in rows times the encoding's weights and `gain`
+    Returns (clients, numbers) in rows times the encoding's weights and `gain`.
     """
     answers = query.encode(counts_of(shards, query).astype(np.float64))  # exact: short numbers
     if query.reference is not None:
@@ -37,10 +34,7 @@ def score_counts(shards: Shards, query: ScoreCounts) -> Floats:
 def score_cell(shards: Shards, query: ScoreCell) -> Floats:
     """The node that one row of each client is under, drawn as in `outcomes.outcome_cell`.
 
-    Returns
-    -------
-    Floats
-        (clients, numbers): a single 1; zeros if the client has no rows
+    Returns (clients, numbers): a single 1; zeros if the client has no rows.
     """
     asked = query.as_counts
     outcome, bucket = np.divmod(cells_of(shards, asked)[:, 0], asked.buckets)

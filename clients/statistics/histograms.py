@@ -18,11 +18,8 @@ from fedcal.queries import ClassCounts, ClassHistograms, PooledHistograms
 def class_histograms(shards: Shards, query: ClassHistograms) -> Floats:
     """P_j(b) and N_j(b) of each client (Maddock et al., Algorithm 1).
 
-    Returns
-    -------
-    Floats
-        (clients, 2 * tables * bins): positives of every class first, then negatives; for two
-        classes only class 1's. Unit: rows.
+    Returns (clients, 2 * tables * bins): positives of every class first, then negatives; for two
+    classes only class 1's. Unit: rows.
     """
     bins = query.bins
     cells = shards.derived(("cells", bins), lambda s: cells_of(s.logits, s.labels, bins))
@@ -35,10 +32,7 @@ def pooled_histograms(shards: Shards, query: PooledHistograms) -> Floats:
 
     A client with m rows has m positives and m (c - 1) negatives, most of these in the first bin.
 
-    Returns
-    -------
-    Floats
-        (clients, 2 * bins), P then N; of two classes N mirrors P: (clients, bins). Unit: rows.
+    Returns (clients, 2 * bins), P then N; of two classes N mirrors P: (clients, bins). Unit: rows.
     """
     bins = query.bins
     cells = shards.derived(

@@ -29,10 +29,7 @@ def scaling_update(shards: Shards, query: ScalingUpdate) -> Floats:
     (Maddock et al., Algorithm 2 and B.2.) A client without rows sends zeros. What is sent is
     one optimum for each client; the plan's bound clips it afterwards.
 
-    Returns
-    -------
-    Floats
-        (clients, size) or, with `count`, (clients, size + 1)
+    Returns (clients, size) or, with `count`, (clients, size + 1).
     """
     form, w = _form(shards, query), query.w
     update = w - local_fits(form, shards, w, proximal=query.proximal, steps=query.steps)
@@ -47,10 +44,8 @@ def scaling_newton(shards: Shards, query: ScalingNewton) -> Floats:
     Ours: sums, not optima, so that the federation's sum is that of the pooled rows, however they
     are dealt.
 
-    Returns
-    -------
-    Floats
-        (clients, size + curvature) in nats: size (size + 1) / 2 numbers of curvature, size, or none
+    Returns (clients, size + curvature) in nats: size (size + 1) / 2 numbers of curvature, size, or
+    none.
     """
     form, w, wanted = _form(shards, query), query.w, query.curvature
     lengths = {"none": 0, "diagonal": len(w), "full": len(w) * (len(w) + 1) // 2}
@@ -73,10 +68,7 @@ def scaling_gradients(shards: Shards, query: ScalingGradients) -> Floats:
 
     With `clip` each row's gradient is clipped to that norm before (DP-SGD, Abadi et al. 2016).
 
-    Returns
-    -------
-    Floats
-        (clients, size) in nats
+    Returns (clients, size) in nats.
     """
     of_rows = _gradients(shards, query)
     size = of_rows.shape[1]
@@ -120,10 +112,7 @@ def mlp_update(shards: Shards, query: MLPUpdate) -> Floats:
     The order of a client's rows is public and depends on `seed` and on how many rows the client
     has, so that its answer does not depend on who else is asked.
 
-    Returns
-    -------
-    Floats
-        (clients, size) or, with `count`, (clients, size + 1)
+    Returns (clients, size) or, with `count`, (clients, size + 1).
     """
     w, batch = query.w, query.batch
     out = np.zeros((shards.clients, len(w) + query.count))

@@ -24,10 +24,7 @@ def accuracy_gap(shards: Shards, query: AccuracyGap) -> Floats:
 
     It rises with T. A row adds less than 1 in absolute value.
 
-    Returns
-    -------
-    Floats
-        (clients, temperatures) in rows
+    Returns (clients, temperatures) in rows.
     """
     return _each(shards, query, lambda t: shards.sum_rows(_gap(shards, t))[:, None])
 
@@ -35,10 +32,7 @@ def accuracy_gap(shards: Shards, query: AccuracyGap) -> Floats:
 def clipped_nll(shards: Shards, query: ClippedNLL) -> Floats:
     """sum_i min(-log p_i(y_i; T), clip), in nats (NLL-T).
 
-    Returns
-    -------
-    Floats
-        (clients, temperatures) in nats
+    Returns (clients, temperatures) in nats.
     """
     clip = query.nll_clip
 
@@ -54,10 +48,7 @@ def calibration_gaps(shards: Shards, query: CalibrationGaps) -> Floats:
 
     A row is in one bin, so it adds less than 1 in L1 norm.
 
-    Returns
-    -------
-    Floats
-        (clients, temperatures * bins) in rows, the bins of one temperature together
+    Returns (clients, temperatures * bins) in rows, the bins of one temperature together.
     """
     bins = query.bins
 

@@ -13,10 +13,7 @@ from fedcal.queries import MeanGaps, ScoreGaps
 def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
     """sum_i (value_i - a) of each candidate a, times the gain.
 
-    Returns
-    -------
-    Floats
-        (clients, numbers) in units of the value
+    Returns (clients, numbers) in units of the value.
     """
     each = shards.weights(query.subject_rows)
     total = shards.sum_rows(query.value_of(*_scored(shards, query.score)) * each)
@@ -29,10 +26,7 @@ def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
 def score_gaps(shards: Shards, query: ScoreGaps) -> Floats:
     """sum (outcome - score) over the rows of each bucket, encoded, times the gain.
 
-    Returns
-    -------
-    Floats
-        (clients, numbers) in rows times the encoding's weights
+    Returns (clients, numbers) in rows times the encoding's weights.
     """
     score, outcome = _scored(shards, query.score)
     cells = shards.owner * query.buckets + bucket_of(score, equal_width(query.buckets))

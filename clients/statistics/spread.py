@@ -15,10 +15,7 @@ from fedcal.queries import ScoreSpread, ScoreSquares
 def score_spread(shards: Shards, query: ScoreSpread) -> Floats:
     """Sums over rows of the weight of each metric, in the first fold.
 
-    Returns
-    -------
-    Floats
-        (clients, numbers) in units of the weights
+    Returns (clients, numbers) in units of the weights.
     """
     cells = cells_of(shards, query.as_counts)[:, 0]
     answers, each = np.zeros((shards.clients, *query.lengths())), shards.weights(query.subject_rows)

@@ -51,10 +51,7 @@ def temperature_newton(shards: Shards, query: TemperatureNewton) -> Floats:
 
     G = sum_i a (E_p[z_i] - z_i[y_i]) and H = sum_i a^2 Var_p[z_i], p = softmax(a z).
 
-    Returns
-    -------
-    Floats
-        (clients, 2): G, H in nats
+    Returns (clients, 2): G, H in nats.
     """
     a = math.exp(query.log_a)
     mean, var = tempered_moments(shifted_logits(shards), a)
@@ -68,10 +65,7 @@ def temperature_scores(shards: Shards, query: TemperatureScores) -> Floats:
     The root in T of the federation's sum is the pooled optimum: the score is a times the
     derivative of the negative log-likelihood in a, which is monotone.
 
-    Returns
-    -------
-    Floats
-        (clients, points) in nats
+    Returns (clients, points) in nats.
     """
     z, of_label = shifted_logits(shards), label_logits(shards)
     out = np.empty((shards.clients, query.points))
@@ -84,10 +78,7 @@ def temperature_scores(shards: Shards, query: TemperatureScores) -> Floats:
 def top_label_newton(shards: Shards, query: TopLabelNewton) -> Floats:
     """Derivatives of two losses: the model's at T, and that of its predictions being right.
 
-    Returns
-    -------
-    Floats
-        (clients, 7): as `temperature_newton`, then as `top_label_logistic.derivatives`
+    Returns (clients, 7): as `temperature_newton`, then as `top_label_logistic.derivatives`.
     """
     a = math.exp(query.log_a)
     s = top_log_odds(shifted_logits(shards), a)
@@ -163,10 +154,7 @@ def temperature_update(shards: Shards, query: TemperatureUpdate) -> Floats:
 
     (Maddock et al., Algorithm 2 and B.2.) A client without rows sends zeros.
 
-    Returns
-    -------
-    Floats
-        (clients, 1) or, with `count`, (clients, 2)
+    Returns (clients, 1) or, with `count`, (clients, 2).
     """
     w, inverse = query.w, query.average == "inverse"
     limit = LOG_A_LIMIT if query.limit == LIMIT else float(np.log(query.limit))

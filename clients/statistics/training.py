@@ -86,11 +86,8 @@ def local_updates(shards: Shards, query: LocalUpdate) -> Floats:
     is public and depends on `seed` and on how many rows the client has, so that its answer does not
     depend on who else is asked.
 
-    Returns
-    -------
-    Floats
-        (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where SGD
-        diverges
+    Returns (clients, size) or, with `count`, (clients, size + 1); zeros without rows, and where SGD
+    diverges.
     """
     size, inputs = len(query.w), read_inputs(shards, query)
     out = np.zeros((shards.clients, sum(query.lengths())))
@@ -152,10 +149,5 @@ def _trained(
     """Run SGD on the rows of client k; return what it adds to w, and the mean loss on the way."""
     rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))
     return query.architecture.local_update(
-        query.w,
-        inputs[rows],
-        shards.labels[rows],
-        query.classes,
-        query.sgd,
-        rng,
+        query.w, inputs[rows], shards.labels[rows], query.classes, query.sgd, rng
     )

@@ -64,8 +64,7 @@ def command(
         float | None, other(EVALUATION, "Predicted positive from this score on (0.5).")
     ] = None,
     score: Annotated[
-        str | None,
-        other(EVALUATION, "positive | confidence | classes (positive for two classes)."),
+        str | None, other(EVALUATION, "positive | confidence | classes (positive for two classes).")
     ] = None,
     bins: Annotated[int | None, other(EVALUATION, "Buckets of the score (240).")] = None,
     estimand: Annotated[

@@ -31,8 +31,7 @@ _SECURE = ("secure_aggregation", "committee", "colluding", "quorum")
 _LAST = (DATA, PRIVACY, RUNNING, SECURE, SITES)
 
 Quiet: TypeAlias = Annotated[
-    bool,
-    typer.Option("--quiet", help="Print only warnings and errors.", rich_help_panel=FILES),
+    bool, typer.Option("--quiet", help="Print only warnings and errors.", rich_help_panel=FILES)
 ]
 Json: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel=FILES)

@@ -30,12 +30,7 @@ def command(
 ) -> None:
     """Run and show it."""
     from fedcal.experiments.pipeline.config import load_pipeline
-    from fedcal.experiments.pipeline.report import (
-        budget_tables,
-        results_of,
-        tested,
-        warnings_of,
-    )
+    from fedcal.experiments.pipeline.report import budget_tables, results_of, tested, warnings_of
     from fedcal.experiments.pipeline.run import run
     from fedcal.experiments.pipeline.settle import settle
 

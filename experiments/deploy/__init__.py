@@ -1,3 +1,1 @@
 """Real sites: keys and certificates, the SuperLink's and the sites' processes."""
-
-from __future__ import annotations

@@ -19,7 +19,7 @@ import numpy as np
 from fedcal.calibrators import Calibrator
 from fedcal.core import pages
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import label_entries, softmax
+from fedcal.core.numerics import label_entries, logits_from_probs, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
@@ -48,12 +48,13 @@ NO_NEWS = (
 )
 _NUMBERS = ("log loss", "fall of it", "standard error", "chance of harm")
 _ABOUT = (
-    "Log loss is cross-validated; where the gate refuses, it is the model's. Harm is a log loss "
+    "Log loss is cross-validated, with the gate in each fold anew: where it refuses there, it is "
+    "the model's. The difference of the lines is what the others add. Harm is a log loss "
     f"above the model's by more than {at_site.HARM:g} on new rows."
 )
 _LITTLE = " if you like, your rows show no gain"
 _FOLDS_REFUSE = "cross-validation shows nothing, because with fewer rows the gate refuses"
-_BUCKETS, _FLOOR = 240, 1e-12
+_BUCKETS = 240
 _CLOSE, _OFF = 0.9, 0.3  # of the identity prior's spread: the release has hardly moved it
 
 
@@ -104,6 +105,10 @@ def recalibrate(
     InputError
         The file is no release of sites, the rows cannot be used, or their classes differ.
     """
+    if Path(release).is_dir():
+        raise InputError(
+            f"release {str(release)!r} is a folder: name prior.npz or release.npz in it"
+        )
     path, name = path_of(release), path_of(release).name.removesuffix(".npz")
     found: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
     priors, known = priors_of(found), found.class_names
@@ -132,13 +137,15 @@ def recalibrate(
         tried[name], at, after = _tried(shards, one, weights)
     made = at_site.calibrator_of(at.chosen[0], classes, rows.input)
     made.of_classes(rows.class_names)
-    verdict = _verdict(own, tried[name], classes == 2)
+    verdict = _verdict(own, tried["without other sites"], tried[name], classes == 2)
     result = {"schema": 1, "title": f" at home: {rows.name}", "verdict": verdict, "site": site}
     result |= {"release": str(path), "own": own, "priors": tried, "calibrator": made.kind}
     result |= {"statement": [STATEMENT, *notes], "versions": versions()}
 
     def shown(value: float | None) -> pages.Entry:
-        return "none" if value is None else round(value, 4) or 0
+        if value is None:
+            return "not defined"
+        return "< 0.0001" if 0 < value < 5e-5 else round(value, 4) or 0
 
     gate = ("refused", "taken")
     lines = [(k, gate[t["taken"]], *(shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
@@ -164,32 +171,38 @@ def priors_of(release: Any) -> dict[str, SitePrior]:
     return site_priors(release)
 
 
-def _verdict(own: Mapping[str, Any], found: Mapping[str, Any], binary: bool) -> str:
-    """What to do, and why."""
+def _verdict(
+    own: Mapping[str, Any], alone: Mapping[str, Any], found: Mapping[str, Any], binary: bool
+) -> str:
+    """What to do, and why; `alone` is what is found without other sites."""
     rows = f"{own['rows']:,} row{'s' * (own['rows'] > 1)}"
     risk, points = found["chance of harm"], 100 * own["score minus outcome"]
-    chance = f"{100 * risk:.2g} %" if risk >= 0.001 else "below 0.1 %"
+    chance = f"{float(f'{100 * risk:.2g}'):g} %" if risk >= 0.001 else "below 0.1 %"
     if not found["taken"]:
         return (
             f"Keep the model as it is: with {rows} and this prior the chance of harm is {chance} "
             f"(at most {100 * at_site.MOST_RISK:.0f} % is accepted)."
         )
     way = (("much", "little") if binary else ("sure", "unsure"))[points < 0]
-    bias = f"{'says' if binary else 'is'} {abs(points):.0f} points too {way}"
-    bias = "is right" if abs(points) < 0.5 else bias
+    size = f"{abs(points):.0f} point{'s' * (f'{abs(points):.0f}' != '1')}"
+    bias = f"{'says' if binary else 'is'} {size} too {way}"
+    bias = f"{'is right' if abs(points) < 0.5 else bias} on average"
+    if abs(points) >= 0.5 and abs(points) < 196 * (own["its standard error"] or 1):
+        bias += ", which may be chance"
     before, after, fall = f"{own['log loss']:.2f}", f"{found['log loss']:.2f}", found["fall of it"]
     loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
     loss = f"stays at {after}" if before == after else loss
     loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
     loss = loss if abs(fall) > 1e-9 else _FOLDS_REFUSE
     return (
-        f"Recalibrate{_LITTLE * (fall < -1e-9)}: your model {bias} on average; {loss}; the chance "
-        f"that it is worse than the model by more than {at_site.HARM:g} is {chance}."
+        f"Recalibrate{_LITTLE * (fall < -1e-9)}: your model {bias}; {loss}; the chance "
+        f"that it is worse than the model by more than {at_site.HARM:g} is {chance}. Without other "
+        f"sites log loss would be {alone['log loss']:.2f}."
     )
 
 
 def _losses(shards: Shards, probs: Floats) -> Floats:
-    return np.asarray(-np.log(np.maximum(label_entries(probs, shards.labels), _FLOOR)))
+    return -label_entries(logits_from_probs(probs), shards.labels)
 
 
 def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float | None]:
@@ -203,8 +216,7 @@ def _mean(shards: Shards, values: Floats, weights: Floats) -> tuple[float, float
 
 def _scored(shards: Shards, probs: Floats) -> tuple[Floats, Floats]:
     """Score and outcome of each row, (n,) each: of two classes p_1 and y, else the top label's."""
-    logits = np.log(np.maximum(probs, _FLOOR))
-    both = scored(logits, shards.labels, check_score("", shards.classes))
+    both = scored(logits_from_probs(probs), shards.labels, check_score("", shards.classes))
     return both[0][:, 0], both[1][:, 0].astype(np.float64)
 
 

@@ -179,10 +179,7 @@ def _site_files(site: str) -> dict[str, bytes]:
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    return {
-        f"sites/{site}.key": private,
-        f"sites/{site}.pub": public + f" {site}\n".encode(),
-    }
+    return {f"sites/{site}.key": private, f"sites/{site}.pub": public + f" {site}\n".encode()}
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -11,12 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedcal.core.errors import FedcalError
-from fedcal.experiments.deploy.fleet import (
-    check_control,
-    check_public_key,
-    read_address,
-    trusted,
-)
+from fedcal.experiments.deploy.fleet import check_control, check_public_key, read_address, trusted
 from fedcal.experiments.runs.engines.superlink import (
     CONNECTION,
     FlowerRun,

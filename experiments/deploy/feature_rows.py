@@ -40,10 +40,7 @@ def read_features(data: str, names: Sequence[str] | None) -> SiteRows | None:
     How many classes there are must be said, by `names` or by the array `class_names`: the server
     hears of it, and the largest label at a site would tell of its rows.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be used, or the rows belong to several clients.
+    Raises InputError if the file cannot be used, or the rows belong to several clients.
     """
     path = path_of(data)
     if path.suffix.lower() != ".npz" or not path.is_file():

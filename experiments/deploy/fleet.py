@@ -53,10 +53,7 @@ def read_address(option: str, text: str) -> Address:
 def public_key(key: Path) -> str:
     """The public half of a site's private key, in one line as OpenSSH writes it.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or holds no key that Flower takes.
+    Raises InputError if the file cannot be read, or holds no key that Flower takes.
     """
     try:
         private = load_ssh_private_key(key.read_bytes(), None)

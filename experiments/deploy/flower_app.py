@@ -77,11 +77,8 @@ def app_toml(fields: Mapping[str, Any]) -> str:
 def write_app(folder: Path, family: str = "calibrate") -> Path:
     """Write the file with the defaults of a family into `folder`, which is made if it is not there.
 
-    Raises
-    ------
-    InputError
-        If there is no such family, it cannot be written, or there is a `pyproject.toml` that is
-        somebody else's.
+    Raises InputError if there is no such family, it cannot be written, or there is a
+    `pyproject.toml` that is somebody else's.
     """
     file, fields = folder / FILE, run_config(family)
     try:

@@ -172,10 +172,7 @@ def _check_folder(out: Path, work: Path, resume: bool, overwrite: bool) -> None:
 def _goes_on(superlink: Control, out: Path) -> bool:
     """Whether a server is at the run; one whose run Flower has ended is waited for.
 
-    Raises
-    ------
-    FedcalError
-        If that one does not end.
+    Raises FedcalError if that one does not end.
     """
     deadline = time.monotonic() + _ENDS_S
     while True:

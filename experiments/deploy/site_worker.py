@@ -4,8 +4,6 @@ python -m fedcal.experiments.deploy.site_worker --worker     imported once; fork
 python -m fedcal.experiments.deploy.site_worker ARGUMENTS    one message, cold
 """
 
-from __future__ import annotations
-
 import sys
 
 from fedcal.clients.site.process.runtime import main

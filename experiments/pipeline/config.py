@@ -112,11 +112,8 @@ class PipelineConfig:
 def load_pipeline(path: Path) -> PipelineConfig:
     """The pipeline of a TOML file.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, or anything in it is not allowed; one line that names the
-        table.
+    Raises InputError if the file cannot be read, or anything in it is not allowed; one line that
+    names the table.
     """
     try:
         return read_pipeline(read_toml(path))

@@ -117,10 +117,7 @@ def rows_of_scores(data: str, seed: int, unit: str) -> Rows:
 
     Test rows that the data do not name are drawn, which is no split that composes in parallel.
 
-    Raises
-    ------
-    InputError
-        Data that cannot be read, or without labels.
+    Raises InputError for data that cannot be read, or without labels.
     """
     loaded = load_any(data)
     own = loaded.test_scores is not None

@@ -52,10 +52,8 @@ class Pipeline:
 def settle(config: PipelineConfig) -> Pipeline:
     """Read the rows, and say what each stage spends.
 
-    Raises
-    ------
-    InputError
-        If the data cannot be read, a stage refuses its options, or the budget does not do.
+    Raises InputError if the data cannot be read, a stage refuses its options, or the budget does
+    not do.
     """
     stages: list[Stage] = []
     if config.trainings:

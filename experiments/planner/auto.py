@@ -81,12 +81,7 @@ def resolved(
     chosen = dict(options.get("set", {}))
     if nominal is None:
         chosen.pop("rows_per_client", None)  # the run takes the same number, and knows whose it is
-    known = replace(
-        config,
-        method=options["method"],
-        rounds=options["rounds"],
-        set=chosen,
-    )
+    known = replace(config, method=options["method"], rounds=options["rounds"], set=chosen)
     return known, [CHOSEN.format(advice.chosen.candidate.text), *said]
 
 

@@ -70,8 +70,10 @@ class PriorAdvice(Advice):
 
     def recommended(self) -> str:
         """From how many own rows on the release is not worth asking for."""
+        own = f"At sites with {self.enough_rows:,} rows or more of their own"
+        own = "However few rows of its own a site has," if self.enough_rows == 1 else own
         return (
-            f"At sites with {self.enough_rows:,} rows or more of their own the release adds less "
+            f"{own} the release adds less "
             f"than {LEAST:g} log loss: do not ask for it; at {SHOWN[0]} rows it adds "
             f"{max(self._lines()[0]['adds'], 0):.2g}."
         )
@@ -89,16 +91,17 @@ class PriorAdvice(Advice):
 def advise_prior(facts: PublicFacts, seed: int = 0) -> PriorAdvice:
     """Say from how many own rows on a site need not ask for the release.
 
-    Raises
-    ------
-    InputError
-        The method does not go with the facts, or whole sites are hidden.
+    Raises InputError if the method does not go with the facts, or whole sites are hidden.
     """
     start = time.perf_counter()
     candidate = Candidate(METHOD)
     release, plan = candidate.job(facts, 1.0).strategy().result(), candidate.plan(facts)
     if not isinstance(release, ScoreRelease):
-        raise InputError("a plan of what the release adds is for the units example and subject")
+        raise InputError(
+            "a plan of what the release adds is for the units example and subject, not for user"
+        )
+    if facts.federation.clients < 2:
+        raise InputError("a plan of what other sites add needs clients >= 2, got 1")
     covs, info = _learnt(release, plan.noise_std[0] if plan.noise_std else 0.0, facts, seed)
     n, none = np.arange(_MOST_ROWS + 1.0), identity_prior(facts.federation.classes)
     excess = np.stack([_excess(c, info, n) for c in (none.cov[None], covs)])
@@ -120,7 +123,8 @@ def _learnt(
     rows = np.stack([np.bincount(at, w, asked.buckets) for w in (1 - p, p)]) * (m / _QUANTILES)
     common, scale = common_spread(c)
     root = decoder_of(asked.encoding, asked.buckets, asked.height) * std
-    shape = (max(_DRAWS // facts.federation.clients, 20), facts.federation.clients)
+    others = facts.federation.clients - 1  # a site's prior leaves its own rows out
+    shape = (max(_DRAWS // others, 20), others)
     alike = np.broadcast_to(np.asarray(rows, np.float64), (*shape, *rows.shape))
     one = effects(alike, edges, root, c, common)
     info, noise = one.information[0, 0], one.noise[0, 0]

@@ -5,8 +5,6 @@ saving the result gave. Everything in those files is untrusted text and escaped;
 nothing, and its Content-Security-Policy forbids it to.
 """
 
-from __future__ import annotations
-
 from fedcal.experiments.report.comparison import write_comparison_report
 from fedcal.experiments.report.notebook_card import artifact_card, comparison_card, result_card
 from fedcal.experiments.report.reading import write_reading_report

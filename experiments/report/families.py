@@ -168,10 +168,7 @@ HEADINGS = {metric: text for one in FAMILIES.values() for metric, text in one.co
 def family_of(methods: Iterable[str]) -> Family:
     """The family of what is compared; baselines calibrate.
 
-    Raises
-    ------
-    InputError
-        If there are several, or one that a table has no columns for.
+    Raises InputError if there are several, or one that a table has no columns for.
     """
     found: dict[str, str] = {}
     for method in methods:

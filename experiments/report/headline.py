@@ -176,11 +176,16 @@ def at_home(result: Result) -> str:
     said, told = "", result.get("personal")
     if told is not None:
         before, after = (f"{result[part]['nll']:.3f}" for part in ("before", "after"))
-        worse = [name for name, one in told["sites"].items() if one.get("harmed")]
+        seen = {name: one for name, one in told["sites"].items() if "nll_after" in one}
+        worse = [name for name, one in seen.items() if one["harmed"]]
+        worse.sort(key=lambda name: seen[name]["nll_before"] - seen[name]["nll_after"])
+        sites = told["taken"] + told["kept"]
         said = (
-            f"{told['taken']} of {told['taken'] + told['kept']} sites recalibrate at home (log "
-            f"loss from {before} to {after}), {told['kept']} keep the model; "
-            f"{listed(worse, most=MOST_NAMED) or 'no site'} worse by more than {HARM:g}. "
+            f"{told['taken']} of {sites} sites recalibrate at home, {told['kept']} keep the model: "
+            f"log loss from {before} to {after} ({told['judged_on']}). "
+            f"{listed(worse, most=MOST_NAMED) or 'No site'} "
+            f"{'are' if len(worse) > 1 else 'is'} shown to be worse by more than {HARM:g}"
+            f"{f' (of {len(seen)} with rows to be judged on)' * (len(seen) < sites)}. "
         )
     hidden = "Noise hides how sites differ: their prior is the identity's."
     return (said + hidden * bool(result.get("prior", {}).get("hidden"))).strip()

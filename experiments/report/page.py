@@ -28,10 +28,7 @@ MOST_SENTENCES = 3
 def render(template: str, **context: Any) -> str:
     """A template of this package, filled in; every value is escaped.
 
-    Raises
-    ------
-    ValueError
-        Something that the template shows is missing, or of another kind.
+    Raises ValueError if something that the template shows is missing, or of another kind.
     """
     import jinja2
 
@@ -65,10 +62,7 @@ def _environment() -> Any:
 def check_report() -> None:
     """Refuse, before anything is charged, to make a report that could not be written.
 
-    Raises
-    ------
-    FedcalError
-        A package or a template is missing or damaged.
+    Raises FedcalError if a package or a template is missing or damaged.
     """
     try:
         import matplotlib.figure  # noqa: F401  reports draw

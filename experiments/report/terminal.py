@@ -92,10 +92,7 @@ class Steps:
 def progress(what: str, *, quiet: bool = False) -> Iterator[Steps]:
     """Progress of the work inside; `quiet` shows none.
 
-    Raises
-    ------
-    Stopped
-        Ctrl-C in work that keeps what it has, with what it says.
+    Raises Stopped on Ctrl-C in work that keeps what it has, with what it says.
     """
     seen = sys.stderr.isatty()
     bar = Progress(

@@ -9,12 +9,7 @@ from fedcal.experiments.report import labels
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.page import read_json, reading, write_with_figures
-from fedcal.experiments.report.simulation import (
-    read_parts,
-    run_context,
-    run_tiles,
-    sheets_of,
-)
+from fedcal.experiments.report.simulation import read_parts, run_context, run_tiles, sheets_of
 from fedcal.experiments.runs.files import PAGE
 
 TRAINING = "training.json"

@@ -116,11 +116,7 @@ class Config(Options):
     )
     clients: int | None = option(None, DATA, "Enrolled clients", unset="100", axis=True)
     partition: str = option(
-        "dirichlet:0.1",
-        DATA,
-        " | ".join(partition.forms()),
-        axis=True,
-        read=partition.spelt,
+        "dirichlet:0.1", DATA, " | ".join(partition.forms()), axis=True, read=partition.spelt
     )
     rounds: int | None = option(None, DATA, "Rounds of queries", unset="the method's", axis=True)
     sampling_rate: float = option(1.0, DATA, "A client takes part with this probability", axis=True)

@@ -85,28 +85,13 @@ def evaluate(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    asked = settings(
-        by,
-        calibrator,
-        threshold=threshold,
-        score=score,
-        bins=bins,
-        estimand=estimand,
-        rows_per_subject=rows_per_subject,
-    )
+    given = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
+    asked = settings(by, calibrator, rows_per_subject=rows_per_subject, **given)
     if config is not None:
         unused("config says it", only=only)
-    return simulate(
-        data,
-        model=model,
-        config=config,
-        out=out,
-        resume=resume,
-        overwrite=overwrite,
-        report=report,
-        progress=progress,
-        **_run(method_of(only), asked, config, options),
-    )
+    kept: dict[str, Any] = {"out": out, "resume": resume, "overwrite": overwrite, "report": report}
+    run = _run(method_of(only), asked, config, options)
+    return simulate(data, model=model, config=config, progress=progress, **kept, **run)
 
 
 @spelt_out(EvaluateOptions, Config)
@@ -160,17 +145,9 @@ def prediction_sets(
     """
     asked = settings(calibrator=calibrator, alpha=alpha, score=score, guarantee=guarantee)
     asked |= {} if by is None else {"by": by}
-    return simulate(
-        data,
-        model=model,
-        config=config,
-        out=out,
-        resume=resume,
-        overwrite=overwrite,
-        report=report,
-        progress=progress,
-        **_run(FedConformal.name, asked, config, options),
-    )
+    kept: dict[str, Any] = {"out": out, "resume": resume, "overwrite": overwrite, "report": report}
+    run = _run(FedConformal.name, asked, config, options)
+    return simulate(data, model=model, config=config, progress=progress, **kept, **run)
 
 
 def _run(

@@ -35,10 +35,7 @@ def write_folder(out: Path, write: Callable[[Path], None], stale: Iterable[str] 
     full disk or an interrupt changes nothing. Who kills the process between two moves finds no
     `result.json` (or `compare.json`): it goes first and comes last.
 
-    Raises
-    ------
-    FedcalError
-        If a file cannot be written.
+    Raises FedcalError if a file cannot be written.
     """
     missing = [p for p in (out, *out.parents) if not p.exists()]
     try:

@@ -83,11 +83,8 @@ def job_of(config: Config, shards: Shards | None) -> Job:
     tells how many rows there are. Real sites keep their rows: they say what classes and scores they
     have, noise and coins come from the operating system, and the seed fixes public choices alone.
 
-    Raises
-    ------
-    InputError
-        If the method or its privacy plan refuses a value, or real sites need one that a simulation
-        takes from its rows.
+    Raises InputError if the method or its privacy plan refuses a value, or real sites need one that
+    a simulation takes from its rows.
     """
     if config.method == AUTO:
         raise InputError("method 'auto' takes another's place: only a single run can resolve it")

@@ -251,10 +251,7 @@ def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
 def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
     """Return what is not known of one of two releases, and so cannot be compared.
 
-    Raises
-    ------
-    InputError
-        They answer two questions, or are of other data: how they differ.
+    Raises InputError if they answer two questions, or are of other data: how they differ.
     """
     facts = [_facts(release) for release in (earlier, later)]
     unknown, found = list[str](), list[str]()

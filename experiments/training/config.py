@@ -122,10 +122,7 @@ class TrainConfig(Options):
         None, DATA, "Simulated clients", unset="100; 1 of fedsgd: all rows in one place"
     )
     partition: str | None = option(
-        None,
-        DATA,
-        "As simulate's",
-        unset="natural if the data name clients, else dirichlet:0.1",
+        None, DATA, "As simulate's", unset="natural if the data name clients, else dirichlet:0.1"
     )
     rounds: int | None = option(None, TRAINING, "Of training", unset="the model's, or by epochs")
     sampling_rate: float = option(

@@ -150,10 +150,7 @@ def _kind(rows: LabelledRows) -> str:
 def read_images(path: Path) -> list[LabelledRows]:
     """The rows of an `.npz` file of images, and its test rows, if it has some.
 
-    Raises
-    ------
-    InputError
-        One line without the path.
+    Raises InputError, one line without the path.
     """
     return image_rows(read_npz(path))
 
@@ -200,10 +197,7 @@ def _checked(arrays: dict[str, NDArray[Any]], prefix: str) -> LabelledRows:
 def read_folder(path: Path) -> LabelledRows:
     """`path/CLASS/*.png`; classes in the order of their names, files in the order of theirs.
 
-    Raises
-    ------
-    InputError
-        One line without the path: no images, or images of several sizes.
+    Raises InputError, one line without the path: no images, or images of several sizes.
     """
     names = class_folders(path)
     files = image_files(path, {name: label for label, name in enumerate(names)})

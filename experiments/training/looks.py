@@ -46,10 +46,7 @@ class Looks:
     def drive(self, strategy: FederatedStrategy, **rows: Any) -> None:
         """Run a strategy on the clients' rows, as `run_inline` takes them.
 
-        Raises
-        ------
-        RoundFailed
-            If the loss on the test rows is no number.
+        Raises RoundFailed if the loss on the test rows is no number.
         """
         told, self._strategy = strategy.on_release, strategy
         rounds = strategy.plan.rounds

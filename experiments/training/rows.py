@@ -161,10 +161,7 @@ def read_text(source: str) -> list[tuple[str | None, NDArray[np.uint8]]]:
     play. A client's lines, in their order, are joined by newlines. A `.txt` has one client,
     without a name.
 
-    Raises
-    ------
-    InputError
-        One line that begins with the path.
+    Raises InputError, one line that begins with the path.
     """
     text = _read(path_of(source), source)
     if source.lower().endswith(".txt"):
@@ -212,10 +209,7 @@ def read_leaf(folder: Path) -> LabelledRows:
     A user's `x` is a list of square grey images (of size^2 numbers in [0, 1] each) with classes
     `y`, or a list of texts of 80 characters with the character `y` that follows each.
 
-    Raises
-    ------
-    InputError
-        One line that begins with the file.
+    Raises InputError, one line that begins with the file.
     """
     rows: list[tuple[Any, Any, str, bool]] = []
     for part in ("train", "test"):

@@ -265,10 +265,7 @@ def _resumed(folder: Path, given: dict[str, Any]) -> tuple[TrainConfig, Checkpoi
 
     What is given beside those that it began with may say more rounds of FedAvg.
 
-    Raises
-    ------
-    InputError
-        If there is nothing to go on with, or other options are given.
+    Raises InputError if there is nothing to go on with, or other options are given.
     """
     if not (folder / CHECKPOINT).is_file():
         if (folder / OUTCOME).is_file():

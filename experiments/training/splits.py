@@ -36,13 +36,7 @@ from fedcal.experiments.training.config import (
     merged,
 )
 from fedcal.experiments.training.images import read_pool
-from fedcal.experiments.training.rows import (
-    CHARACTERS,
-    CONTEXT,
-    LabelledRows,
-    is_text,
-    read_text,
-)
+from fedcal.experiments.training.rows import CHARACTERS, CONTEXT, LabelledRows, is_text, read_text
 from fedcal.partition import deal, held_out
 from fedcal.partition.base import CLIENTS
 from fedcal.strategies import STRATEGIES, FedSGD

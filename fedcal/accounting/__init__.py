@@ -1,7 +1,5 @@
 """How much noise a budget asks for: `gaussian` (tight), `zcdp` (the source paper's, looser)."""
 
-from __future__ import annotations
-
 from fedcal.accounting.gaussian import (
     check_delta,
     check_epsilon,

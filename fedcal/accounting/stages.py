@@ -294,11 +294,7 @@ def _composed_epsilon(parts: _Parts, delta: float) -> float:
 
 
 def multiplier_beside(
-    epsilon: float,
-    delta: float,
-    beside: Iterable[AnyStage],
-    rounds: int = 1,
-    rate: float = 1.0,
+    epsilon: float, delta: float, beside: Iterable[AnyStage], rounds: int = 1, rate: float = 1.0
 ) -> float:
     """Smallest noise multiplier of a stage, so that it and others together are (epsilon, delta)-DP.
 

@@ -1,7 +1,5 @@
 """Calibrators: scores -> probabilities, each with `fit`, `predict_proba`, `save`; and `load`."""
 
-from __future__ import annotations
-
 from fedcal.calibrators.base import Calibrator, calibrator_of, load
 from fedcal.calibrators.entropy import EntropyTemperature
 from fedcal.calibrators.histogram_binning import BBQ, HistogramBinning, WeightedBinning

@@ -153,10 +153,8 @@ class Calibrator(Artifact):
         The logits are taken at their word: only their shape and size are checked. Of
         probabilities they are log(max(p, 1e-12)).
 
-        Raises
-        ------
-        InputError
-            If the calibrator is not fitted, the class count differs, or a logit is not finite.
+        Raises InputError if the calibrator is not fitted, the class count differs, or a logit is
+        not finite.
         """
         self.need_fitted()
         return self._of_logits(moderate("logits", finite("logits", logits)))
@@ -280,11 +278,8 @@ def calibrator_of(artifact: Artifact) -> Calibrator:
 def load(path: str | Path | IO[bytes]) -> Calibrator:
     """The calibrator that `save` wrote, from its file or what was read of it.
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, is no calibrator, is of a later version, or holds parameters
-        that do not fit together.
+    Raises InputError if the file cannot be read, is no calibrator, is of a later version, or holds
+    parameters that do not fit together.
     """
 
     def made(header: Header, arrays: Arrays) -> Calibrator:

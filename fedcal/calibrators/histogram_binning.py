@@ -90,10 +90,8 @@ def pooled_cells_of(logits: Floats, labels: Integers, bins: int) -> Integers:
     #{j != y, p_j in b}. Of two classes N mirrors P, so P alone is counted; class 0's bins are
     the mirror images of class 1's, at the edges too.
 
-    Returns
-    -------
-    Integers
-        (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of (bins,)
+    Returns (n, c) int64 cells of a (2, bins) array, positives first; two classes: (n, 1) of
+    (bins,).
     """
     positive = labels[:, None] == np.arange(logits.shape[1])
     index = bin_index(one_vs_rest(softmax(logits)), bins)

@@ -34,11 +34,7 @@ SCORES = ("positive", "confidence")
 BUCKETS = 240
 """Of the histogram that pooled rows are counted in."""
 
-TABLES = {
-    "binning": score_fit.binned,
-    "isotonic": score_fit.isotonic,
-    "bbq": score_fit.bbq,
-}
+TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "bbq": score_fit.bbq}
 
 
 class OfScore(Calibrator):

@@ -51,10 +51,7 @@ def mapped(offset: float, slope: float, s: Floats) -> Floats:
 def derivatives(offset: float, slope: float, s: Floats, correct: Floats) -> Floats:
     """Of each row's -log-likelihood of being correct with probability `mapped`.
 
-    Returns
-    -------
-    Floats
-        (n, 5): the gradient in offset and slope, and the upper triangle of the Hessian
+    Returns (n, 5): the gradient in offset and slope, and the upper triangle of the Hessian.
     """
     v, s = mapped(offset, slope, s), np.clip(s, -LARGEST, LARGEST)
     g, h = v - correct, v * (1.0 - v)

@@ -1,7 +1,5 @@
 """Prediction sets that hold the label of a new row as often as they say (conformal prediction)."""
 
-from __future__ import annotations
-
 from fedcal.conformal.conformity import Conformity
 from fedcal.conformal.scores import SCORES
 from fedcal.conformal.sets import PredictionSets, load

@@ -362,11 +362,8 @@ class PredictionSets(Artifact):
 def load(path: str | Path) -> PredictionSets:
     """The sets in a file that a run left (`sets.npz`).
 
-    Raises
-    ------
-    InputError
-        If the file cannot be read, holds something else, is of a later version, or holds values
-        that do not fit together.
+    Raises InputError if the file cannot be read, holds something else, is of a later version, or
+    holds values that do not fit together.
     """
 
     def made(header: Header, arrays: Arrays) -> PredictionSets:

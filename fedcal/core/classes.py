@@ -18,10 +18,8 @@ def names_in(text: str) -> tuple[str, ...]:
 def class_names(names: Sequence[str] | None, classes: int) -> tuple[str, ...]:
     """One name for each class, in the order of the columns; None = their numbers, from "0".
 
-    Raises
-    ------
-    InputError
-        If there are more or fewer names than classes, or a name is empty or there twice.
+    Raises InputError if there are more or fewer names than classes, or a name is empty or there
+    twice.
     """
     if names is None:
         return tuple(map(str, range(classes)))

@@ -167,10 +167,7 @@ def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
 def from_json(plain: Any) -> list[Part]:
     """What `to_json` wrote.
 
-    Raises
-    ------
-    InputError
-        If it is anything else.
+    Raises InputError if it is anything else.
     """
     try:
         return [_PARTS[part.pop("part")](**part) for part in _tuples(plain)]

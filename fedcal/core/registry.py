@@ -11,11 +11,8 @@ T = TypeVar("T")
 def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:
     """The members by their `key`.
 
-    Raises
-    ------
-    TypeError
-        If a member lacks an abstract method or a class variable that a base declares, or if two
-        have one name.
+    Raises TypeError if a member lacks an abstract method or a class variable that a base declares,
+    or if two have one name.
     """
     found: dict[str, type[T]] = {}
     for member in members:

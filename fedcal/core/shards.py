@@ -83,11 +83,8 @@ class Shards:
     ) -> Shards:
         """Sort rows by `owner` (n,), keeping the order of each client's own rows.
 
-        Raises
-        ------
-        InputError
-            If lengths differ, an owner or a group is out of range, or the "logits" of either
-            model are probabilities.
+        Raises InputError if lengths differ, an owner or a group is out of range, or the "logits" of
+        either model are probabilities.
         """
         if not len(logits) == len(labels) == len(owner):
             raise InputError(
@@ -168,7 +165,9 @@ class Shards:
 
     def _picked(self, rows: slice | Integers, offsets: Integers, of: slice | Integers) -> Shards:
         """These rows with all that belongs to them, dealt anew to parts of the clients `of`."""
-        names = tuple(np.array(self.names, np.object_)[of]) if self.names else ()
+        names = self.names[of] if isinstance(of, slice) else ()
+        if self.names and not isinstance(of, slice):
+            names = tuple(self.names[k] for k in of.tolist())
         columns = {name: getattr(self, name) for name in _PER_ROW}
         picked = {name: column[rows] for name, column in columns.items() if column is not None}
         part = replace(self, offsets=offsets, names=names, **picked)
@@ -216,10 +215,7 @@ class Shards:
         Each of m rows of one subject at one client counts min(1, subject_rows / m), so that with
         `subject_rows` = 1 each subject counts once. 0 = each row counts once.
 
-        Raises
-        ------
-        InputError
-            If nobody has said whom the rows are about.
+        Raises InputError if nobody has said whom the rows are about.
         """
         if not subject_rows:
             return np.ones(len(self.labels))

@@ -7,8 +7,6 @@ is told at each function; `frost` differs most, because the original lays photog
 image, and here a fractal is drawn instead.
 """
 
-from __future__ import annotations
-
 from fedcal.corruptions._corrupt import CORRUPTIONS, SEVERITIES, TABLES, corrupt
 
 __all__ = ["CORRUPTIONS", "SEVERITIES", "TABLES", "corrupt"]

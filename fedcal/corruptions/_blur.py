@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.corruptions._draws import Draws, Images
-from fedcal.corruptions._resample import (
-    convolved,
-    disk,
-    gaussian,
-    separable,
-    trailed,
-    zoomed_line,
-)
+from fedcal.corruptions._resample import convolved, disk, gaussian, separable, trailed, zoomed_line
 
 
 def defocus_blur(x: Images, draws: Draws, scale: float, radius: float, softness: float) -> Images:

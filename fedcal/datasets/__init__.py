@@ -8,8 +8,6 @@ Whether scores are logits or probabilities is declared by whoever gives them, ne
 the values. `feature_sets` lists what is shipped to train on: features, not scores.
 """
 
-from __future__ import annotations
-
 from fedcal.datasets._arrays import from_arrays
 from fedcal.datasets._dataset import IDS, KEYS, Dataset
 from fedcal.datasets._features import FeatureSet, feature_sets, read_feature_set

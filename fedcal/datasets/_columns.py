@@ -244,10 +244,7 @@ def arguments(
 
 
 def _declared(
-    columns: Columns,
-    values: Mapping[str, NDArray[Any]],
-    model: str,
-    row_name: Callable[[int], str],
+    columns: Columns, values: Mapping[str, NDArray[Any]], model: str, row_name: Callable[[int], str]
 ) -> tuple[str, NDArray[Any]]:
     """What one model's scores are, "logits" or "probs", and the scores, (n, c)."""
     found, scores = columns.models[model], values[model]

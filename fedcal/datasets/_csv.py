@@ -38,10 +38,7 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     are skipped. `client`, `subject` and `group` are numeric if all cells of the column are whole
     numbers.
 
-    Raises
-    ------
-    InputError
-        One line; with the line number (from 1) where a single line is at fault.
+    Raises InputError, one line; with the line number (from 1) where a single line is at fault.
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:

@@ -217,10 +217,7 @@ class Dataset:
         become the test part. Both parts keep the order of the rows. A subject's rows may be in
         both.
 
-        Raises
-        ------
-        InputError
-            Unlabelled rows, fewer than two rows, or a seed out of range.
+        Raises InputError for unlabelled rows, fewer than two rows, or a seed out of range.
         """
         if self.test_scores is not None:
             return self
@@ -244,10 +241,7 @@ class Dataset:
         Scores of a second model, and whom rows are about, are known of the other rows: where they
         are given, these are read.
 
-        Raises
-        ------
-        InputError
-            Unlabelled rows.
+        Raises InputError for unlabelled rows.
         """
         more = self.other_scores is not None or self.subject is not None
         if self.test_scores is None or self.test_labels is None or more:

@@ -54,10 +54,7 @@ def feature_sets() -> tuple[FeatureSet, ...]:
 def read_feature_set(name: str) -> dict[str, NDArray[Any]]:
     """The arrays of a shipped set of features.
 
-    Raises
-    ------
-    InputError
-        If there is none of this name.
+    Raises InputError if there is none of this name.
     """
     entries = {entry.name: entry for entry in feature_sets()}
     arrays: dict[str, NDArray[Any]] = {}

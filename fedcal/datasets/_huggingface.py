@@ -135,10 +135,7 @@ def read_saved(folder: Path, labels_required: bool) -> dict[str, Any]:
     Columns as in a `.parquet` file; all others are passed over. The splits of a `DatasetDict`
     are parts as in `from_huggingface`.
 
-    Raises
-    ------
-    InputError
-        One line: pyarrow is missing, or what is wrong with the folder.
+    Raises InputError, one line: pyarrow is missing, or what is wrong with the folder.
     """
     pa = need("pyarrow", "parquet", "reading a saved Hugging Face dataset")
     with intact(damage(pa, _FOLDER)):

@@ -20,10 +20,8 @@ def read_parquet(path: Path, labels_required: bool) -> dict[str, Any]:
     `prob_0 ..`, or `score`; of a second model the same names after `other_`.
     Rows are decoded piece by piece; dictionaries and decimals are read as what they stand for.
 
-    Raises
-    ------
-    InputError
-        One line: pyarrow is missing, or what is wrong with the file; rows count from 0.
+    Raises InputError, one line: pyarrow is missing, or what is wrong with the file; rows count from
+    0.
     """
     pa = need("pyarrow", "parquet", "reading .parquet files")
     pq = need("pyarrow.parquet", "parquet", "reading .parquet files")

@@ -76,10 +76,7 @@ def shifted(name: str = "mnist-shift") -> tuple[Variant, ...]:
 
     `load(f"{name}:{corruption}:{severity}")` reads one of them.
 
-    Raises
-    ------
-    InputError
-        If no shipped set of this name has variants.
+    Raises InputError if no shipped set of this name has variants.
     """
     found = {entry.name: entry.variants for entry in catalogue() if entry.variants}
     return found[one_of("data set with variants", name, found)]

@@ -32,11 +32,7 @@ _KEYS = ("rows", "labels", *IDS, *_TEST, "name")
 
 
 def from_model(
-    model: Any,
-    data: Any,
-    *,
-    classes: Sequence[str] | None = None,
-    positive: str | None = None,
+    model: Any, data: Any, *, classes: Sequence[str] | None = None, positive: str | None = None
 ) -> Dataset:
     """Score rows by a fitted model and make a `Dataset` of them.
 

@@ -1,7 +1,5 @@
 """How good a model is, and how well calibrated, read from released counts of rows by score."""
 
-from __future__ import annotations
-
 from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.drift import Change, drift_between
 from fedcal.evaluation.estimates import evaluate

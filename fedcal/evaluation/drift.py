@@ -68,12 +68,7 @@ class Change:
 
 
 def drift_between(
-    earlier: Histogram,
-    later: Histogram,
-    *,
-    draws: int = 999,
-    seed: int = 0,
-    what: str = "drift",
+    earlier: Histogram, later: Histogram, *, draws: int = 999, seed: int = 0, what: str = "drift"
 ) -> dict[str, Change]:
     """Tests of what has changed between two releases about the same score.
 

@@ -225,11 +225,15 @@ class ScoreRelease(Artifact):
     def _next_site(self) -> dict[str, Any]:
         """What sites that were counted apart tell of one that was not; {} of fewer than 3."""
         asked = self.question
-        names = asked.group_names
-        if asked.by != "site" or asked.score == "classes" or len(names) < 3 or not self.known:
+        if asked.by != "site" or asked.score == "classes" or not self.known:
             return {}
-        counts = np.array([self.histograms["model", name, ""].counts for name in names])
-        return next_site.next_site(counts, asked.bucket_edges, self._root, names)
+        counts = {name: self.histograms["model", name, ""].counts for name in asked.group_names}
+        if not self._root.any():  # exact: who has no rows, or did not answer, tells nothing
+            counts = {name: own for name, own in counts.items() if own.any()}
+        if len(counts) < 3:
+            return {}
+        every = np.array([*counts.values()])
+        return next_site.next_site(every, asked.bucket_edges, self._root, [*counts])
 
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Metrics of each client's rows, `clients`, where the plan made the release exact.

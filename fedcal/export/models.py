@@ -28,11 +28,8 @@ def save_model(model: TrainedModel, path: str | Path) -> None:
     its output `logits`; `.pt2` is a program of `torch.export`. Logits are those of
     `TrainedModel.predict` up to rounding.
 
-    Raises
-    ------
-    InputError
-        Another suffix, a network that is not made of dense layers, or what is needed is not
-        installed.
+    Raises InputError for another suffix, a network that is not made of dense layers, or if what is
+    needed is not installed.
     """
     path = path_of(path)
     if path.suffix not in SUFFIXES:
@@ -45,10 +42,7 @@ def save_model(model: TrainedModel, path: str | Path) -> None:
 def model_to_torch(model: TrainedModel) -> nn.Module:
     """A trained model as a `torch.nn.Module`: inputs (n, d) -> logits (n, c), in float32.
 
-    Raises
-    ------
-    InputError
-        As `save_model`.
+    Raises InputError as `save_model`.
     """
     layers = _layers(model)
     need("torch", "export", "export to PyTorch")

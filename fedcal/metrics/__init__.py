@@ -1,7 +1,5 @@
 """How well calibrated predicted probabilities are: scores, and the mergeable record behind them."""
 
-from __future__ import annotations
-
 from fedcal.metrics.binning import bin_index
 from fedcal.metrics.bootstrap import metric_intervals
 from fedcal.metrics.reliability import Reliability

@@ -110,10 +110,7 @@ def fine_tails(buckets: int) -> Floats:
 
     Scores of good models crowd there: the ranking, and what is read from log-odds, would be lost.
 
-    Returns
-    -------
-    Floats
-        (buckets + 2 * HALVINGS + 1,)
+    Returns (buckets + 2 * HALVINGS + 1,).
     """
     tail = 0.5 ** np.arange(HALVINGS, 0, -1) / buckets
     return np.concatenate([[0.0], tail, equal_width(buckets)[1:-1], 1.0 - tail[::-1], [1.0]])

@@ -187,10 +187,7 @@ def scan(
 ) -> Seen:
     """One pass over checked rows; the flags choose what is collected, `cells` is filled.
 
-    Raises
-    ------
-    InputError
-        a probability is not finite or outside [0, 1]
+    Raises InputError if a probability is not finite or outside [0, 1].
     """
     n, c = probs.shape
     seen = Seen()

@@ -1,7 +1,5 @@
 """Who owns which row: partitions of a data set over simulated clients."""
 
-from __future__ import annotations
-
 from fedcal.partition.base import DrawnPartition, Partition
 from fedcal.partition.dealing import DEALT, PARTITIONS, client_names, deal, forms, parse
 from fedcal.partition.flower_partitioners import spelt

@@ -41,10 +41,7 @@ class Partition(ABC):
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
         """The client of each fit row, (n,), and how many clients there are.
 
-        Raises
-        ------
-        InputError
-            If the data do not have what it needs, or make another number of clients.
+        Raises InputError if the data do not have what it needs, or make another number of clients.
         """
 
 

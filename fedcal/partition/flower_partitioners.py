@@ -97,10 +97,8 @@ def spelt(partition: Any) -> Any:
 
     Its parameters are read from the object, so that a run's config says how rows are dealt.
 
-    Raises
-    ------
-    InputError
-        If it is a class of its own, or has a parameter that no text says, such as a function.
+    Raises InputError if it is a class of its own, or has a parameter that no text says, such as a
+    function.
     """
     if "Partitioner" not in {kind.__name__ for kind in type(partition).__mro__}:
         return partition
@@ -128,10 +126,8 @@ def owners_by(
     and `partition_by` with "label", "client" for natural ids, or "confidence" for
     ContinuousPartitioner. Labels are handed over as ranks, 0 for the least that occurs.
 
-    Raises
-    ------
-    InputError
-        What the partitioner itself refuses; or rows that it gives to nobody, or to two clients.
+    Raises InputError for what the partitioner itself refuses; or rows that it gives to nobody, or
+    to two clients.
     """
     spec = f"flwr:{name}"
     takes, arguments = _parameters(name), {key: _unfrozen(value) for key, value in options}

@@ -73,10 +73,7 @@ def label_shards(
     multiple of S, sizes differ by at most one row and none is left over. Where the classes
     divide, a shard has one label, so a client has at most `shards_per_client` labels.
 
-    Raises
-    ------
-    InputError
-        Where there would be more shards than rows, and more than one for each client.
+    Raises InputError where there would be more shards than rows, and more than one for each client.
     """
     whole("clients", clients, 1)
     whole("shards per client", shards_per_client, 1)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -126,6 +125,8 @@ def posterior(
     for _ in range(_ITERATIONS):
         pull, curve = rows.derivatives(at)
         curve = curve + sure
+        # as far as it adds: expected curvature alone swings about slopes that are near 0
+        curve[:, -1, -1] += np.maximum(-pull[:, -1], 0.0)
         slope = pull - ((at - mean)[:, None] @ sure)[:, 0]
         step = np.clip(np.linalg.solve(curve, slope[..., None])[..., 0], -_LONGEST, _LONGEST)
         at = at + step * moving
@@ -203,18 +204,22 @@ class _Rows:
         self.shards, self.weights = shards, weights
         self.two, self.owner = shards.classes == 2, shards.owner
         self.x = _log_odds(shards) if self.two else np.maximum(shifted(shards.logits), -_LOWEST)
-        total = shards.sum_rows(weights)
-        self.share = weights / np.where(total > 0, total, 1.0)[self.owner]
-        self.total = total
+        self.sums = shards.sum_rows
+        self.total = self.sums(weights)
+        self.share = weights / np.where(self.total > 0, self.total, 1.0)[self.owner]
 
-    def sums(self, values: Floats) -> Floats:
-        return self.shards.sum_rows(values)
+    def moved(self, at: Floats) -> Floats:
+        """Log odds (n,), or logits (n, c), with the parameters (S, d) of each row's client."""
+        own = at[self.owner]
+        if self.two:
+            return own[:, 0] + np.exp(own[:, 1]) * self.x
+        return self.x * np.exp(own)
 
     def derivatives(self, at: Floats) -> tuple[Floats, Floats]:
         """Gradient (S, d) of the log likelihood, and its expected curvature (S, d, d)."""
         own, w = at[self.owner], self.weights
         if not self.two:
-            z = self.x * np.exp(own)
+            z = self.moved(at)
             p = softmax(z)
             mean = (p * z).sum(axis=1)
             pull = self.sums(w * (label_entries(z, self.shards.labels) - mean))
@@ -230,12 +235,13 @@ class _Rows:
 
     def look(self, at: Floats) -> tuple[Floats, Floats]:
         """Log likelihood of each row (n,); and the expected outcome, or the expected own logit."""
-        own = at[self.owner]
+        z = self.moved(at)
         if self.two:
-            z = own[:, 0] + np.exp(own[:, 1]) * self.x
             return self.shards.labels * z - softplus(z), sigmoid(z)
-        z = self.x * np.exp(own)
-        return label_entries(z, self.shards.labels) - _log_sum(z), (softmax(z) * self.x).sum(axis=1)
+        each = np.exp(z)  # the largest of z is 0
+        total = each.sum(axis=1)
+        mean = np.einsum("nc,nc->n", each, self.x) / total
+        return label_entries(z, self.shards.labels) - np.log(total), mean
 
     def risk(self, at: Floats, cov: Floats, mean: Floats, sure: Floats) -> tuple[Floats, Floats]:
         """Posterior probability of harm, and the mean of the fall of log loss: (steps, S) each.
@@ -243,17 +249,11 @@ class _Rows:
         By importance sampling about the largest density: the posterior of few rows, nearly all of
         one class, is skewed, and a normal one would see harm where there is none.
         """
-        start, lever = [], []
+        start, lever, whole = [], [], softplus if self.two else _log_sum
         for step in STEPS:
-            own = step * at[self.owner]
-            if self.two:
-                z = own[:, 0] + np.exp(own[:, 1]) * self.x
-                start.append(self.sums(self.share * (softplus(z) - softplus(self.x))))
-                lever.append(self.share * (z - self.x))
-            else:
-                rise = _log_sum(self.x * np.exp(own)) - _log_sum(self.x)
-                start.append(self.sums(self.share * rise))
-                lever.append(self.share * (np.exp(own[:, 0]) - 1))
+            z, own = self.moved(step * at), step * at[self.owner]
+            start.append(self.sums(self.share * (whole(z) - whole(self.x))))
+            lever.append(self.share * (z - self.x if self.two else np.exp(own[:, 0]) - 1))
 
         def judged(true: Floats) -> tuple[Floats, Floats]:
             """What log loss rises by where these (S, d) are true, and their log posterior."""
@@ -282,9 +282,9 @@ class _Rows:
         return np.where(self.total > 0, risk, 1.0), gain
 
 
-def _log_sum(z: Floats) -> Any:
+def _log_sum(z: Floats) -> Floats:
     top = z.max(axis=1)
-    return top + np.log(np.exp(z - top[:, None]).sum(axis=1))
+    return np.asarray(top + np.log(np.exp(z - top[:, None]).sum(axis=1)))
 
 
 def normal_points(number: int, dimensions: int) -> Floats:

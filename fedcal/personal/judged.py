@@ -6,15 +6,18 @@ from abc import abstractmethod
 from typing import Any
 
 import numpy as np
+from scipy.special import stdtrit
 
-from fedcal.core.numerics import label_entries, softmax
+from fedcal.core.numerics import label_entries, logits_from_probs, softmax
 from fedcal.core.pages import Part, Table
 from fedcal.core.shards import Shards
+from fedcal.evaluation.histogram import divide
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.standard import summary
 from fedcal.personal.at_site import HARM, applied, cross_validated, recalibrated
-from fedcal.personal.prior import SitePrior
+from fedcal.personal.prior import SitePrior, identity_prior, site_priors
 from fedcal.storage.artifact import Artifact, Holdout
 
 MOST_ROWS = 30
@@ -38,8 +41,9 @@ class JudgedAtHome(Artifact):
         """Metrics of all judged rows `before` and `after`, and what each site did: `personal`.
 
         That is `sites` (name -> `rows`, `taken`, `risk`, and where rows judge it `nll_before`,
-        `nll_after`, `harmed`), how many have `taken` it, `kept` the model and are `harmed`, and
-        what they are `judged_on`. {} where nobody has the sites' rows.
+        `nll_after`, and whether it is `harmed`: worse by more than `HARM` beyond chance, by a
+        one-sided t test of its rows at 5 %), how many have `taken` it, `kept` the model and are
+        `harmed`, and what they are `judged_on`. {} where nobody has the sites' rows.
         """
         if test.fit is not None and self not in test.kept:
             test.kept[self] = self._judged(test, test.fit)
@@ -56,18 +60,21 @@ class JudgedAtHome(Artifact):
             after, on = applied(judged, home.chosen), "test rows of each site"
         else:
             judged, after = fit, cross_validated(fit, each, weights)
-        before, labels, rows = softmax(judged.logits), judged.labels, judged.rows
-        losses = [
-            judged.sum_rows(-np.log(np.maximum(label_entries(p, labels), 1e-12)))
-            for p in (before, after)
-        ]
+        before, labels = softmax(judged.logits), judged.labels
+        rows = judged.rows.astype(np.float64)
+        each_loss = [-label_entries(logits_from_probs(p), labels) for p in (before, after)]
+        losses = [judged.sum_rows(loss) for loss in each_loss]
+        rise = each_loss[1] - each_loss[0]
+        mean, square = (divide(judged.sum_rows(v), rows, 0.0) for v in (rise, rise**2))
+        error = np.sqrt(divide(np.maximum(square - mean**2, 0.0), rows - 1, np.inf))
+        harmed = mean - stdtrit(np.maximum(rows - 1, 1), 0.95) * error > HARM
         sites: dict[str, dict[str, Any]] = {}
         for k, name in enumerate(fit.names):
             taken, risk = bool(home.taken[k]), float(home.risk[k])
             sites[name] = {"rows": int(fit.rows[k]), "taken": taken, "risk": risk}
             if rows[k]:
                 one, other = (float(loss[k] / rows[k]) for loss in losses)
-                sites[name] |= {"nll_before": one, "nll_after": other, "harmed": other > one + HARM}
+                sites[name] |= {"nll_before": one, "nll_after": other, "harmed": bool(harmed[k])}
         counts = {"taken": int(home.taken.sum()), "kept": int((~home.taken).sum())}
         counts["harmed"] = sum(one.get("harmed", False) for one in sites.values())
         return {
@@ -90,11 +97,22 @@ class JudgedAtHome(Artifact):
             )
             for name, one in worst[:MOST_ROWS]
         )
+        some = f"The {len(rows)} that fared worst of {len(worst)}" if worst[MOST_ROWS:] else "All"
         note = (
-            f"The {len(rows)} of {len(told['sites'])} sites that fared worst, judged on "
-            f"{told['judged_on']}. Risk is the probability that the log loss rises by more than "
-            f"{HARM:g}; worse is by as much. Exact numbers of a simulation, for the researcher's "
-            "eyes: in a deployment they stay at the site."
+            f"{some} sites that have rows to be judged on, worst first: {told['judged_on']}. Risk "
+            f"is the probability that the log loss rises by more than {HARM:g}; worse is by as "
+            "much beyond chance (a t test of the site's rows at 5 %). Exact numbers of a "
+            "simulation, for the researcher's eyes: in a deployment they stay at the site."
         )
         columns = ("site", "rows", "at home", "risk, %", "log loss before", "log loss after", "")
         return [Table("Recalibration at home", columns, rows, note)] if rows else []
+
+
+class SitesRelease(JudgedAtHome, ScoreRelease):
+    """Rows by site, score and outcome: a `ScoreRelease` whose groups are the sites."""
+
+    form, noun = "prior", "prior"
+
+    def priors(self) -> dict[str, SitePrior]:
+        """Prior of each site, without its own cells; under "" that of one that is not in it."""
+        return site_priors(self) if self.known else {"": identity_prior(self.question.classes)}

@@ -11,6 +11,7 @@ All of it is post-processing of a release; nobody's rows are read.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -20,7 +21,7 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation.score_release import ScoreRelease
-from fedcal.evaluation.sites.effects import Effects, effects
+from fedcal.evaluation.sites.effects import Effects, effects, inverse
 from fedcal.queries.encodings import decoder_of
 
 _COMMON = np.array([0.8, 0.4])
@@ -86,59 +87,48 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     Raises
     ------
     InputError
-        If sites were not counted apart, or a score that has several histograms.
+        If sites were not counted apart, but groups of rows or none, or a score that has several
+        histograms.
     """
     asked = release.question
-    if asked.group_names == ("",) or asked.score == "classes":
+    if asked.by != "site" or asked.score == "classes":
         raise InputError(
             "a prior needs a release of counts by site, with score positive or confidence: "
             "fedcal evaluate --by site, or --method fedprior"
         )
-    views, groups, parts, _, buckets = asked.shape
-    size = views * groups * parts * 2 * buckets
     names, classes = asked.group_names, asked.classes
-    counts = release.counts[:size].reshape(asked.shape)[0, : len(names), 0]
+    cells = release.counts[: math.prod(asked.shape)].reshape(asked.shape)
+    counts = cells[0, : len(names), 0]
     root = decoder_of(asked.encoding, asked.buckets, asked.height) * release.std
-    spread, _ = common_spread(classes)
+    (spread, _), none = common_spread(classes), identity_prior(classes)
 
     def found(some: Floats) -> Effects:
         return effects(some, asked.bucket_edges, root, classes, spread)
 
     def prior(some: Floats) -> SitePrior:
-        known = len(some) > 0
-        law = predictive(found(some), classes) if known else _of(identity_prior(classes))
+        law = predictive(found(some), classes) if len(some) else (none.mean, none.cov)
         return SitePrior(*law, len(some))
 
-    wanted = ("", *names) if only is None else tuple(only)
     if only is None and len(names) > _MANY:
-        means, covs = leave_one_out(found(counts), classes)
-        rest = {n: SitePrior(means[k], covs[k], len(names) - 1) for k, n in enumerate(names)}
+        laws = zip(*leave_one_out(found(counts), classes), strict=True)
+        rest = {n: SitePrior(*law, len(names) - 1) for n, law in zip(names, laws, strict=True)}
         return {"": prior(counts), **rest}
-    away = {name: k for k, name in enumerate(names)}
-    return {
-        name: prior(np.delete(counts, away[name], axis=0) if name else counts) for name in wanted
-    }
-
-
-def _of(prior: SitePrior) -> tuple[Floats, Floats]:
-    return prior.mean, prior.cov
+    wanted = ("", *names) if only is None else only
+    rest_of = {n: np.delete(counts, names.index(n), axis=0) if n else counts for n in wanted}
+    return {name: prior(some) for name, some in rest_of.items()}
 
 
 def predictive(found: Effects, classes: int) -> tuple[Floats, Floats]:
     """Mean (..., d) and covariance (..., d, d) of the parameters of a site that is not there."""
-    parts = _parts(found, classes)
-    return _mixed(
-        found, classes, *(part.sum(axis=-k) for part, k in zip(parts, (1, 2, 3), strict=True))
-    )
+    sums = [part.sum(axis=-k) for k, part in enumerate(_parts(found, classes), 1)]
+    return _mixed(found, classes, *sums)
 
 
 def leave_one_out(found: Effects, classes: int) -> tuple[Floats, Floats]:
     """The same for each site, without its own scores: (..., S, d) and (..., S, d, d)."""
-    parts = _parts(found, classes)
-    axes = (-1, -2, -3)
-    rest = [p.sum(axis=a, keepdims=True) - p for p, a in zip(parts, axes, strict=True)]
-    moved = [np.moveaxis(p, a, 0) for p, a in zip(rest, axes, strict=True)]
-    mean, cov = _mixed(found, classes, *moved)
+    parts = enumerate(_parts(found, classes), 1)
+    rest = [np.moveaxis(p.sum(axis=-k, keepdims=True) - p, -k, 0) for k, p in parts]
+    mean, cov = _mixed(found, classes, *rest)
     return np.moveaxis(mean, 0, -2), np.moveaxis(cov, 0, -3)
 
 
@@ -159,11 +149,11 @@ def _parts(found: Effects, classes: int) -> tuple[Floats, Floats, Floats]:
     tau = _grid(classes)
     info, noise = found.information[..., None, :, :, :], found.noise[..., None, :, :, :]
     apart = info @ (info * (tau**2)[:, None, :, None])
-    inverse = np.linalg.inv(info + noise + apart + 1e-9 * np.eye(tau.shape[1]))
+    within = inverse(info + noise + apart)
     score = found.scores[..., None, :, :, None]
-    weighed = inverse @ score
-    fit = -(score * weighed).sum(axis=(-1, -2)) / 2 + np.linalg.slogdet(inverse)[1] / 2
-    return fit, (info @ weighed)[..., 0], info @ inverse @ info
+    weighed = within @ score
+    fit = -(score * weighed).sum(axis=(-1, -2)) / 2 + np.linalg.slogdet(within)[1] / 2
+    return fit, (info @ weighed)[..., 0], info @ within @ info
 
 
 def _mixed(

@@ -288,10 +288,7 @@ class Plan:
         return self.law.std(self._scales(), self.noises(repliers), self.bound)
 
     def sum_of(
-        self,
-        bound: Bound,
-        repliers: int,
-        costs: Callable[[Floats], Floats | None] | None = None,
+        self, bound: Bound, repliers: int, costs: Callable[[Floats], Floats | None] | None = None
     ) -> Sum:
         """What the sum of so many answers is, clipped to `bound` each; see `Query.costs`."""
         std = self.std_of_sum(repliers)

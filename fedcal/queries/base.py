@@ -191,10 +191,7 @@ class Query(ABC):
     def read(cls, params: Mapping[str, Any], facts: Mapping[str, Any]) -> Self:
         """The question with these parameters, as they came over the wire.
 
-        Raises
-        ------
-        InputError
-            If one is missing, unknown or not allowed.
+        Raises InputError if one is missing, unknown or not allowed.
         """
         needed = {f.name: f.default is MISSING for f in fields(cls)}
         for name in params:
@@ -375,8 +372,5 @@ def _check_of(name: str, hint: Any) -> Callable[[Any], Any] | None:
         return partial(kinds[1], name)
     if get_origin(hint) is Literal:
         return lambda value: one_of(name, value, kinds)
-    plain: dict[Any, Callable[[Any], Any]] = {
-        bool: partial(flag, name),
-        str: partial(text, name),
-    }
+    plain: dict[Any, Callable[[Any], Any]] = {bool: partial(flag, name), str: partial(text, name)}
     return plain.get(hint)

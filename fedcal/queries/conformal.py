@@ -272,13 +272,7 @@ class SetCounts(SetQuery, Summed):
             "height": 2,
             "by": "class",
         },
-        {
-            "classes": 3,
-            "thresholds": np.array([0.4, 1.0]),
-            "by": "class",
-            "totals": 0.5,
-            "pad": 2,
-        },
+        {"classes": 3, "thresholds": np.array([0.4, 1.0]), "by": "class", "totals": 0.5, "pad": 2},
     )
 
     encoding: str = "flat"

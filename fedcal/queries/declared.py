@@ -139,10 +139,7 @@ class Question:
 def check_question(questions: Sequence[Question], round_number: int, query: Query) -> None:
     """Refuse a query that no question declares for this round.
 
-    Raises
-    ------
-    InputError
-        One line that says what differs from what may be asked.
+    Raises InputError, one line that says what differs from what may be asked.
     """
     may = [q for q in questions if q.is_of(round_number)]
     why = [q.differs(query) for q in may if q.kind == query.kind]

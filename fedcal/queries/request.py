@@ -187,10 +187,7 @@ class Request:
     def from_fields(cls, fields: Mapping[str, Any], context: Mapping[str, Any]) -> Request:
         """The request that `to_fields` and `context_fields` wrote.
 
-        Raises
-        ------
-        InputError
-            If a field is missing or makes no sense, or a version is not known here.
+        Raises InputError if a field is missing or makes no sense, or a version is not known here.
         """
         try:
             return cls(

@@ -15,16 +15,7 @@ import numpy as np
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats, Integers
 from fedcal.metrics.buckets import Score, arcsine, check_score, parts_of
-from fedcal.queries.base import (
-    Classes,
-    Finite,
-    Order,
-    Part,
-    Positive,
-    Summed,
-    Vector,
-    within,
-)
+from fedcal.queries.base import Classes, Finite, Order, Part, Positive, Summed, Vector, within
 from fedcal.queries.encodings import MOST_BUCKETS, Height, check_encoding, column_norm, matrix_of
 from fedcal.queries.evaluation import SubjectRows, rows_in
 from fedcal.units.bounding import Bound, Rule
@@ -173,13 +164,7 @@ class ScoreGaps(Summed):
     facts = ("classes",)
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"classes": 3, "score": "confidence", "buckets": 4},
-        {
-            "classes": 3,
-            "score": "confidence",
-            "buckets": 6,
-            "encoding": "prefix",
-            "gain": 0.125,
-        },
+        {"classes": 3, "score": "confidence", "buckets": 6, "encoding": "prefix", "gain": 0.125},
     )
 
     classes: Classes

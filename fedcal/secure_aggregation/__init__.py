@@ -5,8 +5,6 @@
 sites is made of `committee` (who holds which masks), `shares` (arrays), `keys` and `messages`.
 """
 
-from __future__ import annotations
-
 from fedcal.secure_aggregation.client_sums import ClientSums
 from fedcal.secure_aggregation.fixed_point import Ring
 from fedcal.secure_aggregation.masking import (

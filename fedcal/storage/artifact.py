@@ -151,10 +151,7 @@ class Artifact(ABC):
     def read(cls, folder: Path, stem: str) -> Artifact:
         """What `write` wrote.
 
-        Raises
-        ------
-        InputError
-            If the file cannot be read, or holds something else.
+        Raises InputError if the file cannot be read, or holds something else.
         """
 
         def made(header: Header, arrays: Arrays) -> Artifact:

@@ -48,10 +48,7 @@ def read_toml(path: Path, most: int) -> dict[str, Any]:
 def read_as(path: Path, most: int, make: Callable[[Mapping[str, Any]], T]) -> T:
     """What `make` makes of the tables of a TOML file; its errors name the file.
 
-    Raises
-    ------
-    InputError
-        As `read_toml`, and as `make`.
+    Raises InputError as `read_toml`, and as `make`.
     """
     table = read_toml(path, most)
     try:

@@ -25,10 +25,7 @@ def network_named(text: str, what: str = "network") -> Network:
 
     Nothing is imported here: the name may be a server's, or a file's.
 
-    Raises
-    ------
-    InputError
-        If there is none; `what` it is called.
+    Raises InputError if there is none; `what` it is called.
     """
     name, _, widths = str(text).partition(":")
     if text in OWN:

@@ -98,10 +98,7 @@ def weights_of(model: nn.Module) -> Floats:
 def set_weights(model: nn.Module, w: Floats) -> None:
     """Give a model the parameters that `weights_of` told, rounded to its own precision.
 
-    Raises
-    ------
-    InputError
-        If there are more or fewer of them.
+    Raises InputError if there are more or fewer of them.
     """
     size = sum(p.numel() for p in model.parameters())
     if w.shape != (size,):

@@ -65,10 +65,7 @@ class TrainedModel(Artifact):
     def predict(self, inputs: NDArray[Any]) -> Floats:
         """(n, ...) inputs -> (n, classes) logits.
 
-        Raises
-        ------
-        InputError
-            If they are not of the shape that the model was trained on.
+        Raises InputError if they are not of the shape that the model was trained on.
         """
         if inputs.shape[1:] != self.shape:
             raise InputError(

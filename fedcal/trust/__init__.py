@@ -9,16 +9,7 @@ from fedcal.trust.distributed import Distributed
 from fedcal.trust.local import Local
 from fedcal.trust.secagg import SecAgg
 
-__all__ = [
-    "NOISY",
-    "TRUSTS",
-    "Central",
-    "Distributed",
-    "Facts",
-    "Local",
-    "SecAgg",
-    "Trust",
-]
+__all__ = ["NOISY", "TRUSTS", "Central", "Distributed", "Facts", "Local", "SecAgg", "Trust"]
 
 TRUSTS: dict[str, type[Trust]] = registry(SecAgg, Central, Distributed, Local)
 """Name on the command line and in files -> trust model."""

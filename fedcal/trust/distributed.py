@@ -6,14 +6,7 @@ import math
 from typing import ClassVar
 
 from fedcal.mechanisms import Mechanism
-from fedcal.trust.base import (
-    OWN_COINS,
-    Facts,
-    NoiseBy,
-    Trust,
-    spent_by_releases,
-    who_sets_noise,
-)
+from fedcal.trust.base import OWN_COINS, Facts, NoiseBy, Trust, spent_by_releases, who_sets_noise
 
 _SIMULATED_MASKS = (
     "Secure aggregation is simulated here: its masks follow from the seed, so whoever knows that "
@@ -119,7 +112,7 @@ class Distributed(Trust):
                 "Each client adds a share of the noise, but this run used no secure aggregation: "
                 f"the server sees each client's contribution with 1/{quorum} of the noise's "
                 "variance, and this does not hold against it. It holds against everyone else if "
-                f"{honest}.",
+                f"{honest}."
             ]
         if clients > quorum:
             said.append(

@@ -22,7 +22,7 @@ class Example(PartOfClient):
     neighbours: ClassVar[Mapping[str, str]] = {"add-remove": "adding or removing one row"}
     worlds: ClassVar[Mapping[str, str]] = {
         "add-remove": "add-remove: two worlds that differ in one row being there or not; the "
-        "number of clients is public",
+        "number of clients is public"
     }
     curators: ClassVar[tuple[str, ...]] = (
         "It says nothing against a row's own client, which has the row and is trusted with it.",

@@ -25,7 +25,7 @@ class Subject(PartOfClient):
     }
     worlds: ClassVar[Mapping[str, str]] = {
         "add-remove": "add-remove: two worlds that differ in all rows of one subject at one client "
-        "being there or not; the number of clients is public",
+        "being there or not; the number of clients is public"
     }
     curators: ClassVar[tuple[str, ...]] = (
         "It says nothing against a subject's own client, which has its rows and is trusted "

@@ -148,10 +148,7 @@ class FedAvg(_Averaging):
     def update(self, release: Release) -> None:
         """One step by the clients' average.
 
-        Raises
-        ------
-        RoundFailed
-            If a client's SGD, or the weights, left what floats hold.
+        Raises RoundFailed if a client's SGD, or the weights, left what floats hold.
         """
         loss, rows, diverged = release.values[-3:].tolist()
         if diverged:
@@ -219,10 +216,7 @@ class DPFedAvg(_Averaging):
     """
 
     name = "dp-fedavg"
-    examples = (
-        {"batch": 8, "clip": 0.3},
-        {"batch": 8, "momentum": 0.5, "unclipped": 0.8},
-    )
+    examples = ({"batch": 8, "clip": 0.3}, {"batch": 8, "momentum": 0.5, "unclipped": 0.8})
 
     def __init__(
         self,
@@ -268,10 +262,7 @@ class DPFedAvg(_Averaging):
     def update(self, release: Release) -> None:
         """One step by the mean update, and one of the clip; the divisor q K is public.
 
-        Raises
-        ------
-        RoundFailed
-            If the weights leave what floats hold.
+        Raises RoundFailed if the weights leave what floats hold.
         """
         self.done += 1
         means = release.values / (self.plan.sampling_rate * self.plan.clients)

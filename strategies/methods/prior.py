@@ -14,8 +14,8 @@ from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Laplace
 from fedcal.metrics.buckets import check_score
+from fedcal.personal.judged import SitesRelease
 from fedcal.personal.moments import MomentsPrior
-from fedcal.personal.sites_release import SitesRelease
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.mechanism_choice import order_of

@@ -122,13 +122,7 @@ class FedSGD(Descent):
     def query(self, round_number: int) -> Gradients:
         """The sum of the gradients at w."""
         return Gradients(
-            self.network,
-            self.shape,
-            self.w,
-            self.clip,
-            self.classes,
-            self.clipping,
-            self.reach,
+            self.network, self.shape, self.w, self.clip, self.classes, self.clipping, self.reach
         )
 
     @property

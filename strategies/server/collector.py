@@ -139,10 +139,7 @@ class Collector:
     def confirmed(self, replies: Mapping[int, bytes]) -> list[bytes]:
         """The signatures under this sum.
 
-        Raises
-        ------
-        RoundFailed
-            If they are fewer than open it.
+        Raises RoundFailed if they are fewer than open it.
         """
         of = bytes.fromhex(self.digest)
         for member, text in replies.items():
@@ -168,10 +165,7 @@ class Collector:
     def total(self, replies: Mapping[int, bytes]) -> Words:
         """The sum of the contributions, (length,) uint64.
 
-        Raises
-        ------
-        RoundFailed
-            If members differ about a mask, or too few have opened the sum.
+        Raises RoundFailed if members differ about a mask, or too few have opened the sum.
         """
         length, committee = self._request.bound.length, self._roster.committee
         openings, of = {}, self.digest

@@ -106,11 +106,7 @@ class Job:
 
     @classmethod
     def from_fields(
-        cls,
-        fields: Mapping[str, Any],
-        nodes: int = 0,
-        classes: int = 0,
-        input: Kind = "logits",
+        cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0, input: Kind = "logits"
     ) -> Self:
         """The job that `to_fields` wrote, or that somebody wrote by hand.
 

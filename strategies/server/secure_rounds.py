@@ -55,10 +55,7 @@ class SecureRounds:
     def enrol(self, there: Iterable[int], ask: Ask) -> None:
         """Learn the keys of members who are there and have not told them.
 
-        Raises
-        ------
-        RoundFailed
-            If fewer have than open a sum: no site would answer.
+        Raises RoundFailed if fewer have than open a sum: no site would answer.
         """
         members = self.roster.committee.members
         new = [m for m in members if m in set(there) and m not in self._enrolled]
@@ -85,10 +82,8 @@ class SecureRounds:
     def settle(self, collector: Collector, number: int) -> int:
         """Decide who is in the sum of a round; how many they are.
 
-        Raises
-        ------
-        RoundFailed
-            If members were asked before to confirm a sum with others in it, who are away now.
+        Raises RoundFailed if members were asked before to confirm a sum with others in it, who are
+        away now.
         """
         collector.settle(self._asked_before(number))
         return len(collector.contributions)
@@ -103,10 +98,7 @@ class SecureRounds:
     def total(self, collector: Collector, number: int, there: Iterable[int], ask: Ask) -> Words:
         """The sum of a charged round's contributions, (length,) uint64.
 
-        Raises
-        ------
-        RoundFailed
-            If too few members confirm it, or open it.
+        Raises RoundFailed if too few members confirm it, or open it.
         """
         # from here on it is for good; a round that too few answered is asked again as a new one
         if self._kept is not None:

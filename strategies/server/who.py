@@ -78,10 +78,7 @@ def ask_who(
 
     A `model` goes with the question, for clients that score their rows by it.
 
-    Raises
-    ------
-    RoundFailed
-        If one fails to say it, and is not to be passed over (`tolerant`).
+    Raises RoundFailed if one fails to say it, and is not to be passed over (`tolerant`).
     """
     found = []
     content = {} if model is None else {MODEL: model}

@@ -45,10 +45,7 @@ def check_bundle(content: bytes) -> None:
 def check_size(content: bytes) -> list[zipfile.ZipInfo]:
     """Return the table of contents of a bundle whose files take no more than they may.
 
-    Raises
-    ------
-    InputError
-        If it is too large, or is not a zip file.
+    Raises InputError if it is too large, or is not a zip file.
     """
     if len(content) > MOST_BYTES:
         raise InputError(f"a bundle of {len(content)} bytes came; at most {MOST_BYTES} are taken")

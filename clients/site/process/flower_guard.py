@@ -81,10 +81,7 @@ def self_test() -> None:
     a Python file that leaves a mark when it is imported. It must be refused and leave no mark; one
     that only names it must be answered by the site's own app.
 
-    Raises
-    ------
-    FedcalError
-        If it is not so: then nothing may be answered.
+    Raises FedcalError if it is not so: then nothing may be answered.
     """
     own = ClientApp()
 

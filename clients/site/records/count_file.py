@@ -108,10 +108,7 @@ class CountFile:
 
         To be called before the transaction is committed, and `committed` afterwards.
 
-        Raises
-        ------
-        FedcalError
-            If it cannot be written: then the transaction must not be committed.
+        Raises FedcalError if it cannot be written: then the transaction must not be committed.
         """
         number = max(count, self._read().number) + 1
         try:

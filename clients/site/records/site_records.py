@@ -35,11 +35,8 @@ def records_in(folder: Path, limits: Limits | None = None) -> SiteRecords:
 def records_of(site: Prepared) -> SiteRecords:
     """The site's records, within the limits of its policy; what has expired is deleted.
 
-    Raises
-    ------
-    InputError
-        If they were put back from a backup, are not those of the site's key, or cannot be used; or
-        as `check_answers`.
+    Raises InputError if they were put back from a backup, are not those of the site's key, or
+    cannot be used; or as `check_answers`.
     """
     check_answers(site.folder)
     limits = None if site.policy is None else Limits(*site.policy.limits)

@@ -51,8 +51,7 @@ def command(
     calibrator: Annotated[Path, typer.Option(help="calibrator.npz, sets.npz or model.npz.")],
     data: Annotated[str, typer.Option(help="A shipped name or a file; labels are optional.")],
     out: Annotated[
-        Path,
-        typer.Option(help=f"Probabilities, sets or logits: {', '.join(FORMATS)}."),
+        Path, typer.Option(help=f"Probabilities, sets or logits: {', '.join(FORMATS)}.")
     ],
     model: Annotated[
         str | None,

@@ -5,9 +5,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fedcal.clients.site.records.job_facts import (
-    carried_over,
-)
+from fedcal.clients.site.records.job_facts import carried_over
 from fedcal.experiments.cli.parameters import FILES, other
 from fedcal.experiments.cli.site.site_ledger import STATE, State, opened_records
 from fedcal.experiments.report.terminal import console

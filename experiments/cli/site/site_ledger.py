@@ -7,12 +7,7 @@ import math
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from fedcal.clients.site.records.job_facts import (
-    Booked,
-    Limits,
-    spent_by_unit,
-    spent_in_all,
-)
+from fedcal.clients.site.records.job_facts import Booked, Limits, spent_by_unit, spent_in_all
 from fedcal.clients.site.records.records import SiteRecords
 from fedcal.clients.site.records.site_records import RECORDS, records_in
 from fedcal.core.errors import InputError
@@ -30,10 +25,7 @@ _COLUMNS = (
 )
 
 
-EXAMPLES = (
-    "fedcal site ledger",
-    "fedcal site ledger --state state --json",
-)
+EXAMPLES = ("fedcal site ledger", "fedcal site ledger --state state --json")
 
 
 def command(*, state: State = STATE, json: Json = False) -> None:

@@ -5,8 +5,6 @@ for a paper (PNG, SVG, PDF) and for a page, where each panel is an SVG in the co
 reader's light or dark scheme. Matplotlib is imported only when something is drawn.
 """
 
-from __future__ import annotations
-
 from fedcal.experiments.report.figures.diagrams import reliability_figure
 from fedcal.experiments.report.figures.drawing import draw, save_figure, save_sheets
 

@@ -18,12 +18,7 @@ from fedcal.experiments.runs.options import RUNNING, Option, Options, layered, o
 from fedcal.partition import parse as parse_partition
 from fedcal.privacy.federation import Federation, check_quorum
 from fedcal.privacy.noise_plan import Plan
-from fedcal.strategies.settings import (
-    Setting,
-    calibrating,
-    exact_only,
-    settings_of,
-)
+from fedcal.strategies.settings import Setting, calibrating, exact_only, settings_of
 from fedcal.trust import NOISY, TRUSTS, SecAgg
 
 _OPTIONS = options_of(Config)

@@ -125,10 +125,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
 def _with_effect(cell: Cell, made: Callable[[Config], Job]) -> tuple[Config, Job]:
     """The cell's job, without those of the shared settings that would do nothing in it.
 
-    Raises
-    ------
-    NoEffect
-        For a setting of the method's own, as in `fedbbq[clip_positive=1]`.
+    Raises NoEffect for a setting of the method's own, as in `fedbbq[clip_positive=1]`.
     """
     config = cell.config
     while True:

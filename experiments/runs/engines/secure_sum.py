@@ -83,10 +83,7 @@ class SecureSums:
     def total(self, collector: Collector, request: Request, away: Collection[int]) -> Words:
         """The sum of what came, opened by those members who are not away.
 
-        Raises
-        ------
-        RoundFailed
-            If too few are there.
+        Raises RoundFailed if too few are there.
         """
         number, there = request.round, [m for m in self._members if m not in away]
         collector.settle()

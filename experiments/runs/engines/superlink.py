@@ -80,10 +80,7 @@ def commands(engine: str) -> Commands:
 def scripts(who: str, *names: str) -> Path:
     """The folder with these of Flower's commands, that of this very interpreter.
 
-    Raises
-    ------
-    InputError
-        If they are not there, or this is no system for them: `who` needs them.
+    Raises InputError if they are not there, or this is no system for them: `who` needs them.
     """
     if not hasattr(os, "fork"):
         raise InputError(f"{who} needs Linux or macOS")
@@ -213,10 +210,7 @@ class FlowerRun:
     def submit(self) -> int:
         """Start the app on the SuperLink, and do not wait; Flower's number of the run.
 
-        Raises
-        ------
-        FedcalError
-            If Flower does not take it, with what it says.
+        Raises FedcalError if Flower does not take it, with what it says.
         """
         said = self.flwr("run", str(self._app), CONNECTION, "--format", "json")
         answer = json_in(said)

@@ -171,10 +171,7 @@ class CalibratedModel(Classifier):
     def predict_proba(self, X: Any) -> Floats:
         """Calibrated probabilities, (n, c), in the order of `classes_`.
 
-        Raises
-        ------
-        InputError
-            The number of classes differs between the two, or as `scores_of`.
+        Raises InputError if the number of classes differs between the two, or as `scores_of`.
         """
         check_is_fitted(self)
         calibrator = getattr(self, "calibrator_", self.calibrator)

@@ -192,6 +192,8 @@ class FederatedCalibrator(Classifier):
             raise InputError("predict_proba takes client with personal=True, and only then")
         if client is None:
             return self.calibrator_.predict_proba(X)
+        if np.ndim(client) and np.shape(client) != (len(X),):
+            raise InputError(f"client must be one, or one for each of {len(X):,} rows")
         probs, whose = np.empty(X.shape), np.broadcast_to(np.asarray(client), len(X))
         for one in np.unique(whose).tolist():
             if one not in self.calibrators_:

@@ -261,8 +261,9 @@ def _exact_tests(noun: str) -> str:
 
 
 AT_HOME = (
-    "What `after` and `personal` tell comes of recalibration on exact rows of each site, and no "
-    "epsilon bounds it: for the researcher's eyes. In a deployment it stays at the site."
+    "What `before`, `after` and `personal` tell comes of exact rows of each site, and of what it "
+    "does with them at home; no epsilon bounds it: for the researcher's eyes. In a deployment it "
+    "stays at the site."
 )
 
 

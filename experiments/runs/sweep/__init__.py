@@ -1,7 +1,5 @@
 """Many runs: in this process, in others or on Ray, kept in a folder that can be resumed."""
 
-from __future__ import annotations
-
 from fedcal.experiments.runs.sweep.journal import Folder, begun_config
 from fedcal.experiments.runs.sweep.pools import Row, Run, Sources, Work, key_of, pool_of
 from fedcal.experiments.runs.sweep.run import run_all

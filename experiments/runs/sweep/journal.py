@@ -70,10 +70,7 @@ class Folder:
 def begun_config(path: Path) -> dict[str, Any]:
     """The `config.toml` of what was last begun in a folder.
 
-    Raises
-    ------
-    InputError
-        If there is nothing.
+    Raises InputError if there is nothing.
     """
     place = _begun(path)
     if not (place / CONFIG).is_file() or not (place / ROWS).is_file():

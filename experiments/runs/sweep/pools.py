@@ -106,10 +106,7 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
     ours reads the data once, takes a run and gives a row, a line of JSON each; it ends when
     the line to us is cut, also if we are killed.
 
-    Raises
-    ------
-    FedcalError
-        If a worker dies.
+    Raises FedcalError if a worker dies.
     """
     with TemporaryDirectory(prefix="fedcal-") as folder:
         for number, data in enumerate(sources.values()):

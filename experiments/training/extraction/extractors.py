@@ -20,10 +20,7 @@ Features = NDArray[np.float32]
 class Extractor(ABC):
     """A map that is fixed before anybody's rows are looked at. Making one loads what it needs.
 
-    Raises
-    ------
-    InputError
-        If a package is missing.
+    Raises InputError if a package is missing.
     """
 
     name: ClassVar[str]

@@ -15,12 +15,7 @@ from numpy.typing import NDArray
 from fedcal.core.errors import InputError
 from fedcal.datasets import IDS
 from fedcal.experiments.training.extraction.extract import Source
-from fedcal.experiments.training.images import (
-    class_folders,
-    named,
-    read_folder,
-    read_images,
-)
+from fedcal.experiments.training.images import class_folders, named, read_folder, read_images
 from fedcal.experiments.training.rows import LabelledRows
 from fedcal.storage.atomic import path_of
 

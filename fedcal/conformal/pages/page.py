@@ -203,11 +203,7 @@ def _summary(found: Judged, alpha: float, aim: Aim | None, labels: Integers) -> 
 
 
 def _forest(
-    parts: Mapping[str, Covered],
-    by: str,
-    alpha: float,
-    promised: bool,
-    names: Sequence[str] | None,
+    parts: Mapping[str, Covered], by: str, alpha: float, promised: bool, names: Sequence[str] | None
 ) -> Intervals:
     """Coverage of each part; of many those that are covered worst."""
     worst = sorted(parts, key=lambda name: parts[name].coverage)[:MOST_LINES]

@@ -41,10 +41,8 @@ _EDGE = 1e-9  # how far a threshold may lie from its edge
 def edge_index(h: Histogram, threshold: float) -> int:
     """Index of the first bucket whose rows are predicted positive.
 
-    Raises
-    ------
-    InputError
-        If the threshold is no edge, or the last one (a score of 1 has no bucket of its own).
+    Raises InputError if the threshold is no edge, or the last one (a score of 1 has no bucket of
+    its own).
     """
     at = int(np.abs(h.edges[:-1] - threshold).argmin())
     if not abs(h.edges[at] - threshold) <= _EDGE:

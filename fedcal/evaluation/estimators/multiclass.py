@@ -281,11 +281,7 @@ CONFUSION_METRICS: dict[str, type[ConfusionMetric]] = registry(
 
 
 def evaluate_classes(
-    histograms: Sequence[Histogram],
-    *,
-    level: float = 0.95,
-    rows: str = "new",
-    seed: int = 0,
+    histograms: Sequence[Histogram], *, level: float = 0.95, rows: str = "new", seed: int = 0
 ) -> dict[str, Estimate]:
     """Macro and weighted ranking metrics, and the classwise ECE.
 

@@ -141,13 +141,7 @@ def estimate(
     value = float(np.clip(span.value, *bounds))
     drowned = not span.firm or normal_quantile(level) * span.noise > DROWNED * scale
     return Estimate(
-        value,
-        min(low, value),
-        max(high, value),
-        span.sampling,
-        span.noise,
-        binning,
-        bool(drowned),
+        value, min(low, value), max(high, value), span.sampling, span.noise, binning, bool(drowned)
     )
 
 
@@ -229,9 +223,7 @@ def of_share(
 
 
 def warned(
-    found: Mapping[str, Estimate],
-    excluded: Sequence[str],
-    measured: Collection[str] | None = None,
+    found: Mapping[str, Estimate], excluded: Sequence[str], measured: Collection[str] | None = None
 ) -> dict[str, Estimate]:
     """The estimates, each with the warning that follows from what intervals do not contain.
 
@@ -261,10 +253,7 @@ def check_rows(rows: str) -> None:
 def normal_quantile(level: float) -> float:
     """Z of a two-sided interval: 1.96 for a level of .95.
 
-    Raises
-    ------
-    InputError
-        If the level is not in (0, 1).
+    Raises InputError if the level is not in (0, 1).
     """
     if not 0 < level < 1:
         raise InputError(f"level must be in (0, 1), got {level!r}")

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import expit
 
+from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import divide
 
@@ -60,11 +61,6 @@ class Form:
     """
 
     classes: int
-
-    @property
-    def parameters(self) -> int:
-        """Their number d: 2, or 1."""
-        return 2 if self.classes == 2 else 1
 
     @property
     def _rivals(self) -> float:
@@ -154,17 +150,17 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     """
     form, power = Form(classes), root @ root.T
     every = counts.sum(axis=-2)  # rows by bucket, (..., S, buckets)
-    x = bucket_log_odds(edges, nearest(every.sum(axis=-2)))
+    x = bucket_log_odds(edges, norm_sub(every.sum(axis=-2)))
     if classes > 2:  # no largest probability is below 1 / c
         x = np.maximum(x, np.log(1.02 / (classes - 1.02)))
     sites = counts.shape[-3]
     whole = counts.sum(axis=-3)
-    at = np.zeros((*counts.shape[:-3], form.parameters))
+    at = np.zeros((*counts.shape[:-3], len(spread)))
     prior = np.diag(1 / np.asarray(spread) ** 2)
-    sure = nearest(whole.sum(axis=-2))
+    sure = norm_sub(whole.sum(axis=-2))
     for _ in range(_STEPS):  # of the noise's own weight: noise alone moves nothing
         score, info, noise = _scores(form, at, x, whole, sure, sites * power)
-        lever = info @ np.linalg.inv(info + noise + 1e-9 * np.eye(form.parameters))
+        lever = info @ inverse(info + noise)
         gain = (lever @ score[..., None])[..., 0] - at @ prior
         step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
         at = at + np.clip(step, -_LONGEST, _LONGEST)
@@ -189,6 +185,12 @@ def _scores(
     return score, info, np.broadcast_to(noise, info.shape)
 
 
+def inverse(matrices: Floats, least: float = 1e-9) -> Floats:
+    """Of (..., d, d) that are singular where all scores are alike and no noise is added."""
+    least = least + 1e-12 * np.trace(matrices, axis1=-2, axis2=-1)[..., None, None]
+    return np.asarray(np.linalg.inv(matrices + least * np.eye(matrices.shape[-1])))
+
+
 def plausible(every: Floats, variance: Floats) -> Floats:
     """Rows of each site by bucket, (..., S, buckets), not negative.
 
@@ -197,7 +199,7 @@ def plausible(every: Floats, variance: Floats) -> Floats:
     (100 sites of 30 rows at epsilon = 1: a log slope of -.35 was read as -.58,
     and -.52 as -.90 where sites differ).
     """
-    shape = nearest(every.sum(axis=-2, keepdims=True))
+    shape = norm_sub(every.sum(axis=-2, keepdims=True))
     share = divide(shape, shape.sum(axis=-1, keepdims=True) + 0 * shape, 1 / every.shape[-1])
     total = every.sum(axis=-1, keepdims=True)
     mean = total.mean(axis=-2, keepdims=True)
@@ -205,7 +207,7 @@ def plausible(every: Floats, variance: Floats) -> Floats:
     noise = variance.mean()  # and what chance deals, as far as noise hides it
     chance = np.maximum(mean, 0.0) / every.shape[-1]
     noise = noise + divide(noise * chance, noise + chance)
-    return nearest(total * share + _shrunk(every - total * share, noise))
+    return norm_sub(total * share + _shrunk(every - total * share, noise))
 
 
 def _shrunk(off: Floats, variance: Floats | float) -> Floats:
@@ -213,13 +215,3 @@ def _shrunk(off: Floats, variance: Floats | float) -> Floats:
     size = (off**2).mean(axis=(-1, -2), keepdims=True)
     most = _FIRM * variance
     return np.asarray(off * np.maximum(1 - divide(most + 0 * size, size, np.inf), 0.0))
-
-
-def nearest(counts: Floats) -> Floats:
-    """The nearest counts of the same sum that are not negative, (..., buckets); 0 if that is."""
-    total = np.maximum(counts.sum(axis=-1, keepdims=True), 0.0)
-    down = -np.sort(-counts, axis=-1)
-    over = (np.cumsum(down, axis=-1) - total) / np.arange(1, counts.shape[-1] + 1)
-    last = (down > over).sum(axis=-1, keepdims=True) - 1
-    least = np.take_along_axis(over, np.maximum(last, 0), axis=-1)
-    return np.asarray(np.maximum(counts - least, 0.0))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
+from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.pages import Table
 from fedcal.core.printable import listed
 from fedcal.core.types import Floats
@@ -26,7 +27,7 @@ from fedcal.evaluation.sites.effects import (
     bucket_log_odds,
     bucket_widths,
     effects,
-    nearest,
+    inverse,
     plausible,
 )
 
@@ -61,8 +62,8 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     power = root @ root.T
     every, whole = counts.sum(axis=-2), counts.sum(axis=-3)
     rows = plausible(every, 2 * np.diag(power))
-    total = nearest(every.sum(axis=-2))[..., None, :]
-    events = nearest(whole[..., 1, :])[..., None, :]
+    total = norm_sub(every.sum(axis=-2))[..., None, :]
+    events = norm_sub(whole[..., 1, :])[..., None, :]
     x = bucket_log_odds(edges, total[..., 0, :])[..., None, :]
     score = expit(x)
 
@@ -75,12 +76,10 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
         return np.asarray((parts[0] + parts[1]).sum(axis=-1))
 
     # offset beside a slope of 1
-    offset = np.zeros((*counts.shape[:-3], 1, 1))
+    offset, both = np.zeros((*counts.shape[:-3], 1, 1)), whole.sum(axis=-2)[..., None, :]
     for _ in range(30):
         p = expit(offset + x)
-        slack = (whole[..., 1, None, :] - whole.sum(axis=-2)[..., None, :] * p).sum(
-            -1, keepdims=True
-        )
+        slack = (whole[..., 1, None, :] - both * p).sum(axis=-1, keepdims=True)
         info = np.maximum((total * p * (1 - p)).sum(axis=-1, keepdims=True), _LEAST_ROWS)
         offset = offset + np.clip(slack / info, -0.5, 0.5)
     p = expit(offset + x)
@@ -92,24 +91,24 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     ratio = np.maximum(events.sum(axis=-1, keepdims=True), _LEAST_ROWS) / expected
     share, base = np.clip(divide(events, total, 0.5), 0, 1), ratio[..., 0]
     base = base * np.maximum((rows * score).sum(axis=-1), _LEAST_ROWS / 2)
-    by_rows = (rows * (share * (1 - ratio * score) ** 2 + (1 - share) * (ratio * score) ** 2)).sum(
-        -1
-    )
-    times = 1 + added(-ratio * score, 1 - ratio * score) / base
+    miss, hit = -ratio * score, 1 - ratio * score
+    by_rows = (rows * (share * hit**2 + (1 - share) * miss**2)).sum(axis=-1)
+    by_rows = np.maximum(by_rows, _LEAST_ROWS / 4)  # a site without rows is not sure of anything
+    times = 1 + added(miss, hit) / base
     log_ratio = np.log(ratio[..., 0]) + np.log(np.maximum(times, _LEAST_SHARE))
-    observed = log_ratio, (by_rows + noise(-ratio * score, 1 - ratio * score)) / base**2
+    observed = log_ratio, (by_rows + noise(miss, hit)) / base**2
 
     found = effects(counts, edges, root, 2, _WIDE)
-    inverse = np.linalg.inv(found.information + 1e-6 * np.eye(2))
-    at = found.at[..., None, :] + (inverse @ found.scores[..., None])[..., 0]
-    variance = inverse @ (found.information + found.noise) @ inverse
+    sure = inverse(found.information, 1e-6)
+    at = found.at[..., None, :] + (sure @ found.scores[..., None])[..., 0]
+    variance = sure + sure @ found.noise @ sure
     slope = at[..., 1], variance[..., 1, 1]
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
     tie = 0.5 + np.minimum(np.exp(found.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
     ones, none = (
         divide(n, n.sum(-1, keepdims=True) + 0 * n, 1 / n.shape[-1])
-        for n in (events, nearest(whole[..., 0, :])[..., None, :])
+        for n in (events, norm_sub(whole[..., 0, :])[..., None, :])
     )
     above = np.cumsum(none, axis=-1) - none * (1 - tie)
     area = (above * ones).sum(axis=-1, keepdims=True)
@@ -128,6 +127,7 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     )
     area = np.clip(area[..., 0], 1e-3, 1 - 1e-3)  # noise may part outcomes wholly
     auc = np.clip(area + moved, _LEAST_SHARE * area, 1 - _LEAST_SHARE * (1 - area))
+    v = np.maximum(v, 1e-6 / np.minimum(positive, negative))  # outcomes that scores part wholly
     ranking = np.log(auc / (1 - auc)), v / (area * (1 - area)) ** 2
     return dict(zip(METRICS, (large, slope, ranking, observed), strict=True))
 
@@ -142,7 +142,8 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
         `metrics` its `mean` and prediction interval `low` to `high` at a new site, `tau` with
         `tau_low` and `tau_high`, `i_squared`, and sites `outside` of what the others predict of
         them, their own variance added (of at most 100 sites: None = not looked for). Slope, AUC
-        and ratio are on their own scales; tau is on the logarithm's or the logit's
+        and ratio are on their own scales, slope and ratio cut at 1/1000 and 1000; tau is on the
+        logarithm's or the logit's
     """
     found, sites = {}, len(names)
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
@@ -162,10 +163,16 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
 
 def sentence(told: Mapping[str, Any]) -> str:
     """What `next_site` says, in words."""
-    of = told["metrics"]
-    shown = listed(
-        [f"{name} {of[m]['low']:.2f} to {of[m]['high']:.2f}" for m, name in _NAMES.items()]
-    )
+    said: list[str] = []
+    hidden: list[str] = []
+    for metric, name in _NAMES.items():
+        low, high = (told["metrics"][metric][end] for end in ("low", "high"))
+        wide = high > _WIDEST * low if metric in _RATIOS else high - low > _WIDEST_OF[metric]
+        (hidden if wide else said).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
+    if not said:
+        return f"What to expect at a new site like these {told['sites']} could not be measured."
+    shown = listed(said)
+    shown += f"; of {listed(hidden, ' and ')} nothing can be said" * bool(hidden)
     doubt = "" if told["verified"] else f"; of fewer than {FEWEST} sites this cannot be verified"
     return f"At a new site like these {told['sites']} expect {shown} (95 % prediction{doubt})."
 
@@ -186,7 +193,9 @@ def table(told: Mapping[str, Any]) -> Table:
     note = (
         "95 % prediction intervals by random effects, how much sites differ being integrated over: "
         "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
-        "its share of what is seen. Outside is what the other sites would not have predicted."
+        "its share of what is seen. The offset is calibration in the large: what must be added to "
+        "the log odds; above 0 the model says too little. Outside is what the other sites would "
+        "not have predicted."
     )
     if not told["verified"]:
         note += f" Of fewer than {FEWEST} sites none of this can be verified."
@@ -197,15 +206,27 @@ def table(told: Mapping[str, Any]) -> Table:
 _NAMES = {
     "calibration_slope": "calibration slope",
     "observed_expected": "observed / expected",
-    "calibration_in_the_large": "calibration in the large",
+    "calibration_in_the_large": "offset of the log odds",
     "roc_auc": "AUC",
 }
+_RATIOS, _WIDEST = ("calibration_slope", "observed_expected"), 100.0
+_WIDEST_OF = {"calibration_in_the_large": 10.0, "roc_auc": 0.8}
+"""Wider intervals tell nothing: they are in the table, and not in words."""
+
 _LOOKED_AT = 100
+_FURTHEST = 1000.0
+
+
+def _ratio(logarithm: float) -> float:
+    """Of its logarithm, cut: noise that drowns the sites says 0 to infinity."""
+    return float(np.exp(np.clip(logarithm, -np.log(_FURTHEST), np.log(_FURTHEST))))
+
+
 _SHOWN: Mapping[str, tuple[str, Any]] = {
     "calibration_in_the_large": ("calibration_in_the_large", np.asarray),
-    "log_slope": ("calibration_slope", np.exp),
+    "log_slope": ("calibration_slope", _ratio),
     "logit_auc": ("roc_auc", expit),
-    "log_observed_expected": ("observed_expected", np.exp),
+    "log_observed_expected": ("observed_expected", _ratio),
 }
 """Metric -> its name and the value that people read."""
 

@@ -45,8 +45,6 @@ Python integers and searches their sums: its time depends, by little, on the wei
 private scores. Nothing here erases memory after use.
 """
 
-from __future__ import annotations
-
 from fedcal.mechanisms.samplers.by_weight import categorical
 from fedcal.mechanisms.samplers.noise import (
     bernoulli,

@@ -34,10 +34,7 @@ class ExponentialQuantile(Drawn):
         alpha = wanted.goal.alpha
         bins = wanted.bins or min(best_bins(self._n, federation.epsilon, alpha), MOST_BUCKETS)
         self.opening = SetRanks(
-            federation.classes,
-            thresholds(bins),
-            **wanted.asked,
-            once=self.whole_client,
+            federation.classes, thresholds(bins), **wanted.asked, once=self.whole_client
         )
         part = self.opening.part(federation.unit)
         self.bound = self.opening.bound(part, (1.0,) if self.whole_client else ())

@@ -122,10 +122,7 @@ class Descent(FederatedStrategy):
     def update(self, release: Release) -> None:
         """One step of the optimiser.
 
-        Raises
-        ------
-        RoundFailed
-            If the weights leave what floats hold.
+        Raises RoundFailed if the weights leave what floats hold.
         """
         self.done += 1
         gradient = release.values / (self.batch * self.plan.sampling_rate)

@@ -62,6 +62,7 @@ class Asked:
     today: datetime.date = DAY
     plan: dict[str, Any] = field(default_factory=dict)
     cells: float = 1.0
+    fixed: dict[str, Any] = field(default_factory=dict)
 
     def of(self, policy: Policy) -> None:
         job = {
@@ -74,7 +75,7 @@ class Asked:
             **self.job,
         }
         plan = replace(plan_of(self.federation, self.rounds), **self.plan)
-        question = Question("temperature_update", {}, {}, (1, self.rounds), self.cells)
+        question = Question("temperature_update", self.fixed, {}, (1, self.rounds), self.cells)
         policy.check(job, Terms(plan, (question,)), self.length, self.roster, self.today)
 
 
@@ -193,6 +194,11 @@ MORE: list[tuple[Policy, Asked, str]] = [
     (  # the server's noise over two
         ANY_SUM, Asked(replace(CENTRAL, quorum=2 / 7)), "exact sum: asked is 2, allowed at least 3"
     ),
+    (  # each site has its own numbers in such a sum
+        replace(ANY_SUM, exact_sums=True, cell_rows=0), Asked(EXACT, fixed={"by": "site"}),
+        "exact sum: asked is 1, allowed at least 3",
+    ),
+    (ANY_SUM, Asked(CENTRAL, fixed={"by": "site"}), "exact sum: asked is 1, allowed at least 3"),
     (POLICY, Asked(NOBODY), "secure aggregation: asked is none, allowed protocol"),
     (POLICY, Asked(plan={"committee": None}), "allowed protocol"),
     (POLICY, Asked(roster=None), "federation: asked is none"),
@@ -224,6 +230,7 @@ def test_what_else_is_refused():
 
 
 def test_without_the_protocol_only_what_has_its_own_noise_or_a_trusted_server():
+    Asked(fixed={"by": "site"}).of(POLICY)  # each site's numbers have the noise of all
     policy = replace(ANY_SUM, secure_aggregation="any", answers=99)
     Asked(NOBODY).of(policy)
     Asked(replace(NOBODY, trust="central", quorum=0.9), roster=None).of(policy)

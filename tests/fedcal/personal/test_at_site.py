@@ -55,10 +55,8 @@ def released(counts: Floats, std: float = 0.0, classes: int = 2) -> ScoreRelease
     """A release by site of such counts."""
     names = [f"site {k}" for k in range(len(counts))]
     score = "positive" if classes == 2 else "confidence"
-    asked = ScoreCounts(classes, edges_of(score), score, groups=_json(names))
-    others = np.zeros((1, *counts.shape[1:]))  # rows of no group
-    flat = np.concatenate([counts, others])[: asked.shape[1]].ravel()
-    return ScoreRelease(asked, flat, std)
+    asked = ScoreCounts(classes, edges_of(score), score, groups=_json(names), by="site")
+    return ScoreRelease(asked, counts.ravel(), std)
 
 
 def _json(names: list[str]) -> str:
@@ -120,10 +118,33 @@ def test_noise_does_not_move_the_prior_of_many_small_sites() -> None:
 
 
 def test_a_prior_needs_sites() -> None:
-    """A release of all rows together has none."""
-    whole = ScoreRelease(ScoreCounts(2, edges_of("positive")), np.zeros(20))
-    with pytest.raises(InputError, match="by site"):
-        site_priors(whole)
+    """A release of all rows together has none, nor one of groups that cross the sites."""
+    for groups, cells in (("", 20), ('["men", "women"]', 60)):
+        other = ScoreRelease(ScoreCounts(2, edges_of("positive"), groups=groups), np.zeros(cells))
+        with pytest.raises(InputError, match="by site"):
+            site_priors(other)
+
+
+@pytest.mark.parametrize("std", [0.0, 1e3])
+@pytest.mark.parametrize("case", ["alike", "parted", "empty", "no outcome"])
+def test_counts_of_any_shape_have_a_prior_and_an_expectation(case: str, std: float) -> None:
+    """Scores that are all alike, that part outcomes wholly, sites of nobody or of one class."""
+    counts = np.random.default_rng(6).poisson(20, (6, 2, 10)).astype(float)
+    if case == "alike":
+        counts = np.zeros((6, 2, 10))
+        counts[:, :, 4] = 6e4, 4e4
+    elif case == "parted":
+        counts[:, 0, 5:] = counts[:, 1, :5] = 0
+    else:
+        counts[(2,) if case == "empty" else (slice(None), 1)] = 0
+    release = released(counts + np.random.default_rng(7).normal(size=counts.shape) * std, std)
+    for prior in site_priors(release).values():
+        assert np.isfinite(prior.mean).all()
+        assert (np.linalg.eigvalsh(prior.cov) > 0).all()
+    told = release.results()["next_site"]["metrics"]
+    for one in told.values():
+        assert one["low"] <= one["mean"] <= one["high"]
+        assert np.isfinite([v for v in one.values() if isinstance(v, float)]).all()
 
 
 def test_buckets_are_read_where_their_rows_are() -> None:
@@ -159,6 +180,20 @@ def test_the_fit_is_the_largest_posterior_density(monkeypatch: pytest.MonkeyPatc
             alone = recalibrated(one, known[k : k + 1])
             assert alone.parameters[0] == pytest.approx(at, abs=1e-8)
             assert alone.risk[0] == pytest.approx(found.risk[k], abs=1e-9)
+
+
+@pytest.mark.parametrize("classes", [2, 10])
+def test_the_fit_settles_where_scores_tell_nothing(classes: int) -> None:
+    """At the largest density the gradient is 0: of labels that no score, or its reverse, tells."""
+    rng = np.random.default_rng(12)
+    logits = rng.normal(0, 3, (4000, classes))
+    for labels in (rng.integers(0, classes, 4000), logits.argmin(axis=1)):
+        rows = Shards.from_owner(logits, labels, np.repeat(np.arange(20), 200), 20)
+        at, cov, mean, sure = at_site.posterior(rows, [identity_prior(classes)] * 20)
+        pull = (
+            at_site._Rows(rows, None).derivatives(at)[0] - (sure @ (at - mean)[..., None])[..., 0]
+        )
+        assert np.abs(pull).max() < 1e-5 * np.abs(np.linalg.inv(cov)).max()
 
 
 def _softmax(z: Floats) -> Floats:
@@ -313,3 +348,17 @@ def test_what_is_told_of_the_next_site() -> None:
     assert told["verified"]
     assert told["sites"] == 8
     assert not next_site(counts[:5], edges_of("positive"), np.zeros((10, 0)), names[:5])["verified"]
+    counts[7] = np.eye(10)[[3, 5]] * [[0], [1]]  # one row tells no slope
+    assert site_metrics(counts, edges_of("positive"), np.zeros((10, 0)))["log_slope"][1][7] > 1e3
+
+
+@pytest.mark.parametrize("std", [0.0, LAPLACE])
+def test_a_site_without_rows_says_nothing_of_the_next_one(std: float) -> None:
+    rng = np.random.default_rng(12)
+    counts = np.concatenate([counted(drawn(rng, 12, 300, TAU, COMMON)[0]), np.zeros((1, 2, 10))])
+    found = site_metrics(counts, edges_of("positive"), np.eye(10) * std)
+    for values, variances in found.values():
+        all_of, others = predicted(values, variances), predicted(values[:12], variances[:12])
+        for end in ("low", "high"):
+            width = others.high - others.low
+            assert abs(getattr(all_of, end) - getattr(others, end)) < 0.15 * width
