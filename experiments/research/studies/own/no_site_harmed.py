@@ -129,8 +129,16 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
     harm = where(found, what="harm")
     cells = [r for r in harm if r["differences"] != HOSPITALS]
     for text, key, most in (
-        ("At most 5 % of sites are harmed in every cell", "harmed_federation", MOST),
-        ("The upper limit of that is at most 6 % in every cell", "limit_federation", LIMIT),
+        (
+            "At most 5 % of sites are harmed in every cell, hospitals aside",
+            "harmed_federation",
+            MOST,
+        ),
+        (
+            "The upper limit of that is at most 6 % in every cell, hospitals aside",
+            "limit_federation",
+            LIMIT,
+        ),
     ):
         if cells:
             beyond, worst = [r for r in cells if r[key] > most], max(cells, key=lambda r: r[key])
