@@ -15,6 +15,9 @@ from fedcal.core.types import Floats
 from fedcal.personal.judged import JudgedAtHome
 from fedcal.personal.prior import SitePrior, identity_prior
 
+_LEAST, _FURTHEST = 0.05, 100.0
+"""Std of a prior that no site is exempt from, and what no moment is beyond, in the same units."""
+
 HIDES = 0.5
 """Noise std of a moment, in units of the identity prior, from which on nothing is read of it."""
 
@@ -42,11 +45,11 @@ def prior_from_moments(moments: Floats, std: float, clients: float, classes: int
     none = identity_prior(classes)
     if std > HIDES:
         return none
-    first, second = moments.reshape(2, -1)
+    first, second = np.clip(moments, -_FURTHEST, _FURTHEST).reshape(2, -1)
     shrunk, unit = 1.0 / (1.0 + std**2), np.sqrt(np.diag(none.cov))
     mean = shrunk * first
     variance = (np.maximum(second + 1.0 - mean**2, 0.0) + std) * (1.0 + 1.0 / clients)
-    cov = np.diag(unit**2 * (variance + shrunk * std**2))
+    cov = np.diag(unit**2 * (variance + shrunk * std**2 + _LEAST**2))
     return SitePrior(unit * mean, cov, max(round(clients), 1))
 
 

@@ -36,6 +36,7 @@ _WIDEN = 0.5
 scores leave out: they pull sites that differ much towards the common fit."""
 _MANY = 100
 """Sites up to which each is left out of all that is computed."""
+_MOST_ROWS = 1e12
 _NODES = 12
 """Values of each tau, equally probable a priori."""
 
@@ -88,7 +89,7 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     ------
     InputError
         If sites were not counted apart, but groups of rows or none, or a score that has several
-        histograms.
+        histograms; if a site has more rows than there can be.
     """
     asked = release.question
     if asked.by != "site" or asked.score == "classes":
@@ -99,6 +100,8 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     names, classes = asked.group_names, asked.classes
     cells = release.counts[: math.prod(asked.shape)].reshape(asked.shape)
     counts = cells[0, : len(names), 0]
+    if max(np.abs(counts).max(initial=0.0), release.std) > _MOST_ROWS:
+        raise InputError(f"a site has at most {_MOST_ROWS:g} rows, and noise is of no more")
     root = decoder_of(asked.encoding, asked.buckets, asked.height) * release.std
     (spread, _), none = common_spread(classes), identity_prior(classes)
 

@@ -150,7 +150,7 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     classes
         of the model
     spread
-        (d,) std of the prior of the common fit, about 0; that of a site's own fit about it has 3/4 of it
+        (d,) std of the prior of the common fit, about 0; a site's own fit about it has 3/4 of it
     """
     form, power = Form(classes), root @ root.T
     every = counts.sum(axis=-2)  # rows by bucket, (..., S, buckets)

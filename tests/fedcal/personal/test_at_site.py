@@ -123,6 +123,9 @@ def test_a_prior_needs_sites() -> None:
         other = ScoreRelease(ScoreCounts(2, edges_of("positive"), groups=groups), np.zeros(cells))
         with pytest.raises(InputError, match="by site"):
             site_priors(other)
+    for counts, std in ((np.full((4, 2, 10), 1e15), 0.0), (np.ones((4, 2, 10)), 1e200)):
+        with pytest.raises(InputError, match=r"at most 1e\+12 rows"):
+            site_priors(released(counts, std))
 
 
 @pytest.mark.parametrize("std", [0.0, 1e3])

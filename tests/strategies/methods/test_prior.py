@@ -154,6 +154,10 @@ def test_moments_tell_how_sites_differ_and_noise_widens_them():
     hidden = MomentsPrior(moments, 1.1 * HIDES, 4000.0, 2)
     np.testing.assert_array_equal(hidden.priors()[""].cov, none.cov)
     assert hidden.results()["prior"]["hidden"]
+    for far in (np.array([0, 0, -1, -1.0]), np.array([1e300, -1e8, 24, 24])):  # of no spread
+        sure = prior_from_moments(far, 0.0, 1e9, 2)
+        assert np.isfinite(sure.mean).all()
+        assert (np.diag(sure.cov) >= (0.05 * unit) ** 2).all()
 
 
 @pytest.mark.parametrize("unit", ["user", "subject"])
