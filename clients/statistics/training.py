@@ -31,15 +31,12 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
     (`Network.steps`), and the sum is clamped to what the ring grants a client, which is
     1-Lipschitz. So a row more or less moves a client's answer by no more than the bound.
 
+    Raises ContributionRefused if nothing is bounded (no privacy) and a sum does not fit the ring.
+
     Returns
     -------
     Words
         (clients, size) uint64
-
-    Raises
-    ------
-    ContributionRefused
-        If nothing is bounded (no privacy) and a sum does not fit the ring.
     """
     if bound.order != 2:
         return None  # rows are bounded in L2 here

@@ -20,15 +20,12 @@ from fedcal.training.network import text_of
 def site_rows(data: str, names: Sequence[str] | None) -> SiteRows:
     """The rows of one site: features to train on, or scores of a model.
 
+    Raises InputError as `read_rows` and `read_features`.
+
     Parameters
     ----------
     data, names
         as `read_rows` takes them, or a file of features (`fedcal train --data`)
-
-    Raises
-    ------
-    InputError
-        As `read_rows` and `read_features`.
     """
     features = read_features(data, names)
     return of_scores(read_rows(data, names), names) if features is None else features

@@ -27,6 +27,8 @@ _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 def read_rows(data: str, names: Sequence[str] | None) -> Dataset:
     """The rows of one site, from a file or from a function of its own.
 
+    Raises InputError if they cannot be had, or belong to several clients.
+
     Parameters
     ----------
     data
@@ -34,11 +36,6 @@ def read_rows(data: str, names: Sequence[str] | None) -> Dataset:
         on, which returns logits (n, c) and labels (n,), or a mapping with the keys of a file
     names
         of the classes, for labels that are names
-
-    Raises
-    ------
-    InputError
-        If they cannot be had, or belong to several clients.
     """
     is_function = _FUNCTION.fullmatch(data) and not Path(data).exists()
     try:

@@ -86,17 +86,15 @@ def account_of(plan: Plan) -> AnyStage:
 def budget_of(spenders: Sequence[Spender], epsilon: float, delta: float) -> Budget:
     """Say what each stage spends.
 
+    Raises InputError if epsilons that are given exceed the whole, or leave nothing to a stage that
+    needs it.
+
     Parameters
     ----------
     spenders
         at least one
     epsilon, delta
         of all of them together
-
-    Raises
-    ------
-    InputError
-        If epsilons that are given exceed the whole, or leave nothing to a stage that needs it.
     """
     found: dict[str, float] = {}
     parts = {part: [s for s in spenders if s.part == part] for part in {s.part for s in spenders}}

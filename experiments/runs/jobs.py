@@ -37,17 +37,14 @@ _ANY = 2  # classes, until real sites say how many
 def federation_of(config: Config, shards: Shards | None) -> Federation:
     """The public facts and the budget of a run.
 
+    Raises InputError if a value is not allowed.
+
     Parameters
     ----------
     config
         what was asked for
     shards
         how the rows were dealt; None = real sites keep theirs, and say how many classes there are
-
-    Raises
-    ------
-    InputError
-        If a value is not allowed.
     """
     clients = config.clients or 0 if shards is None else shards.clients
     names = () if config.class_names is None else names_in(config.class_names)

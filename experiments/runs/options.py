@@ -125,6 +125,8 @@ def layered(
 ) -> dict[str, Any]:
     """Values by option from several layers, later ones winning.
 
+    Raises InputError if an option is unknown, or `read` refuses its value.
+
     Parameters
     ----------
     known : mapping of str to Option
@@ -135,11 +137,6 @@ def layered(
         The value of an option from what was given.
     tables : collection of str
         Further names, of tables; those of several layers are joined.
-
-    Raises
-    ------
-    InputError
-        If an option is unknown, or `read` refuses its value.
     """
     values: dict[str, Any] = {}
     for layer in layers:

@@ -143,18 +143,15 @@ many of them are for training (None: the source does not say it)."""
 def split(pool: LabelledRows | Text, config: TrainConfig) -> ClientData:
     """Deal a pool to clients and cut each client's rows in three.
 
+    Raises InputError if the data name no clients and natural ones are asked for, if text would be
+    dealt by label, or if too few rows are left.
+
     Parameters
     ----------
     pool
         as `read_pool` or `read_text` gives it
     config
         resolved; what it says of clients, partition, seed and rows is used
-
-    Raises
-    ------
-    InputError
-        If the data name no clients and natural ones are asked for, if text would be dealt by
-        label, or if too few rows are left.
     """
     if isinstance(pool, LabelledRows):
         names, sizes, rows = _dealt_rows(pool, config)
@@ -323,6 +320,9 @@ def run_config(config: TrainConfig, data: ClientData) -> Config:
 def load(config: TrainConfig, given: LabelledRows | None = None) -> tuple[ClientData, TrainConfig]:
     """Read the data and deal them.
 
+    Raises InputError if the data cannot be read or dealt, or are not of the kind that the model
+    reads.
+
     Parameters
     ----------
     given
@@ -335,11 +335,6 @@ def load(config: TrainConfig, given: LabelledRows | None = None) -> tuple[Client
             The rows.
         TrainConfig
             Resolved: with the defaults of the model and of the data.
-
-    Raises
-    ------
-    InputError
-        If the data cannot be read or dealt, or are not of the kind that the model reads.
     """
     pool: LabelledRows | Text
     if given is None and is_text(config.data):

@@ -130,16 +130,13 @@ class Calibrator(Artifact):
     def predict_proba(self, scores: ArrayLike) -> Floats:
         """Calibrated probabilities, (n, c) -> (n, c); each row sums to 1.
 
+        Raises InputError if the calibrator is not fitted, the class count differs, or the scores
+        are not what `input` says (`fedcal.core.scores.check_scores`).
+
         Parameters
         ----------
         scores
             what the calibrator was fitted on, as `input` says
-
-        Raises
-        ------
-        InputError
-            If the calibrator is not fitted, the class count differs, or the scores are not what
-            `input` says (`fedcal.core.scores.check_scores`).
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"

@@ -52,17 +52,14 @@ class Package(NamedTuple):
 def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
     """What an installed package, or an extra of it, asks for by the metadata that pip wrote.
 
+    Raises InputError if it was not installed, such as a folder on PYTHONPATH.
+
     Parameters
     ----------
     extra
         what this one adds; "" = what the package itself needs
     of
         the package; so are the extras of other packages that it asks for
-
-    Raises
-    ------
-    InputError
-        If it was not installed, such as a folder on PYTHONPATH.
     """
     from importlib import metadata
 

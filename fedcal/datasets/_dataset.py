@@ -273,15 +273,12 @@ class Dataset:
     def shards(self, owner: Integers, clients: int) -> Shards:
         """The rows of the fit part as those of clients.
 
+        Raises InputError as `Shards.from_owner`.
+
         Parameters
         ----------
         owner
             (n,) client of each row, in [0, clients)
-
-        Raises
-        ------
-        InputError
-            As `Shards.from_owner`.
         """
         return Shards.from_owner(
             self.logits,

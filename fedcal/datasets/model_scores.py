@@ -134,16 +134,13 @@ def _parted(model: Any, frame: Any) -> tuple[Any, dict[str, Any]]:
 def outputs_of(model: Any, batches: Callable[[Any], Iterable[tuple[int, Any]]]) -> Floats:
     """Logits (n, c) that a `torch.nn.Module` gives, in evaluation mode and without gradients.
 
+    Raises InputError if the outputs are none.
+
     Parameters
     ----------
     batches
         of a tensor that is like the model's weights: how many rows, and these, as a tensor or by
         the names of the model's parameters
-
-    Raises
-    ------
-    InputError
-        If the outputs are none.
     """
     import torch
 

@@ -30,6 +30,9 @@ def evaluate(
 ) -> dict[str, Estimate]:
     """Every metric of a histogram, with intervals.
 
+    Raises InputError if the score is unknown, the threshold is no edge, or the level is not in (0,
+    1).
+
     Parameters
     ----------
     h
@@ -58,11 +61,6 @@ def evaluate(
     -------
     dict[str, Estimate]
         by name of the metric
-
-    Raises
-    ------
-    InputError
-        If the score is unknown, the threshold is no edge, or the level is not in (0, 1).
     """
     asked = Asked(level, rows, spread or {}, effect, seed)
     sources = (source for name in only if name in GAPS for source in GAPS[name].never_below)

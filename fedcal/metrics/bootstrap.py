@@ -54,6 +54,8 @@ def metric_intervals(
 ) -> dict[str, Any]:
     """Confidence intervals of the scores of `fedcal.metrics.summary`, over test rows.
 
+    Raises InputError as the scores; the two differ in shape; the level is not in (0, 1).
+
     Parameters
     ----------
     before, after
@@ -74,11 +76,6 @@ def metric_intervals(
         before, after : metric -> [low, high], in the metric's own unit (fractions)
         difference : metric -> [low, high] of after - before, paired by row
         noise : "before", "after" -> calibration error -> its median if the truth were calibrated
-
-    Raises
-    ------
-    InputError
-        As the scores; the two differ in shape; the level is not in (0, 1).
     """
     if not 0 < level < 1:
         raise InputError(f"level must be in (0, 1), got {level!r}")

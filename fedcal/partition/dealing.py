@@ -121,15 +121,12 @@ def forms() -> list[str]:
 def parse(spec: str) -> Partition:
     """Check what `--partition` says, without data.
 
+    Raises InputError for anything else, and where flwr-datasets is needed and not installed.
+
     Parameters
     ----------
     spec
         one of `forms()`; `flwr:NAME` takes parameters as in `flwr:NAME:KEY=VALUE:KEY=VALUE`
-
-    Raises
-    ------
-    InputError
-        For anything else, and where flwr-datasets is needed and not installed.
     """
     name, _, value = spec.partition(":")
     kind = PARTITIONS[one_of("partition", name, PARTITIONS)]
@@ -161,6 +158,8 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     Every engine, and every site of a simulation, deals the same rows to the same clients: the
     owner of a row follows from the data, `spec`, `clients` and `seed` alone.
 
+    Raises InputError if `spec` is not allowed, or the data do not have what it needs.
+
     Parameters
     ----------
     data
@@ -172,10 +171,5 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
         where it has a number of its own (natural ids, given sizes), else 100
     seed
         of what is drawn
-
-    Raises
-    ------
-    InputError
-        If `spec` is not allowed, or the data do not have what it needs.
     """
     return data.shards(*parse(spec).owners(data, clients, seed))

@@ -83,6 +83,8 @@ def recalibrated(
 ) -> AtSite:
     """Fit each client's parameters to its own rows, by its own prior, and judge the risk.
 
+    Raises InputError if the priors are not those of so many clients, or of such parameters.
+
     Parameters
     ----------
     shards
@@ -92,11 +94,6 @@ def recalibrated(
     weights
         (n,) what each row counts; None = 1. Rows of one person are not independent of each other:
         `Shards.weights(1)` counts each person once
-
-    Raises
-    ------
-    InputError
-        If the priors are not those of so many clients, or of such parameters.
     """
     at, cov, mean, sure = posterior(shards, priors, weights)
     risk, gain = _Rows(shards, weights).risk(at, cov, mean, sure)

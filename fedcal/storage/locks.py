@@ -26,6 +26,9 @@ def posix_locks(path: Path) -> ModuleType:
 def locked(path: Path, taken: str, *, wait: bool = False, folder: bool = False) -> Iterator[None]:
     """Hold a folder, or a lock file (made if not there), until the block or the process ends.
 
+    Raises InputError if another process holds it and nobody waits, the file cannot be written, or
+    the system has no locks.
+
     Parameters
     ----------
     path
@@ -36,12 +39,6 @@ def locked(path: Path, taken: str, *, wait: bool = False, folder: bool = False) 
         until that one lets go
     folder
         the path is a folder; it is not held where the system, or its file system, has no locks
-
-    Raises
-    ------
-    InputError
-        If another process holds it and nobody waits, the file cannot be written, or the system has
-        no locks.
     """
     try:
         fcntl = posix_locks(path)

@@ -16,17 +16,14 @@ T = TypeVar("T")
 def read_toml(path: Path, most: int) -> dict[str, Any]:
     """The tables of a TOML file.
 
+    Raises InputError if it is no file, is larger, or is no TOML.
+
     Parameters
     ----------
     path
         of the file
     most
         bytes that it may have
-
-    Raises
-    ------
-    InputError
-        If it is no file, is larger, or is no TOML.
     """
     try:
         if not path.is_file():  # a pipe would never end

@@ -28,6 +28,8 @@ _NUMBERS = 2**23  # of the gradients that are held at a time
 def enlist(model: Any) -> str:
     """Let a module of the user's own be named wherever a network is.
 
+    Raises InputError if it cannot be imported, or called.
+
     Parameters
     ----------
     model
@@ -39,11 +41,6 @@ def enlist(model: Any) -> str:
     -------
     str
         its name, `module:Class`
-
-    Raises
-    ------
-    InputError
-        If it cannot be imported, or called.
     """
     text = model if isinstance(model, str) else ""
     if text and (text in OWN or text.partition(":")[2][:1] in ("", *"0123456789")):

@@ -46,6 +46,8 @@ def build(
 ) -> nn.Module:
     """A model with initial weights drawn by `seed`.
 
+    Raises InputError if there is no such model, or rows of this shape do not suit it.
+
     Parameters
     ----------
     model
@@ -56,11 +58,6 @@ def build(
         outputs
     hidden
         widths of the hidden layers of `mlp`
-
-    Raises
-    ------
-    InputError
-        If there is no such model, or rows of this shape do not suit it.
     """
     if len(shape) not in SIDES[one_of("model", model, SIDES)]:
         raise InputError(f"the model {model} does not read rows of shape {shape}")

@@ -40,18 +40,15 @@ def alone(out: Path) -> contextlib.AbstractContextManager[None]:
 def held(out: Path, *, resume: bool) -> Iterator[None]:
     """Have the folder for one run, and leave word there of warnings, of an error, and of the end.
 
+    Raises InputError if it cannot be written, another server has it, or it holds a run that has not
+    ended and is not gone on with.
+
     Parameters
     ----------
     out
         absolute; made if it is not there
     resume
         the checkpoint that is there is this run's
-
-    Raises
-    ------
-    InputError
-        If it cannot be written, another server has it, or it holds a run that has not ended and
-        is not gone on with.
     """
     if not out.is_absolute():  # relative to what? Flower decides where this process runs
         raise InputError(f"'out' of the run config must be an absolute path, got {str(out)!r}")

@@ -25,6 +25,8 @@ Part = tuple[Floats, Integers | None]
 def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
     """A model's logits of the rows of a file that `fedcal train` reads.
 
+    Raises InputError if the rows cannot be read, or are none that the model takes.
+
     Parameters
     ----------
     data
@@ -34,11 +36,6 @@ def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
     -------
     tuple[Part, Part or None]
         Of the rows, and of the source's own test rows.
-
-    Raises
-    ------
-    InputError
-        If the rows cannot be read, or are none that the model takes.
     """
     rows, labelled = _read(model, data)
     with named(data):

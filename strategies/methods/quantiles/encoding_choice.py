@@ -25,6 +25,8 @@ def quietest(
 ) -> tuple[type[Mechanism], str, int]:
     """The mechanism, the name of the encoding and its height, of those that the user allows.
 
+    Raises InputError if the user's mechanism does not go without delta.
+
     Parameters
     ----------
     buckets
@@ -35,11 +37,6 @@ def quietest(
         encodings that are tried, and levels of trees
     weight
         norm of a row's answer over the largest of the encoding's columns
-
-    Raises
-    ------
-    InputError
-        If the user's mechanism does not go without delta.
     """
     order = None if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
     target = Target(federation.epsilon, federation.delta, rounds)
