@@ -71,16 +71,24 @@ class AtHome:
     parts: Sequence[Part]
 
     def save(self, out: Path) -> None:
-        """Write calibrator, `result.json` and report into a folder that this user alone enters."""
+        """Write calibrator, `result.json` and report, for this user alone, into a folder.
+
+        A folder that is made for them is this user's alone, too; one that was there stays as it is.
+        """
         from fedcal.experiments.report import write_reading_report
 
+        fresh = not out.exists()
+
         def write(folder: Path) -> None:
-            out.chmod(0o700)  # nothing is in it yet
+            if fresh:
+                out.chmod(0o700)
             self.calibrator.save(folder / "calibrator.npz")
             (folder / "result.json").write_text(to_json(self.told), "utf-8")
             parts = {"schema": 1, "parts": pages.to_json(self.parts)}
             (folder / PAGE).write_text(to_json(parts), "utf-8")
             write_reading_report(folder)
+            for path in folder.iterdir():
+                path.chmod(0o600)
 
         write_folder(out, write, stale=AT_HOME.files)
 

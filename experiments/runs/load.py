@@ -190,7 +190,7 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
         data=data,
         test=test,
         tested=not evaluates,
-        held_out=loaded.test_scores is None and not evaluates,
+        held_out=loaded.test_scores is None and not (evaluates or test.fit is not None),
         # sites by themselves would find no groups but those of their column, and know by the name
         # of fedcal's own methods alone which rows are read
         source=NamedData(config.data, config.partition)

@@ -26,7 +26,7 @@ def command(
     site: Annotated[str | None, other(ROWS, "Its name there: its rows count once then.")] = None,
     class_names: Annotated[str | None, other(ROWS, "Names of the classes, by comma.")] = None,
     positive: Annotated[str | None, other(ROWS, "Of two classes the one of column 1.")] = None,
-    out: Annotated[Path | None, other(FILES, "Folder, which becomes this user's alone.")] = None,
+    out: Annotated[Path | None, other(FILES, "Folder; its files are this user's alone.")] = None,
     overwrite: Overwrite = False,
 ) -> None:
     """Read, fit, judge, and show it."""
