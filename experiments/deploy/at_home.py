@@ -132,6 +132,8 @@ def recalibrate(
         meant = f" Did you mean {alike[0]!r}? Its own rows would count twice." if alike else ""
         notes.append(f"The release has no site {site!r}: this one is taken as new.{meant}")
         warnings.warn(notes[0], stacklevel=2)
+    elif site is not None and site not in priors:
+        notes.append("The release hides whole sites: its prior is the same for each, by any name.")
     prior, none = priors[site if site in priors else ""], identity_prior(classes)
     spread, wide = (np.sqrt(np.diag(one.cov)) for one in (prior, none))
     if (spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all():
