@@ -38,8 +38,8 @@ METRICS = ("calibration_in_the_large", "log_slope", "logit_auc", "log_observed_e
 
 RELATIVE, MOST = 2.0, 1.0
 """Scale of tau's prior, in standard errors that a site typically has, and at most: with it 92 to
-98 % of new sites are inside from 8 to 30 sites and I^2 of .2 to .8, but for 98 to 99.6 % at 8 sites
-and I^2 = .2, where tau cannot be told from 0 (`fedcal reproduce no-site-harmed`)."""
+98 % of new sites are inside, but for up to 99.8 % where I^2 = .2 (tau cannot be told from 0) and
+down to 88 % for slopes that differ much under noise (`fedcal reproduce no-site-harmed`)."""
 
 _DEGREES, _POINTS = 3, 90
 _LEAST_ROWS, _LEAST_SHARE = 1.0, 0.2

@@ -107,13 +107,14 @@ def test_a_long_title_takes_several_lines():
 
 
 def test_a_person_s_own_axes_keep_what_is_on_them():
+    there = pyplot.get_fignums()  # of other tests
     figure, axes = pyplot.subplots(1, 2)
     (mine,) = axes[0].plot([0, 1], color="C1")
     assert (result("calibrate").plot(ax=axes) == axes).all()
     assert mine.get_color() == "C1"
     assert [ax.get_title().split()[0] for ax in axes] == ["before", "after"]
     assert axes[1].get_legend() is not None
-    assert pyplot.get_fignums() == [figure.number]
+    assert pyplot.get_fignums() == [*there, figure.number]
     with pytest.raises(InputError, match="the figure has 2 panels, ax 1 Axes"):
         result("calibrate").plot(ax=axes[0])
     assert result("evaluate").plot("Decision curve", ax=axes[0]) is axes[0]

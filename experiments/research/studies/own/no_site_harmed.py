@@ -47,6 +47,7 @@ from fedcal.personal.prior import SitePrior, common_spread, identity_prior, pred
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedEvaluate
 from fedcal.strategies.server.outcome import Progress
+from fedcal.trust import Central
 from fedcal.units import Example, Subject
 
 NAME = "no site harmed"
@@ -57,9 +58,9 @@ NATURAL, HOSPITALS = "natural", "hospitals"
 SITES = (4, 12, 30, 100)
 OWN = {5: 4, 10: 4, 15: 4, 30: 4, 100: 2, 500: 1}
 """Own rows -> judged sites for each federation."""
-BUDGETS = {"none": 1, Example.name: 1, Subject.name: 2}
+BUDGETS = dict(zip(("none", Example.name, Subject.name), (1, 1, 2), strict=True))
 """Unit of epsilon = 1, "none" = no privacy -> rows of a subject, 1 at the hospitals."""
-ARMS = ("federation", "identity", "local", "common")
+ARMS = ("federation", "identity", "alone", "common")
 Losses: TypeAlias = tuple[Floats, Floats, Any]
 """Log loss behind the gate and without it, and what was taken, at each site."""
 FEDERATIONS, FEWER = 256, 4
@@ -73,7 +74,7 @@ BY_OFFSET = ("calibration_in_the_large", "log_observed_expected")
 """Metrics whose sites differ in the offset; for the others, in the log slope."""
 
 _ROWS, _KINDS, _SIZES = 2000, 400, 0.5  # of a data set; drawn effects; std of log rows of sites
-_WIDER = 10.0  # "local" over the identity prior, in std
+_WIDER = 10.0  # "alone" over the identity prior, in std
 _LOG_SLOPES = np.linspace(-8.0, 8.0, 1601)
 _X = -0.5 + 1.6 * ndtri((np.arange(400) + 0.5) / 400)  # log odds of the logistic sites' rows
 
@@ -343,12 +344,12 @@ def noise_std(unit: str, sites: int, classes: int) -> float:
     """Of each count, as the plan of `evaluate` adds it at epsilon = 1; 0 of unit "none"."""
     if unit == "none":
         return 0.0
-    federation = Federation(sites, classes, epsilon=1.0, unit=unit, trust="central", seed=0)
+    federation = Federation(sites, classes, epsilon=1.0, unit=unit, trust=Central.name, seed=0)
     names = [f"site {k}" for k in range(sites)]
     asked: dict[str, Any] = {"bins": 10, "edges": "equal-width", "encoding": "flat"}
     strategy = FedEvaluate(federation, groups=names, **asked)
     query: Any = strategy.query(1)
-    if strategy.plan.law.name != "laplace":
+    if not strategy.plan.tailed:
         raise TypeError(f"noise is drawn here as Laplace's, and is {strategy.plan.law.name}")
     zeros = np.zeros(query.counts)
     return float(shared.release_of(strategy.plan, 1, query, zeros, sites, rng_of(NAME, 0)).std[0])
@@ -409,7 +410,7 @@ def harm_rows(
         size = 1.0 + 0 * kind if made.sizes is None else 1.0 * made.sizes[kind]
         before = made.log_loss(kind, np.zeros((len(kind), len(first.mean))))
         wide = SitePrior(first.mean, first.cov * _WIDER**2)
-        alone = {"identity": first, "local": wide}
+        alone = {"identity": first, "alone": wide}
         each = {arm: sites_of.by([prior] * len(kind)) for arm, prior in alone.items()}
         units = [unit for unit, rows_of_one in budgets.items() if rows_of_one == of_one]
         for sites, unit in product(many if drawn else [len(made.pool)], units):
