@@ -100,8 +100,8 @@ class Policy:
         "protocol", or "any": runs without it, in which the server sees this site's contribution
         by itself
     answers
-        m: fewest contributions in a sum. Exact sums have at least 3, whatever it is; so what is
-        counted by site, which is no sum, is exact for nobody here
+        m: fewest contributions in a sum. Exact sums have at least 3, whatever it is. Counts by
+        site add up nobody's rows but one site's, so a site refuses to send them exactly
     colluding
         so many sites may work with the server, and it still learns only sums
     committee

@@ -111,7 +111,8 @@ def recalibrate(
     Raises
     ------
     InputError
-        The file is no release of sites, the rows cannot be used, or their classes differ.
+        If the file holds no counts by site or moments of sites, if the rows cannot be used, or if
+        the classes differ.
     """
     if Path(release).is_dir():
         raise InputError(
@@ -184,7 +185,7 @@ def priors_of(release: Any) -> dict[str, SitePrior]:
 def _verdict(
     own: Mapping[str, Any], alone: Mapping[str, Any], found: Mapping[str, Any], binary: bool
 ) -> str:
-    """What to do, and why; `alone` is what is found without other sites."""
+    """Say what to do, and why; `alone` is what was found without other sites."""
     rows = f"{own['rows']:,} row{'s' * (own['rows'] > 1)}"
     risk, points = found["chance of harm"], 100 * own["score minus outcome"]
     chance = f"{float(f'{100 * risk:.2g}'):g} %" if risk >= 0.001 else "below 0.1 %"
@@ -248,7 +249,7 @@ def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
 def _tried(
     shards: Shards, prior: SitePrior, weights: Floats
 ) -> tuple[dict[str, Any], at_site.AtSite, Floats]:
-    """What the rows and a prior give, and each row's probabilities by the choice of other folds."""
+    """Fit with a prior: numbers, the fit, and each row's probabilities by the other folds' fit."""
     at = at_site.recalibrated(shards, [prior], weights)
     probs = at_site.cross_validated(shards, [prior], weights)
     before, after = (_losses(shards, p) for p in (softmax(shards.logits), probs))

@@ -1,4 +1,4 @@
-"""What one release adds at sites that have labels of their own, from public facts alone."""
+"""Plan, from public facts alone, what one release adds at sites that have labels of their own."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ information a row)."""
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class PriorAdvice(Advice):
-    """What `fedcal plan --method fedprior` says.
+    """Hold what `fedcal plan --method fedprior` says.
 
     `excess` is the expected log loss above the best at sites of 0, 1, ... own rows, (2, rows):
     with no other site, and with the release.

@@ -184,7 +184,7 @@ def _range(title: str, coverage: Mapping[str, float]) -> list[tuple[str, str]]:
 
 
 def of_clients(engine: str | None) -> str:
-    """What clients that keep their rows are."""
+    """Name the clients that keep their rows, in the plural."""
     return "clients of a Flower app" if engine == APP else "real sites"
 
 
