@@ -120,7 +120,9 @@ def recalibrate(
         )
     path, name = path_of(release), path_of(release).name.removesuffix(".npz")
     found: Any = ARTIFACTS.get(form_of(path), ScoreRelease).read(path.parent, name)
-    priors, known = priors_of(found), found.class_names
+    sites = found.question.group_names if isinstance(found, ScoreRelease) else ()
+    own_name, known = site if site in sites else "", found.class_names
+    prior = priors_of(found, [own_name])[own_name]
     classes = getattr(found, "question", found).classes
     rows = read_rows(data, class_names or known).in_order(None, positive)
     if rows.classes != classes or (known and rows.class_names != known):
@@ -128,18 +130,18 @@ def recalibrate(
         told = f"{path} is of {classes} classes ({of[0]}), {data} of {rows.classes} ({of[1]})"
         raise InputError(f"{told}: they must be the same, in the same order")
     notes = []
-    if site is not None and site not in priors and len(priors) > 1:  # of unit user none has a name
-        alike = get_close_matches(site, [name for name in priors if name], 1)
+    if site is not None and not own_name and sites:  # of unit user none has a name
+        alike = get_close_matches(site, sites, 1)
         meant = f" Did you mean {alike[0]!r}? Its own rows would count twice." if alike else ""
         notes.append(f"The release has no site {site!r}: this one is taken as new.{meant}")
         warnings.warn(notes[0], stacklevel=2)
-    elif site is not None and site not in priors:
+    elif site is not None and not own_name:
         notes.append("The release hides whole sites: its prior is the same for each, by any name.")
-    prior, none = priors[site if site in priors else ""], identity_prior(classes)
+    none = identity_prior(classes)
     spread, wide = (np.sqrt(np.diag(one.cov)) for one in (prior, none))
     if (spread > _CLOSE * wide).all() and (np.abs(prior.mean) < _OFF * wide).all():
         notes.append(NO_NEWS)
-    if site not in priors and (expected := found.results().get("next_site")):
+    if not own_name and (expected := found.results().get("next_site")):
         notes.append(next_site.sentence(expected))
     shards = shards_of(rows)
     weights = np.ones(len(rows.labels)) if rows.subject is None else shards.weights(1)
@@ -171,15 +173,18 @@ def recalibrate(
     return AtHome(result, made, parts if curve is None else (*parts, curve))
 
 
-def priors_of(release: Any) -> dict[str, SitePrior]:
-    """The prior of each site of a release; "" = of a new one. InputError where it has none."""
+def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
+    """The prior of each site of a release; "" = of a new one. InputError where it has none.
+
+    With `only` those of these names are computed: each is a fit to all other sites.
+    """
     if hasattr(release, "priors"):
-        return dict(release.priors())
+        return dict(release.priors(only))
     if not isinstance(release, ScoreRelease):
         raise InputError(f"a prior is learnt from a release of sites, not from a {release.noun}")
     if (asked := release.question).score != check_score("", asked.classes):
         raise InputError(f"a prior is not learnt from the score {asked.score!r}")
-    return site_priors(release)
+    return site_priors(release, only)
 
 
 def _verdict(

@@ -15,7 +15,14 @@ from scipy.special import ndtri
 
 from fedcal.calibrators import Calibrator, Identity, TemperatureScaling, VectorScaling
 from fedcal.core.errors import InputError
-from fedcal.core.numerics import label_entries, shifted, sigmoid, softmax, softplus
+from fedcal.core.numerics import (
+    label_entries,
+    shifted,
+    sigmoid,
+    softmax,
+    softplus,
+    tempered_moments,
+)
 from fedcal.core.scores import Kind
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
@@ -217,11 +224,10 @@ class _Rows:
         """Gradient (S, d) of the log likelihood, and its expected curvature (S, d, d)."""
         own, w = at[self.owner], self.weights
         if not self.two:
-            z = self.moved(at)
-            p = softmax(z)
-            mean = (p * z).sum(axis=1)
-            pull = self.sums(w * (label_entries(z, self.shards.labels) - mean))
-            curve = self.sums(w * ((p * z * z).sum(axis=1) - mean**2))
+            a = np.exp(own)
+            mean, variance = tempered_moments(self.x, a)
+            slack, a = label_entries(self.x, self.shards.labels) - mean, a[:, 0]
+            pull, curve = self.sums(w * a * slack), self.sums(w * a**2 * variance)
             return pull[:, None], curve[:, None, None]
         e = np.exp(own[:, 1]) * self.x
         p = sigmoid(own[:, 0] + e)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,8 +35,8 @@ class JudgedAtHome(Artifact):
     noun = "prior"
 
     @abstractmethod
-    def priors(self) -> dict[str, SitePrior]:
-        """Prior of each site by its name, and under "" that of any other."""
+    def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
+        """Prior of each site by its name, and under "" that of any other; or of these names."""
 
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Metrics of all judged rows `before` and `after`, and what each site did: `personal`.
@@ -113,6 +114,8 @@ class SitesRelease(JudgedAtHome, ScoreRelease):
 
     form, noun = "prior", "prior"
 
-    def priors(self) -> dict[str, SitePrior]:
+    def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
         """Prior of each site, without its own cells; under "" that of one that is not in it."""
-        return site_priors(self) if self.known else {"": identity_prior(self.question.classes)}
+        if not self.known:
+            return dict.fromkeys(only or [""], identity_prior(self.question.classes))
+        return site_priors(self, only)

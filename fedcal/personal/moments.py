@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -87,8 +87,8 @@ class MomentsPrior(JudgedAtHome):
         moments, std, clients, classes = (arrays[name] for name in _KEPT)
         return cls(np.array(moments, np.float64), float(std), float(clients), int(classes))
 
-    def priors(self) -> dict[str, SitePrior]:
-        """Under "" the prior of any site: its own part in it is hidden."""
+    def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
+        """Under "" alone the prior of any site: its own part in it is hidden."""
         return {"": prior_from_moments(self.moments, self.std, self.clients, self.classes)}
 
     def results(self) -> dict[str, Any]:
