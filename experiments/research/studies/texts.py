@@ -260,6 +260,7 @@ _PAGES = {
     "audit": ("audit", "training-audit"),
     "liars": ("liars",),
     "no-site-harmed": ("no-site-harmed",),
+    "five-hospitals": ("five-hospitals",),
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),

@@ -12,9 +12,10 @@ with a chance of 5 % at most.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import product
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -25,7 +26,6 @@ from scipy.special import betaincinv, expit, ndtri
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.counting import counts_of
-from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
@@ -48,11 +48,13 @@ MOST_ROWS, GAP, SLOPE, MOVED = 8, -0.2, 0.35, -0.15
 """Rows of a patient; cedar's gap, elm's slope, and dogwood's gap from the third quarter on."""
 FALSE, LIMIT, NAMED = 0.05, 0.07, 0.9
 """Targets: years with a false name, its upper limit, releases that name a fault."""
-BETWEEN = [(a, b) for b in range(QUARTERS) for a in range(b)]
+PROMISES = ("promised before anything ran", "promised by a release")
+ALIKE, CROSSED = "all alike", ("1, 3", "2, 3", "1, 4", "2, 4")
 TESTS = len(SITES) + (QUARTERS - 1) * (len(SITES) + 1)
 """Of the last quarter, the largest family."""
 
 Booleans: TypeAlias = NDArray[np.bool_]
+Changed: TypeAlias = dict[tuple[int, int], Booleans]
 
 _BASE = -1.0 + 1.5 * ndtri((np.arange(1000) + 0.5) / 1000)
 _BY_ROW = 0.4 * ndtri((np.arange(9) + 0.5) / 9)
@@ -82,11 +84,6 @@ class Truth:
         """Mean score less outcome."""
         x = _BASE[:, None] + _BY_ROW
         return float(self.law @ (expit(x) - expit(self.offset + self.slope * x)).mean(axis=1))
-
-    @property
-    def rate(self) -> float:
-        """Of the outcome, as the score says."""
-        return float(self.law @ expit(_BASE[:, None] + _BY_ROW).mean(axis=1))
 
 
 @cache
@@ -147,123 +144,79 @@ def sites_of(counts: Floats) -> site_tests.Sites:
     return site_tests.Sites.of(counts, edges, root, "double-exponential")
 
 
-def as_release(counts: Floats) -> ScoreRelease:
-    """A quarter's counts (S, 2, 10), as a file keeps them."""
-    _, asked, std = plan()
-    return ScoreRelease(asked, counts.ravel(), std, "double-exponential", unit=Subject.name)
+def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
+    """As `verdicts_of` names, of counts (Q, years, S, 2, 10), each with all quarters before it.
 
-
-@dataclass(frozen=True, eq=False)
-class Named:
-    """What is named: of sites (Q, years, S), and (later, earlier) -> of changes (years, S + 1)."""
-
-    joint: Booleans
-    gap: Booleans
-    slope: Booleans
-    changes: Mapping[tuple[int, int], Booleans]
-
-
-def named(counts: Floats) -> Named:
-    """As `verdicts_of` names, of counts (Q, years, S, 2, 10), each with all quarters before it."""
+    Not calibrated, gap and slope (Q, years, S); (earlier, later) -> changes (years, S + 1).
+    """
     sites = sites_of(counts)
     joint, *own = site_tests.calibration(sites)
-    changed = {}
-    for a, b in BETWEEN:
-        changed[a, b] = site_tests.changes(sites[a], sites[b]).p_values
-    parts: list[list[Floats]] = []
-    singles = []
+    pairs = [(a, b) for b in range(len(counts)) for a in range(b)]
+    changed = {pair: site_tests.changes(*(sites[q] for q in pair)).p_values for pair in pairs}
+    off, single, changes = [], [], Changed()
     for q in range(len(counts)):
-        every = [joint[q], *(p for (_, b), p in changed.items() if b == q)]
-        together = np.concatenate(every, axis=-1)
-        adjusted = np.array([[*holm(dict(enumerate(row))).values()] for row in together.tolist()])
-        ends = np.cumsum([part.shape[-1] for part in every])[:-1]
-        parts.append(np.split(adjusted <= LEVEL, ends, axis=-1))
-        singles.append(LEVEL / together.shape[-1])
-    single, off = np.array(singles)[:, None, None], np.array([part[0] for part in parts])
-    changes = {(a, b): parts[b][1 + a] for a, b in BETWEEN if b < len(counts)}
-    return Named(off, off & (own[0] <= single), off & (own[1] <= single), changes)
+        mine = [pair for pair in pairs if pair[1] == q]
+        every = np.concatenate([joint[q], *(changed[pair] for pair in mine)], axis=-1)
+        adjusted = np.array([[*holm(dict(enumerate(p))).values()] for p in every.tolist()])
+        parts = np.split(adjusted <= LEVEL, np.arange(len(mine)) * (len(SITES) + 1) + 5, axis=-1)
+        off.append(parts[0])
+        changes |= dict(zip(mine, parts[1:], strict=True))
+        single.append(np.full((1, 1), LEVEL / every.shape[-1]))
+    gap, slope = (np.array(off) & (p <= np.array(single)) for p in own)
+    return np.array(off), gap, slope, changes
 
 
 # -- what is found ---------------------------------------------------------------------------------
 
 
 def rows(quick: bool = False, progress: Progress | None = None, *, years: int = YEARS) -> Rows:
-    """All worlds.
-
-    Parameters
-    ----------
-    quick
-        10 years
-    progress
-        called after each part
-    years
-        of each world, and releases of each promise and sign
+    """All worlds, of so many years each (quick: 10), and as many releases of each promise and sign.
 
     Returns
     -------
     list of dict
-        `what` "years": share of them with a `false` name, and its upper `limit` (Clopper &
-        Pearson, one-sided 97.5 %). "sites": of all releases of a hospital, those `named`, for what
-        is `right`, or for what is `wrong`; "changes": the same of pairs of quarters; `least` is the
-        lower limit of `right`. "seen": releases that name a gap as large as a promise
+        `what` "years": share with a `false` name, and its upper `limit` (Clopper & Pearson, 97.5 %,
+        one-sided). "sites": releases that name a hospital, for all that is `right`, or for what is
+        `wrong`; `least` is the lower limit of `right`. "changes": the same of pairs of quarters.
+        "seen": of releases with a gap as large as a promise, those that name it
     """
     years = 10 if quick else years
-    todo: list[tuple[Any, ...]] = [(False,), (True,)]
-    todo += [(by, sign) for by in _promises(years) for sign in (-1.0, 1.0)]
+    todo: list[tuple[Any, float]] = [(False, 0), (True, 0), *product(PROMISES, (-1.0, 1.0))]
     found: Rows = []
-    for task in shared.counted(todo, progress):
-        found += seen_rows(*task, years) if len(task) == 2 else year_rows(*task, years)
+    for way, sign in shared.counted(todo, progress):
+        found += year_rows(way, years) if isinstance(way, bool) else seen_rows(way, sign, years)
     return found
 
 
 def year_rows(faults: bool, years: int) -> Rows:
     """Years of a world."""
     rng, truths = rng_of(NAME, 1, faults), world(faults)
-    counts = [[release(truths[q], rng) for q in range(QUARTERS)] for _ in range(years)]
-    seen = named(np.moveaxis(np.array(counts), 1, 0))
-    off, steep = (np.array([[bad(t) for t in now] for now in truths]) for bad in (_off, _steep))
-    wrong = seen.joint & ~(off | steep)[:, None]
-    wrong = wrong | (seen.gap & ~off[:, None]) | (seen.slope & ~steep[:, None])
-    right = (seen.gap | ~off[:, None]) & (seen.slope | ~steep[:, None]) & seen.joint
-    false = wrong.any(axis=(0, 2))
-    told: Rows = []
-    for k, (name, size) in enumerate(PATIENTS.items()):
-        fault = _FAULTS.get(name, "none") if faults else "none"
-        for q in range(QUARTERS) if name == "dogwood" and faults else (slice(None),):
-            here = {"what": "sites", "site": name, "patients": size, "fault": fault}
-            when = {"quarters": "1 to 4" if isinstance(q, slice) else str(q + 1)}
-            parts = [np.ravel(part[q, :, k]) for part in (seen.joint, right, wrong)]
-            told.append(here | when | _shares(*parts))
-    for (a, b), moved in seen.changes.items():
+    counts = [[release(truths[q], rng) for _ in range(years)] for q in range(QUARTERS)]
+    joint, gap, slope, changes = named(np.array(counts))
+    off = np.array([[abs(t.gap) > 1e-6 for t in now] for now in truths])[:, None]
+    steep = np.array([[t.slope != 1 for t in now] for now in truths])[:, None]
+    wrong = (joint & ~(off | steep)) | (gap & ~off) | (slope & ~steep)
+    right = (off | steep) & (gap | ~off) & (slope | ~steep) & joint
+    false, told = wrong.any(axis=(0, 2)), Rows()
+    for name, half in product(SITES, (0, 1)):
+        parts = (np.ravel(part[2 * half :][:2, :, SITES.index(name)]) for part in (right, wrong))
+        here: Record = {"what": "sites", "site": name, "quarters": ("1, 2", "3, 4")[half]}
+        told.append(here | _shares(*parts))
+    for (a, b), moved in changes.items():
         same = np.array([x == y for x, y in zip(truths[a], truths[b], strict=True)])
         same = np.append(same, same.all())
         false = false | (moved & same).any(axis=-1)
-        for k, name in enumerate((*SITES, "all alike")):
-            here = {"what": "changes", "site": name, "quarters": f"{a + 1} and {b + 1}"}
-            fault = "none" if same[k] else "changed"
-            parts = [moved[:, k], moved[:, k] & ~same[k], moved[:, k] & same[k]]
-            told.append(here | {"fault": fault} | _shares(*parts))
-    label = {"world": "faults" if faults else "no faults", "years": years}
-    whole = {"what": "years", "false": _five(false.mean()), "limit": _limit(false)}
+        for k, name in enumerate((*SITES, ALIKE)):
+            here = {"what": "changes", "site": name, "quarters": f"{a + 1}, {b + 1}"}
+            told.append(here | _shares(moved[:, k] & ~same[k], moved[:, k] & same[k]))
+    label: Record = {"world": "faults" if faults else "no faults", "years": years}
+    whole: Record = {"what": "years", "false": _five(false.mean()), "limit": _limit(false)}
     return [label | row for row in (whole, *told)]
 
 
-_FAULTS = {"cedar": "label shift, 20 points", "dogwood": "changes", "elm": "slope 0.35"}
-
-
-def _off(truth: Truth) -> bool:
-    return abs(truth.gap) > 1e-6
-
-
-def _steep(truth: Truth) -> bool:
-    return truth.slope != 1
-
-
-def _shares(off: Booleans, right: Booleans, wrong: Booleans) -> Record:
-    """Of releases or pairs."""
-    shares = {"named": off.mean(), "right": right.mean(), "wrong": wrong.mean()}
-    least = 1 - _limit(~right)
-    return {key: _five(x) for key, x in (shares | {"least": least}).items()}
+def _shares(right: Booleans, wrong: Booleans) -> Record:
+    shares = {"right": right.mean(), "wrong": wrong.mean(), "least": 1 - _limit(~right)}
+    return {key: _five(x) for key, x in shares.items()}
 
 
 def _limit(hits: Booleans) -> float:
@@ -276,57 +229,46 @@ def _five(value: Any) -> float:
     return round(float(value), 5)
 
 
-@cache
-def _promises(releases: int) -> Mapping[str, Sequence[float]]:
-    """What promises -> the gap that each hospital is said to see."""
-    rng, std, edges = rng_of(NAME, 2), plan()[2], edges_of("positive")
-    some = sites_of(np.array([release([Truth()] * 5, rng) for _ in range(min(releases, 100))]))
-    limits = site_tests.least_gap(some, LEVEL / TESTS, SEEN).mean(axis=0)
-
-    def planned(rate: float) -> list[float]:
-        common: dict[str, Any] = {"edges": edges, "std": std, "tests": TESTS, "level": LEVEL}
-        return [detectable(size, rate=rate, **common) for size in PATIENTS.values()]
-
-    known = planned(Truth().rate)
-    return {"plan, rate 0.5": planned(0.5), "plan, rate known": known, "release": [*limits]}
+def promised(by: str) -> list[float]:
+    """Gap that each hospital is said to see, in the largest family."""
+    if by == PROMISES[0]:
+        facts: dict[str, Any] = {"edges": edges_of("positive"), "std": plan()[2]}
+        facts |= {"tests": TESTS, "level": LEVEL}
+        return [detectable(n, **facts) for n in PATIENTS.values()]
+    rng = rng_of(NAME, 2)
+    some = sites_of(np.array([release(world(False)[0], rng) for _ in range(100)]))
+    return [*map(float, site_tests.least_gap(some, LEVEL / TESTS, SEEN).mean(axis=0))]
 
 
 def seen_rows(by: str, sign: float, releases: int) -> Rows:
-    """How often gaps of the promised size are named, at the hardest level of the largest family."""
-    rng, gaps = rng_of(NAME, 3, by, sign), _promises(releases)[by]
+    """How often gaps of the promised size are named at the hardest level."""
+    rng, gaps = rng_of(NAME, 3, by, sign), promised(by)
     truths = [with_gap(sign * gap) for gap in gaps]
     sites = sites_of(np.array([release(truths, rng) for _ in range(releases)]))
     joint, gap, _ = site_tests.calibration(sites)
-    single = LEVEL / TESTS
-    told = zip(PATIENTS.items(), gaps, ((joint <= single) & (gap <= single)).T, strict=True)
+    hits = np.maximum(joint, gap) <= LEVEL / TESTS
+    here = {"what": "seen", "promise": by, "sign": sign, "releases": releases}
     return [
-        {
-            **{"what": "seen", "promise": by, "site": name, "patients": size, "gap": _five(g)},
-            **{"says": "too high" if sign > 0 else "too low", "releases": releases},
-            **{"seen": _five(hits.mean()), "limit": _limit(hits)},
-        }
-        for (name, size), g, hits in told
+        {**here, "site": name, "gap": _five(gaps[k]), "seen": _five(hits[:, k].mean())}
+        for k, name in enumerate(SITES)
     ]
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
     """The targets, and what was found."""
     for r in where(found, what="years"):
-        told = f"{100 * r['false']:.1f} %, at most {100 * r['limit']:.1f} %"
-        text = f"Years with {r['world']}: at most 5 % have a false name, upper limit 7 %"
+        told = f"{100 * r['false']:.1f} %, upper limit {100 * r['limit']:.1f} %"
+        text = f"{r['world']}: at most 5 % of years have a false name, upper limit at most 7 %"
         yield text, r["false"] <= FALSE and r["limit"] <= LIMIT, told
-    for name in ("cedar", "elm"):
-        for r in where(found, what="sites", site=name, world="faults"):
-            told = f"{100 * r['right']:.1f} % (at least {100 * r['least']:.1f} %)"
-            text = f"{r['fault']} at {r['patients']:,} patients: named for it in at least 90 %"
-            yield text, r["right"] >= NAMED, told
-    moved = where(found, what="changes", site="dogwood", fault="changed")
-    if moved:
-        told = f"{100 * min(r['named'] for r in moved):.1f} % at least"
-        text = "The change of 15 points at 2,000 patients: found in at least 90 %"
-        yield text, min(r["named"] for r in moved) >= NAMED, told
+    faults = {"cedar": "20 points off, 1,000 patients", "elm": "slope 0.35, 3,000 patients"}
+    named = {text: where(found, what="sites", site=name) for name, text in faults.items()}
+    moved = [r for r in where(found, what="changes", site="dogwood") if r["quarters"] in CROSSED]
+    for text, mine in (named | {"changed by 15 points, 2,000 patients": moved}).items():
+        few = min(where(mine, world="faults"), key=lambda r: r["right"])
+        told = f"{100 * few['right']:.1f} % (at least {100 * few['least']:.1f} %)"
+        yield f"{text}: named for it in at least 90 %", few["right"] >= NAMED, told
     for (by,), mine in shared.grouped(where(found, what="seen"), "promise").items():
         few = min(mine, key=lambda r: r["seen"])
-        told = f"least often {100 * few['seen']:.1f} % ({few['patients']:,} patients, "
-        told += f"{100 * few['gap']:.1f} points {few['says']})"
-        yield f"{by}: what is promised is seen in at least 80 %", few["seen"] >= SEEN, told
+        told = f"least often {100 * few['seen']:.1f} %: {PATIENTS[few['site']]:,} patients, "
+        told += f"{100 * few['gap']:.1f} points too {'high' if few['sign'] > 0 else 'low'}"
+        yield f"{by}: a gap of that size is named in at least 80 %", few["seen"] >= SEEN, told
