@@ -6,6 +6,7 @@ All arrays have the leading dimensions of federations and sites, (..., S) where 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +18,7 @@ from fedcal.calibrators.fits.noisy_counts import norm_sub
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import NoiseLaw, divide
 from fedcal.evaluation.sites.effects import inverse, within_buckets
-from fedcal.evaluation.sites.sums import HALVINGS, Law, critical, flip, p_value, squares
+from fedcal.evaluation.sites.sums import Law, flip, p_value, squares
 
 MISREAD, CROWDED = 0.03, 0.5
 """Std of what a bucket's mean log odds is misread by, in its widths: the first, and the other one
@@ -27,35 +28,25 @@ So at 300 to 20,000 calibrated rows of each of them, as they are and with half t
 2.5 % of p-values are at most .01."""
 
 _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
-_CALIBRATED = np.array([0.0, 1.0])
-_PRIOR = np.array([3.0, 1.0])
-"""Std of a fit's offset and slope about 0 and 1: all but flat."""
-_STEPS, _LONGEST, _FARTHEST = 30, 0.5, 15.0
-_REACH = (8.0, 4.0)
-"""How far from the likely offset and slope an interval may end."""
-_BY_BUCKET, _BY_POINT = ("counts", "rows", "misread"), ("points", "within")
+_CALIBRATED, _PRIOR = np.array([0.0, 1.0]), np.array([3.0, 1.0])
+"""Offset and slope that a fit is about, and the std of its prior: all but flat."""
+_STEPS, _LONGEST, _HALVINGS = 30, 0.5, 30
+_REACH, _FARTHEST = (8.0, 4.0), 15.0
+"""How far from the likely offset and slope an interval may end; the largest offset of a fault."""
 _LITTLE = 1e-6
 """Information of a site without rows."""
+_SIDES = np.array([-1.0, 1.0])
+_BY_BUCKET, _BY_POINT = ("counts", "rows", "misread"), ("points", "within")
 
 
 @dataclass(frozen=True, eq=False)
 class Sites:
-    """What a release tells of sites.
+    """What a release tells of sites: `counts` (..., 2, buckets) by outcome, and their noise.
 
-    Attributes
-    ----------
-    counts
-        (..., 2, buckets) by outcome, as released
-    root, law
-        of the noise of each of the two rows of counts; see `Histogram`
-    rows
-        (..., buckets) of both outcomes, none negative
-    points, within
-        (..., buckets, nodes) log odds inside the buckets, and the share of the bucket's rows there
-    misread
-        (..., buckets) std of what a bucket's log odds are misread by
-    most
-        that the rows of one subject count together
+    `root` and `law` are those of `Histogram`. `rows` (..., buckets) of both outcomes are not
+    negative; `within` (..., buckets, nodes) is the share of a bucket's rows that have the log odds
+    `points`, and `misread` (..., buckets) the std of what that misreads. Rows of one subject count
+    as `most` together.
     """
 
     counts: Floats
@@ -74,13 +65,12 @@ class Sites:
         """Of counts between edges from 0 to 1; `least` = the lowest log odds that there are."""
         rows = norm_sub(counts.sum(axis=-2))
         middles, width, slope = within_buckets(edges, rows, least)
-        points = middles[:, None] + width[:, None] / 2 * _NODES
-        within = _WEIGHTS * np.exp(slope[..., None] * width[:, None] / 2 * _NODES)
+        half = width[:, None] / 2 * _NODES
+        within = _WEIGHTS * np.exp(slope[..., None] * half)
         within /= within.sum(axis=-1, keepdims=True)
         share = divide(rows, rows.sum(axis=-1, keepdims=True) + 0 * rows)
-        crowd = (share**2).sum(axis=-1, keepdims=True)
-        misread = width * (MISREAD + CROWDED * crowd**2)
-        return cls(counts, root, law, rows, points, within, misread)
+        misread = width * (MISREAD + CROWDED * (share**2).sum(axis=-1, keepdims=True) ** 2)
+        return cls(counts, root, law, rows, middles[:, None] + half, within, misread)
 
     def __getitem__(self, places: Any) -> Sites:
         """Some of the leading dimensions."""
@@ -123,19 +113,13 @@ class Sites:
         return Law(self.rows, true, weights, each, power, self.most)
 
     def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
-        """Likely offset and slope (..., 2), by Newton's method; noise alone moves nothing.
+        """Likely offset and slope (..., 2); those that are not `free` (0, 1) keep their start.
 
-        Parameters
-        ----------
-        free
-            which of the two are fitted; the other one keeps its start
-        start
-            (..., 2)
+        Newton's method; noise alone moves nothing.
         """
         own, prior = list(free), np.diag(1 / _PRIOR[list(free)] ** 2)
         lead = np.broadcast_shapes(self.rows.shape[:-1], start.shape[:-1])
-        at = np.array(np.broadcast_to(start, (*lead, 2)))
-        ways = self.ways[..., own, :]
+        at, ways = np.array(np.broadcast_to(start, (*lead, 2))), self.ways[..., own, :]
         for _ in range(_STEPS):
             share = self.shares(at)
             info = squares(ways, self.rows * share * (1 - share))
@@ -152,21 +136,13 @@ class Sites:
     def centred(self, share: Floats, of: int) -> Floats:
         """Weights of offset (of = 0) or slope (1) blind to the other one, (..., 1, buckets)."""
         mine, other = self.ways[..., of, :], self.ways[..., 1 - of, :]
-        info = self.rows * share * (1 - share)
-        seen = (info * mine * other).sum(axis=-1, keepdims=True)
-        lever = divide(seen, (info * other**2).sum(axis=-1, keepdims=True))
+        info = self.rows * share * (1 - share) * other
+        lever = divide((info * mine).sum(-1, keepdims=True), (info * other).sum(-1, keepdims=True))
         return np.asarray((mine - other * lever)[..., None, :])
 
 
-# -- is a site calibrated --------------------------------------------------------------------------
-
-
 def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
-    """P-values that a site is calibrated, that its gap is 0, and that its slope is 1, (...) each.
-
-    The first is of offset 0 and slope 1; the second holds whatever the slope is, and the third
-    whatever the offset is.
-    """
+    """P-values of offset 0 and slope 1; gap 0, of any slope; slope 1, of any offset: (...) each."""
     share, ways = sites.shares(), sites.ways
     joint = p_value(sites.law_of(share, ways), sites.score(share, ways))
     expected = np.stack([1 - share, share], axis=-2) * sites.rows[..., None, :]
@@ -183,8 +159,7 @@ def gaps(sites: Sites, truth: Floats) -> tuple[Floats, Floats]:
     share, one = sites.shares(), sites.ways[..., :1, :]
     gap = -sites.score(share, one)[..., 0] / sites.total
     variance = sites.law_of(share - gap[..., None], one, truth).variance[..., 0, 0]
-    unknown = sites.rows.sum(axis=-1) < 1
-    return gap, np.where(unknown, 1.0, np.sqrt(variance) / sites.total)
+    return gap, np.where(sites.rows.sum(axis=-1) < 1, 1.0, np.sqrt(variance) / sites.total)
 
 
 def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
@@ -192,20 +167,18 @@ def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
 
     Inside are those whose score, the other one fitted, is within 1.96 std; inf = no end.
     """
-    value, ends = sites.fit()[..., of], []
-    for side in (-1.0, 1.0):
-        low, high, end = 0 * value, _REACH[of] + 0 * value, side * np.inf + 0 * value
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            at = np.where(np.arange(2) == of, (value + side * middle)[..., None], _CALIBRATED)
-            truth = sites.shares(sites.fit((1 - of,), at))
-            lever = sites.centred(truth, of)
-            std = np.sqrt(sites.law_of(truth, lever).variance[..., 0, 0])
-            beyond = side * sites.score(truth, lever)[..., 0] < -1.96 * std
-            end = np.where(beyond, value + side * middle, end)
-            low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
-        ends.append(end)
-    return value, ends[0], ends[1]
+    value = sites.fit()[..., of]
+    side = _SIDES.reshape(2, *(1,) * value.ndim)
+
+    def beyond(step: Floats) -> Any:
+        at = np.where(np.arange(2) == of, (value + side * step)[..., None], _CALIBRATED)
+        truth = sites.shares(sites.fit((1 - of,), at))
+        lever = sites.centred(truth, of)
+        std = np.sqrt(sites.law_of(truth, lever).variance[..., 0, 0])
+        return side * sites.score(truth, lever)[..., 0] < -1.96 * std
+
+    low, high = side * _first(beyond, _REACH[of], (2, *value.shape))
+    return value, value + low, value + high
 
 
 def least_gap(sites: Sites, level: float, seen: float) -> Floats:
@@ -214,39 +187,43 @@ def least_gap(sites: Sites, level: float, seen: float) -> Floats:
     Of offsets beside a slope of 1, the larger of both signs; where scores leave no room for a gap
     of a sign, the other one's.
     """
-    share, one, found = sites.shares(), sites.ways[..., :1, :], []
-    law = sites.law_of(share, sites.ways)
-    for side in (1.0, -1.0):
-        bound = critical(law, -math.log(level), side)
-        low, high, least = (np.full(bound.shape, x) for x in (0.0, _FARTHEST, np.inf))
-        for _ in range(HALVINGS):
-            middle = (low + high) / 2
-            truth = sites.shares(np.stack([side * middle, low * 0 + 1], axis=-1))
-            moved = np.abs((sites.rows * (truth - share)).sum(axis=-1))
-            # of the rows about their mean
-            spread = sites.law_of(share, one, truth).variance[..., 0, 0]
-            spread = spread - sites.most * moved**2 / sites.total
-            enough = moved - bound >= ndtri(seen) * np.sqrt(spread)
-            least = np.where(enough, moved / sites.total, least)
-            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-        found.append(least)
-    most = np.max(np.where(np.isfinite(found), found, -np.inf), axis=0)
-    return np.where(np.isfinite(most), most, np.inf)
+    share, one = sites.shares(), sites.ways[..., :1, :]
+    bound = np.sqrt(-2 * math.log(level) * sites.law_of(share, one).variance[..., 0, 0])
+    side = _SIDES.reshape(2, *(1,) * bound.ndim)
+
+    def moved(step: Floats) -> tuple[Floats, Floats]:
+        """Sum of what outcomes differ by, and the std of that."""
+        truth = sites.shares(np.stack([side * step, np.ones_like(step)], axis=-1))
+        sums = np.abs((sites.rows * (truth - share)).sum(axis=-1))
+        variance = sites.law_of(share, one, truth).variance[..., 0, 0]
+        return sums, np.sqrt(variance - sites.most * sums**2 / sites.total)  # rows about their mean
+
+    def enough(step: Floats) -> Any:
+        sums, std = moved(step)
+        return sums - bound >= ndtri(seen) * std
+
+    step = _first(enough, _FARTHEST, (2, *bound.shape))
+    gap = moved(np.where(np.isfinite(step), step, 0.0))[0].max(axis=0) / sites.total
+    return np.where(gap > 0, gap, np.inf)
 
 
-# -- has it changed --------------------------------------------------------------------------------
+def _first(holds: Callable[[Floats], Any], far: float, shape: tuple[int, ...]) -> Floats:
+    """Smallest x up to `far` from which on something holds, by bisection; inf = none."""
+    low, high, found = (np.full(shape, x) for x in (0.0, far, np.inf))
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        there = holds(middle)
+        found = np.where(there, middle, found)
+        low, high = np.where(there, low, middle), np.where(there, middle, high)
+    return found
 
 
 @dataclass(frozen=True, eq=False)
 class Changes:
-    """What has changed at each site (..., S), and at all alike.
+    """What has changed at each site, and last at all of them if they change alike, (..., S + 1).
 
-    Attributes
-    ----------
-    p_values
-        (..., S + 1) that offset and slope have not, the last one of all sites, if they change alike
-    gap, slope
-        later less earlier, and the std of that, (..., S + 1) each
+    `p_values` are of an unchanged offset and slope; `gap` and `slope` are later less earlier, and
+    the std of that.
     """
 
     p_values: Floats
@@ -257,30 +234,25 @@ class Changes:
 def changes(earlier: Sites, later: Sites) -> Changes:
     """Contrast the scores of two releases at a fit to both, which what they share leaves at 0.
 
-    Parameters
-    ----------
-    earlier, later
-        the same sites (..., S), counted between the same edges
+    The same sites (..., S), counted between the same edges.
     """
     pair, half = _side_by_side(earlier, later), earlier.rows.shape[-1]
-    truth, ways = pair.shares(pair.fit()), pair.ways
-    weight, parts = pair.rows * truth * (1 - truth), (np.s_[..., :half], np.s_[..., half:])
+    truth, ways, parts = pair.shares(pair.fit()), pair.ways, (np.s_[..., :half], np.s_[..., half:])
+    weight = pair.rows * truth * (1 - truth)
     first, second = (squares(ways[part], weight[part]) for part in parts)
     lever = inverse(first + second)
-    turned = (-second @ lever @ ways[parts[0]], first @ lever @ ways[parts[1]])
-    weights = np.concatenate(turned, axis=-1)
+    each = (-second @ lever @ ways[parts[0]], first @ lever @ ways[parts[1]])
+    weights = np.concatenate(each, axis=-1)
     law, contrast = pair.law_of(truth, weights), pair.score(truth, weights)
     alike = p_value(_over_sites(law), contrast.sum(axis=-2))
+    p_values = np.concatenate([p_value(law, contrast), alike[..., None]], axis=-1)
     apart = inverse(_plus(first @ lever @ second, -3), _LITTLE)
     slope = (apart @ _plus(contrast, -2)[..., None])[..., 1, 0]
     spread = apart @ (_plus(law.variance, -3) + _LITTLE * np.eye(2)) @ flip(apart)
-    (before, a), (after, b) = (
-        gaps(s, truth[part]) for s, part in zip((earlier, later), parts, strict=True)
-    )
-    size = _plus(earlier.total * later.total / (earlier.total + later.total), -1)
-    gap = _plus(size[..., :-1] * (after - before), -1) / size
-    std = np.sqrt(_plus(size[..., :-1] ** 2 * (a**2 + b**2), -1)) / size
-    p_values = np.concatenate([p_value(law, contrast), alike[..., None]], axis=-1)
+    (before, a), (after, b) = gaps(earlier, truth[parts[0]]), gaps(later, truth[parts[1]])
+    size = earlier.total * later.total / (earlier.total + later.total)
+    gap = _plus(size * (after - before), -1) / _plus(size, -1)
+    std = np.sqrt(_plus(size**2 * (a**2 + b**2), -1)) / _plus(size, -1)
     return Changes(p_values, (gap, std), (slope, np.sqrt(spread[..., 1, 1])))
 
 

@@ -36,14 +36,8 @@ _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
 
 
-class _Plain:
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)  # type: ignore[call-overload, no-any-return]
-
-
 @dataclass(frozen=True)
-class Interval(_Plain):
+class Interval:
     """A value and its 95 % interval, not corrected for others; None = unknown, or no end."""
 
     value: float | None
@@ -62,7 +56,7 @@ class Interval(_Plain):
 
 
 @dataclass(frozen=True)
-class SiteVerdict(_Plain):
+class SiteVerdict:
     """What a release says of a site; gaps (mean score less outcome) and `limit` are fractions.
 
     `p_value` is that it is calibrated, `adjusted` that in the family. `named` is "gap", "slope",
@@ -82,7 +76,7 @@ class SiteVerdict(_Plain):
 
 
 @dataclass(frozen=True)
-class Change(_Plain):
+class Change:
     """What has changed since an earlier release; fields as of `SiteVerdict`, later less earlier."""
 
     p_value: float
@@ -94,7 +88,7 @@ class Change(_Plain):
 
 
 @dataclass(frozen=True)
-class Verdicts(_Plain):
+class Verdicts:
     """All verdicts of a release: of each site, and earlier release -> site or `ALL` -> change.
 
     `level` is the chance of any false name among all `tests`.
@@ -105,65 +99,63 @@ class Verdicts(_Plain):
     level: float
     tests: int
 
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
 
 def verdicts_of(
     release: ScoreRelease, earlier: Mapping[str, ScoreRelease], *, level: float
 ) -> Verdicts:
-    """Judge each site of a release, at no further cost.
+    """Judge each site of a release of counts by site, at no further cost.
 
-    Parameters
-    ----------
-    release
-        of counts by site, of the score "positive" or "confidence"
-    earlier
-        name -> release that it is compared with, at the sites that both have
-    level
-        chance of any false name, as `fedcal.metrics.holm.ERROR` / releases a year
+    `earlier` are those that it is compared with, by name, at the sites that both have; `level` is
+    `fedcal.metrics.holm.ERROR` / releases a year.
 
     Raises
     ------
     InputError
         A release does not count by site, or an earlier one counts otherwise or other sites.
     """
-    (names, now), asked = _sites(release, "the release"), release.question
+    (names, now), score = _sites(release, "the release"), release.question.score
     joint, *own = (part.tolist() for part in site_tests.calibration(now))
-    p_values: dict[tuple[str, str], float] = {("", n): joint[k] for k, n in enumerate(names)}
-    compared: dict[tuple[str, str], tuple[Interval, Interval, list[float]]] = {}
+    alone = {("", name): joint[k] for k, name in enumerate(names)}
+    moved: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for when, other in earlier.items():
         there, then = _sites(other, when)
         same = [name for name in names if name in there]
         if _asked(other) != _asked(release) or not same:
             raise InputError(f"{when} counts otherwise, or other sites: it cannot be compared")
-        found = site_tests.changes(then[[*map(there.index, same)]], now[[*map(names.index, same)]])
+        found = site_tests.changes(
+            *(s[[*map(n.index, same)]] for n, s in ((there, then), (names, now)))
+        )
         for k, name in enumerate((*same, ALL)):
-            p_values[when, name] = float(found.p_values[k])
-            moved = [(value[k], std[k]) for value, std in (found.gap, found.slope)]
-            gap, slope = (Interval.around(*each) for each in moved)
-            compared[when, name] = gap, slope, [math.erfc(abs(v / s) / 2**0.5) for v, s in moved]
-    adjusted, single = holm(p_values), level / len(p_values)
+            alone[when, name] = float(found.p_values[k])
+            moved[when, name] = [(v[k], std[k]) for v, std in (found.gap, found.slope)]
+    adjusted, single = holm(alone), level / len(alone)
 
-    def named(key: tuple[str, str], p_gap: float, p_slope: float) -> tuple[str, ...]:
-        if adjusted[key] > level:
-            return ()
-        return ("gap",) * (p_gap <= single) + ("slope",) * (p_slope <= single) or ("joint",)
+    def judged(key: tuple[str, str], gap: float, slope: float) -> dict[str, Any]:
+        parts = ("gap",) * (gap <= single) + ("slope",) * (slope <= single) or ("joint",)
+        named = parts if adjusted[key] <= level else ()
+        return {"p_value": alone[key], "adjusted": adjusted[key], "named": named}
 
-    limits = np.minimum(site_tests.least_gap(now, single, SEEN), 1.0)
     gaps = [*map(Interval.around, *site_tests.gaps(now, now.shares(now.fit())))]
     slopes, offsets = ([*map(Interval.of, *site_tests.spans(now, of))] for of in (1, 0))
     sites: dict[str, SiteVerdict] = {}
     changes: dict[str, dict[str, Change]] = {when: {} for when in earlier}
-    for k, name in enumerate(names):
-        key, limit = ("", name), float(limits[k])
-        wrong = named(key, *(p[k] for p in own))
-        words = _wrong(wrong, gaps[k], slopes[k], asked.score) or _nothing(limit)
-        about = gaps[k], slopes[k], offsets[k], limit
-        sites[name] = SiteVerdict(p_values[key], adjusted[key], wrong, *about, words)
-    for (when, name), (gap, slope, alone) in compared.items():
-        key = when, name
-        wrong = named(key, *alone)
-        words = _changed(wrong, gap, slope, asked.score, when)
-        changes[when][name] = Change(p_values[key], adjusted[key], wrong, gap, slope, words)
-    return Verdicts(sites, changes, level, len(p_values))
+    for k, least in enumerate(site_tests.least_gap(now, single, SEEN).tolist()):
+        known, limit = judged(("", names[k]), *(p[k] for p in own)), min(least, 1.0)
+        words = _words(known["named"], gaps[k], slopes[k], score, False) or _nothing(limit)
+        about = {"gap": gaps[k], "slope": slopes[k], "intercept": offsets[k], "limit": limit}
+        sites[names[k]] = SiteVerdict(**known, **about, words=words)
+    for (when, name), each in moved.items():
+        known = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
+        gap, slope = (Interval.around(*both) for both in each)
+        words = f"changed since {when}" if known["named"] else f"no change since {when} found"
+        if how := _words(known["named"], gap, slope, score, True):
+            words += f": {how}"
+        changes[when][name] = Change(**known, gap_change=gap, slope_change=slope, words=words)
+    return Verdicts(sites, changes, level, len(alone))
 
 
 def detectable(
@@ -177,19 +169,11 @@ def detectable(
     seen: float = SEEN,
     law: NoiseLaw = "double-exponential",
 ) -> float:
-    """Gap that a site will see, by public numbers: named with this chance at least; 1 = none.
+    """Gap that a site will see, by public numbers: named with the chance `seen` at least; 1 = none.
 
-    Parameters
-    ----------
-    patients
-        that count once each, at the site
-    rate
-        of the outcome (or of right predictions), in (0, 1); .5 is the worst. Scores are taken to
-        tell nobody apart: those that do see smaller gaps
-    edges, std, law
-        of the buckets, and of the noise of each count
-    tests, level
-        of the family
+    Of patients that count once each, and of a score that does not tell outcomes apart (others see
+    smaller gaps); `rate` of the outcome, or of right predictions: .5 is the worst. `edges`, `std`
+    and `law` are of buckets and of the noise of each count, `tests` and `level` of the family.
     """
     buckets = len(edges) - 1
     nothing = Sites.of(np.zeros((2, buckets)), edges, std * np.eye(buckets), law)
@@ -218,24 +202,30 @@ def _asked(release: ScoreRelease) -> tuple[Any, ...]:
     return (*asked.bucket_edges, asked.score, asked.classes, asked.subject_rows, release.input)
 
 
-# -- in words --------------------------------------------------------------------------------------
+_GAPS = {
+    ("positive", False): ("predicts {} too low", "predicts {} too high"),
+    ("confidence", False): ("underconfident by {}", "overconfident by {}"),
+    ("positive", True): ("predicts {} lower", "predicts {} higher"),
+    ("confidence", True): ("{} less confident", "{} more confident"),
+}
+_SLOPES = {
+    False: ("too extreme (slope {:.2g})", "too moderate (slope {:.2g})"),
+    True: ("slope lower by {:.2g}", "slope higher by {:.2g}"),
+}
 
 
-def _points(size: float) -> str:
-    shown = f"{100 * abs(size):.{int(abs(size) < 0.0095)}f}"
-    return f"{shown} point{'s' * (shown != '1')}"
-
-
-def _wrong(named: tuple[str, ...], gap: Interval, slope: Interval, score: str) -> str:
-    """What is wrong at a site, "" = nothing was found."""
+def _words(named: tuple[str, ...], gap: Interval, slope: Interval, score: str, change: bool) -> str:
+    """What is named, "" = nothing; of a change, "" also where gap and slope do not show it."""
     said, by, turn = [], gap.value or 0.0, slope.value or 0.0
-    if "gap" in named and score == "positive":
-        said.append(f"predicts {_points(by)} too {'high' if by > 0 else 'low'}")
-    elif "gap" in named:
-        said.append(f"{'over' if by > 0 else 'under'}confident by {_points(by)}")
+    if "gap" in named:
+        points = f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}"
+        points += " point" if points == "1" else " points"
+        said.append(_GAPS[score, change][by > 0].format(points))
+        said[0] += " against outcomes than then" * change
     if "slope" in named:
-        said.append(f"too {'extreme' if turn < 1 else 'moderate'} (slope {turn:.2g})")
-    return ", and ".join(said) or "not calibrated" * bool(named)
+        size = abs(turn) if change else turn
+        said.append(_SLOPES[change][turn > (not change)].format(size))
+    return ", and ".join(said) or "not calibrated" * ("joint" in named and not change)
 
 
 def _nothing(limit: float) -> str:
@@ -243,18 +233,3 @@ def _nothing(limit: float) -> str:
     if limit <= MOST:
         return f"no fault above {points} found"
     return f"cannot tell: noise hides {f'what is below {points}' if limit < 1 else 'all there is'}"
-
-
-def _changed(named: tuple[str, ...], gap: Interval, slope: Interval, score: str, when: str) -> str:
-    """What has changed since an earlier release."""
-    if not named:
-        return f"no change since {when} found"
-    said, by, turn = [], gap.value or 0.0, slope.value or 0.0
-    if "gap" in named and score == "positive":
-        said.append(f"predicts {_points(by)} {'higher' if by > 0 else 'lower'}")
-    elif "gap" in named:
-        said.append(f"{_points(by)} {'more' if by > 0 else 'less'} confident")
-    said = [f"{part} against outcomes than then" for part in said]
-    if "slope" in named:
-        said.append(f"slope {'higher' if turn > 0 else 'lower'} by {abs(turn):.2g}")
-    return f"changed since {when}{': ' * bool(said)}{', '.join(said)}"
