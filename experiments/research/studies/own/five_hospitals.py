@@ -170,7 +170,7 @@ def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
 
 
 def rows(quick: bool = False, progress: Progress | None = None, *, years: int = YEARS) -> Rows:
-    """All worlds, of so many years each (quick: 10), and as many releases of each promise and sign.
+    """All worlds, of so many years each (quick: 10); four releases a year of each promise and sign.
 
     Returns
     -------
@@ -184,7 +184,7 @@ def rows(quick: bool = False, progress: Progress | None = None, *, years: int = 
     todo: list[tuple[Any, float]] = [(False, 0), (True, 0), *product(PROMISES, (-1.0, 1.0))]
     found: Rows = []
     for way, sign in shared.counted(todo, progress):
-        found += year_rows(way, years) if isinstance(way, bool) else seen_rows(way, sign, years)
+        found += year_rows(way, years) if isinstance(way, bool) else seen_rows(way, sign, 4 * years)
     return found
 
 
