@@ -72,6 +72,10 @@ class FedEvaluate(FederatedStrategy):
     by
         "group": groups are those of the rows' column; "site": they are the clients themselves, each
         counted under its own name
+    within
+        names of groups of rows that each site's counts are parted into; for by = "site"
+    cuts
+        scores between buckets, increasing, in place of `bins` and `edges`
     confusion
         count predicted class by label, too
     threshold
