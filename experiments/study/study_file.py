@@ -28,7 +28,7 @@ from fedcal.evaluation.sites.effects import CUTS
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.evaluated import METHOD
-from fedcal.mechanisms import Laplace
+from fedcal.mechanisms import DiscreteLaplace
 from fedcal.metrics.buckets import check_score
 from fedcal.queries.encodings import Flat
 from fedcal.secure_aggregation import keys
@@ -379,7 +379,7 @@ class Study:
             epsilon=self.epsilon_release,
             unit=self.unit,
             trust=Distributed.name,
-            mechanism=Laplace.name,
+            mechanism=DiscreteLaplace.name,
             secure_aggregation=REQUIRED,
             quorum=(self.quorum - 0.5) / len(self.sites),
             colluding=self.may_collude,
