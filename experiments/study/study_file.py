@@ -315,6 +315,12 @@ class Study:
         days = datetime.timedelta(days=round(365.25 * self.years))
         return self.since + days
 
+    def year(self, day: datetime.date) -> int:
+        """The number of a day's year in the study, from 1 on; InputError outside of it."""
+        if not self.since <= day <= self.until:
+            raise InputError(f"{self.study} is from {self.since} until {self.until}, not on {day}")
+        return min(int((day - self.since).days / 365.25) + 1, self.years)
+
     @property
     def releases(self) -> int:
         """In all."""
@@ -485,8 +491,11 @@ def _typed(name: str, value: Any, kind: type) -> Any:
 
 
 def _line(name: str, value: Any) -> str:
-    plain = list(value) if isinstance(value, tuple) else value
-    return tomli_w.dumps({name: plain}, multiline_strings=False).strip().replace("\n", " ")
+    """`name = value` as TOML has it, in one line."""
+    key = tomli_w.dumps({name: 0}).partition("=")[0].strip()
+    many = isinstance(value, tuple)
+    texts = [tomli_w.dumps({"v": one})[4:].strip() for one in (value if many else [value])]
+    return f"{key} = [{', '.join(texts)}]" if many else f"{key} = {texts[0]}"
 
 
 def sites_of(text: str) -> dict[str, int]:
