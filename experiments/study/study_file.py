@@ -28,8 +28,10 @@ from fedcal.evaluation.sites.effects import CUTS
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.evaluated import METHOD
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.mechanisms import DiscreteLaplace
 from fedcal.metrics.buckets import check_score
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.encodings import Flat
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
@@ -160,6 +162,7 @@ class Study:
 
     def _check_model(self) -> None:
         model = self.model
+        whole("the number of classes", len(model.classes), 2)
         class_names(model.classes, len(model.classes))
         if len(model.classes) != 2:
             for name in ("positive", "thresholds"):
@@ -315,6 +318,12 @@ class Study:
         days = datetime.timedelta(days=round(365.25 * self.years))
         return self.since + days
 
+    def year(self, day: datetime.date) -> int:
+        """The number of a day's year in the study, from 1 on; InputError outside of it."""
+        if not self.since <= day <= self.until:
+            raise InputError(f"{self.study} is from {self.since} until {self.until}, not on {day}")
+        return min(int((day - self.since).days / 365.25) + 1, self.years)
+
     @property
     def releases(self) -> int:
         """In all."""
@@ -386,6 +395,11 @@ class Study:
             set=self.settings,
             **more,
         )
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Of a release, as the server and each site make it."""
+        return job_of(self.config(), None).plan
 
     def policy(self, federation: str) -> dict[str, Any]:
         """The tables of a site's `site.toml`: all that the study asks, and nothing else.
@@ -485,8 +499,11 @@ def _typed(name: str, value: Any, kind: type) -> Any:
 
 
 def _line(name: str, value: Any) -> str:
-    plain = list(value) if isinstance(value, tuple) else value
-    return tomli_w.dumps({name: plain}, multiline_strings=False).strip().replace("\n", " ")
+    """`name = value` as TOML has it, in one line."""
+    key = tomli_w.dumps({name: 0}).partition("=")[0].strip()
+    many = isinstance(value, tuple)
+    texts = [tomli_w.dumps({"v": one})[4:].strip() for one in (value if many else [value])]
+    return f"{key} = [{', '.join(texts)}]" if many else f"{key} = {texts[0]}"
 
 
 def sites_of(text: str) -> dict[str, int]:
