@@ -1,17 +1,20 @@
-"""What a quarter's release says: the content of `study.json`, computed from the release alone.
+"""What a quarter's release says: the content of `study.json`, and the folder that holds it.
 
-Everything here is post-processing of one private release and of earlier ones, and costs nothing
-more. It is pure and deterministic, so that anybody who has the folder can compute it again.
+All of it is post-processing of one private release and of earlier ones. It is pure, so that
+whoever has the folder can compute it again (`fedcal.experiments.study.verify`).
 """
 
 from __future__ import annotations
 
 import datetime
+import hashlib
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -27,44 +30,55 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.sites.verdicts import detectable, verdicts_of
 from fedcal.evaluation.thresholds import at_threshold
+from fedcal.experiments.runs.files import to_json, write_folder
+from fedcal.experiments.runs.folders import QUARTER
 from fedcal.experiments.runs.rereading import comparable
 from fedcal.experiments.study.next_steps import MOST, in_words
+from fedcal.experiments.study.quarter_page import write_quarter_page
+from fedcal.experiments.study.sealed import Sealed, signing_text
 from fedcal.experiments.study.study_file import Study
 from fedcal.metrics import gap_change
 from fedcal.metrics.holm import ERROR
 from fedcal.personal.prior import site_priors
 from fedcal.queries.evaluation import names_text
+from fedcal.secure_aggregation import keys
+from fedcal.secure_aggregation.keys import SigningKey
 
-SCHEMA = 1
-ALL = ""
-"""Name of all sites together, where sites are keys."""
+TOLD, LEDGER, SIGNATURE, STUDY, SEALED = (
+    *("study.json", "ledger.json", "signature.json", "study.toml", "study.sealed"),
+)
+EARLIER = "earlier-"
+"""Files of a quarter's folder; the last is the beginning of the names of earlier releases."""
 
-OF_SITES = {
-    "positive": ("prevalence", "roc_auc", "brier", "ece"),
-    "confidence": ("accuracy", "confidence_auc", "brier", "ece"),
+SIGNED = "study-quarter"
+"""Purpose of the signature."""
+
+Earlier = tuple[ScoreRelease, Mapping[str, Any]]
+"""A quarter: its release, and of its `study.json` the keys `KEPT` at least."""
+
+KEPT = ("model", "terms", "rehearsal", "took_part", "date")
+_METRICS = {
+    "positive": ("prevalence", "roc_auc", "brier"),
+    "confidence": ("accuracy", "confidence_auc", "brier"),
 }
-"""Metrics of each site, by score."""
-
 _OF_GROUPS = ("gap", "calibration_slope")
-_MOST_PATIENTS = 1_000_000
+_NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the release itself does not say of its run.
+    """What a release does not say of its run.
 
     Attributes
     ----------
-    name
-        of the quarter and its folder, as "2026Q4"
-    date
-        day of the run in UTC, as "2026-12-31"
+    name, date
+        of the quarter and its folder ("2026Q4"), and the day of the run in UTC ("2026-12-31")
     rehearsal
         its rows were one file, and nobody was asked
     took_part, absent
         sites whose counts are in the release, and the others
     spent, left
-        epsilon of one of those protected in the whole study, after this release
+        epsilon of one of those protected in this year of the study, after this release
     one_machine
         the coordinator's signing key lies on the server's machine
     statement
@@ -90,39 +104,21 @@ class Facts:
     versions: Mapping[str, str]
     roster: str = ""
 
-    def __post_init__(self) -> None:
-        if Path(self.name).name != self.name or self.name.startswith("."):
-            raise InputError(f"a quarter's name must be that of a folder, got {self.name[:80]!r}")
-        try:
-            datetime.date.fromisoformat(self.date)
-        except ValueError:
-            raise InputError(f"a quarter's date must be a day, got {self.date[:80]!r}") from None
-
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Facts:
-        """Those of a `study.json`; KeyError or TypeError for anything else."""
-        lists = ("took_part", "absent", "statement")
-        return cls(**{k: tuple(v) if k in lists else v for k, v in told["facts"].items()})
+        """Those of a `study.json`; KeyError, TypeError or ValueError for anything else."""
+        own = {field.name: told[field.name] for field in fields(cls)}
+        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
 
     def check(self, study: Study) -> None:
         """InputError if they cannot be of a release of this study."""
+        datetime.date.fromisoformat(self.date)
         if sorted(self.took_part + self.absent) != sorted(study.sites):
-            raise InputError("the sites that took part and those absent are not the study's")
+            raise InputError("the sites that took part and the absent ones are not the study's")
         if len(self.took_part) < study.quorum:
-            raise InputError(f"{len(self.took_part)} sites took part, the quorum is {study.quorum}")
-        total = study.epsilon_total
-        if not math.isclose(self.spent + self.left, total, rel_tol=1e-6) or self.left < -1e-6:
-            raise InputError(f"epsilon spent {self.spent:g} and left {self.left:g} are not {total:g}")
-
-
-class Earlier(NamedTuple):
-    """An earlier quarter: its release, and its `study.json`, of which `OF_EARLIER` is needed."""
-
-    release: ScoreRelease
-    told: Mapping[str, Any]
-
-
-OF_EARLIER = ("model", "study", "facts")
+            raise InputError(f"{len(self.took_part)} sites took part, fewer than {study.quorum}")
+        if not math.isclose(self.spent + self.left, study.epsilon) or self.left < 0:
+            raise InputError(f"epsilon {self.spent:g} + {self.left:g} is not {study.epsilon:g}")
 
 
 def told_of(
@@ -132,14 +128,10 @@ def told_of(
 
     Parameters
     ----------
-    study
-        as it was sealed
-    release
-        of this quarter
-    facts
-        of its run
+    study, release, facts
+        the study as it was sealed, this quarter's release, and what is known of its run
     earlier
-        name of an earlier quarter -> it
+        name -> an earlier quarter
 
     Raises
     ------
@@ -147,49 +139,62 @@ def told_of(
         If the facts are not of the study, or the release does not have its sites.
     """
     facts.check(study)
-    here, level = present(release, facts.took_part), ERROR / study.per_year
-    since = {name: _since(study, release, facts, one) for name, one in earlier.items()}
-    both = {
-        name: present(earlier[name].release, one["sites"])
-        for name, one in since.items()
-        if not one["why"]
-    }
+    here, level, score = present(release, facts.took_part), ERROR / study.per_year, study.score
+    since = {name: _since(study, release, facts, *one) for name, one in earlier.items()}
+    both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
     verdicts = verdicts_of(here, both, level=level).to_json()
     tests = len(facts.took_part) + sum(map(len, verdicts["changes"].values()))
     histograms = {site: h for (_, site, _), h in here.histograms.items()}
-    score, edges = study.score, here.question.bucket_edges
+    whole = histograms.pop("")
+    model = study.model
     told: dict[str, Any] = {
-        "schema": SCHEMA,
-        "study": _study(study),
-        "model": _model(study),
-        "facts": _plain(asdict(facts)),
-        "release": {
-            "epsilon": study.epsilon_release,
-            "noise_std": release.std,
-            "law": release.law,
-            "edges": edges.tolist(),
-            "data": release.data or "",
+        "schema": 1,
+        "study": study.study,
+        "terms": study.digest,
+        **asdict(facts),
+        "question": study.question,
+        "contributors": study.contributors,
+        "model": {"name": model.name, "version": model.version, "classes": study.classes},
+        "agreed": {
+            **{name: getattr(study, name) for name in ("protect", "plural", "per_year")},
+            **{name: getattr(study, name) for name in ("epsilon", "epsilon_release", "score")},
+            **{name: getattr(study, name) for name in ("quorum", "may_collude")},
+            "until": study.until.isoformat(),
+            "committee": [len(study.committee.members), study.committee.threshold],
+            "about": study.sites,
         },
+        "release": {"noise_std": release.std, "edges": here.question.bucket_edges.tolist()},
         "since": since,
-        "verdicts": verdicts,
-        "tests": tests,
+        "level": level,
+        "sites": {
+            site: {**verdict, **_metrics(histograms[site], score, _METRICS[score])}
+            for site, verdict in verdicts["sites"].items()
+        },
+        "whole": _metrics(whole, score, _METRICS[score]),
+        "changes": verdicts["changes"],
         "enough": _enough(study, here, tests, level),
-        "sites": {site: _metrics(h, score, OF_SITES[score]) for site, h in histograms.items()},
-        "calibrator": _calibrator(study, here, histograms[ALL]),
-        "from_others": _from_others(here),
-        "thresholds": _thresholds(study, histograms),
+        "calibrator": _calibrator(here, whole, score),
+        "own": _own(here),
+        "thresholds": {
+            f"{at:g}": {
+                site: {} if few(h) else {n: e.to_json() for n, e in at_threshold(h, at).items()}
+                for site, h in {"all sites": whole, **histograms}.items()
+            }
+            for at in model.thresholds
+        },
         "groups": [
-            {"site": site, "group": group, **_metrics(h, score, _OF_GROUPS)}
+            {"site": site or "all sites", "group": group, **_metrics(h, score, _OF_GROUPS)}
             for (site, group), h in here.within.items()
         ],
         "next_site": _next_site(here),
-        "curves": pages.to_json(_curves(histograms, score)),
+        "curves": pages.to_json(_curves(whole, histograms, score)),
     }
+    told = _plain(told)
     return {**told, **in_words(told)}
 
 
 def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
-    """The release of these sites alone: the counts of one that is absent are noise.
+    """The release of these sites alone: counts of one that is absent are noise.
 
     Raises InputError if they were not counted apart.
     """
@@ -203,62 +208,29 @@ def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
     return found
 
 
-def _study(study: Study) -> dict[str, Any]:
-    return {
-        "name": study.study,
-        "terms": study.digest,
-        "question": study.question,
-        "contributors": list(study.contributors),
-        "sites": dict(study.sites),
-        "protect": study.protect,
-        "plural": study.plural,
-        "per_year": study.per_year,
-        "epsilon_total": study.epsilon_total,
-        "until": study.until.isoformat(),
-        "score": study.score,
-        "committee": [len(study.committee.members), study.committee.threshold],
-        "quorum": study.quorum,
-        "colluding": study.may_collude,
-        "groups": list(study.groups),
-    }
-
-
-def _model(study: Study) -> dict[str, Any]:
-    model = study.model
-    return {"name": model.name, "version": model.version, "classes": list(study.classes)}
-
-
-def _since(study: Study, release: ScoreRelease, facts: Facts, one: Earlier) -> dict[str, Any]:
+def _since(
+    study: Study, release: ScoreRelease, facts: Facts, before: ScoreRelease, told: Mapping[str, Any]
+) -> dict[str, Any]:
     """What is kept of an earlier quarter, and why it cannot be compared; "" = it can."""
-    then = {key: one.told[key] for key in OF_EARLIER}
-    was, model = then["facts"], _model(study)
-    why = ""
-    if was["rehearsal"] != facts.rehearsal:
-        why = "one of the two is a rehearsal"
-    for key in ("name", "version", "classes"):
-        if not why and then["model"][key] != model[key]:
-            why = f"the {key} of the model was {then['model'][key]}, now it is {model[key]}"
-    if not why and then["study"]["terms"] != study.digest:
+    sites, model, why = [s for s in facts.took_part if s in told["took_part"]], study.model, ""
+    then, now = told["model"], {"name": model.name, "version": model.version}
+    if changed := [k for k, v in now.items() if then[k] != v]:
+        why = f"the model's {changed[0]} was {then[changed[0]]!r}, now it is {now[changed[0]]!r}"
+    elif told["terms"] != study.digest:
         why = "the study had other terms"
-    sites = [site for site in facts.took_part if site in was["took_part"]]
-    if not why and not sites:
+    elif told["rehearsal"] != facts.rehearsal:
+        why = "one of the two is a rehearsal"
+    elif not sites:
         why = "no site took part in both"
     try:
-        why or comparable(one.release, release)
+        comparable(before, release)
     except InputError as e:
-        why = str(e)
-    kept = {"rehearsal": was["rehearsal"], "took_part": list(was["took_part"])}
-    return {
-        "why": why,
-        "sites": sites,
-        "model": then["model"],
-        "study": {"terms": then["study"]["terms"]},
-        "facts": kept | {"date": was["date"]},
-    }
+        why = why or str(e)
+    return {**{key: told[key] for key in KEPT}, "why": why, "sites": sites}
 
 
 def _plain(value: Any) -> Any:
-    """Lists and dictionaries of what JSON has; None for what is not finite."""
+    """As JSON has it; None for a number that is not finite."""
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -274,66 +246,121 @@ def _metrics(h: Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def _enough(study: Study, here: ScoreRelease, tests: int, level: float) -> int | None:
-    """How many patients a site needs for a gap of `MOST` to be seen, to two digits."""
+    """How many of those protected a site needs for a gap of `MOST` to be seen, to two digits."""
+    law = {"rate": study.model.rate, "edges": here.question.bucket_edges, "std": here.std}
 
-    def hidden(patients: float) -> bool:
-        edges, std = here.question.bucket_edges, here.std
-        law = {"rate": study.model.rate, "edges": edges, "std": std}
-        return detectable(patients, **law, tests=max(tests, 1), level=level) > MOST
+    def seen(number: int) -> bool:
+        return detectable(number, **law, tests=tests, level=level) <= MOST
 
-    grid = [d * 10**k for k in range(1, 6) for d in range(10, 100)]
-    found = int(np.searchsorted([not hidden(n) for n in grid], True))
-    return grid[found] if found < len(grid) else None
+    at = bisect_left(_NUMBERS, True, key=seen)
+    return _NUMBERS[at] if at < len(_NUMBERS) else None
 
 
-def _calibrator(study: Study, here: ScoreRelease, whole: Histogram) -> dict[str, Any]:
+def _calibrator(here: ScoreRelease, whole: Histogram, score: Any) -> dict[str, Any]:
     """What one calibrator for all sites would do to the gap of each of them."""
-    score: Any = study.score
     try:
         made = calibrator_from(whole, score, "platt", here.question.classes, here.input)
-    except InputError as e:
-        return {"why": str(e)}
-    return _plain(gap_change.told(changes_by(here.histograms, made), score))  # type: ignore[no-any-return]
+    except InputError:  # noise left nothing to fit
+        return {}
+    return gap_change.told(changes_by(here.histograms, made), score)
 
 
-def _from_others(here: ScoreRelease) -> dict[str, Any]:
-    """What the other sites say of the slope and the offset of each: its prior at home."""
-    found = {}
-    for site, prior in site_priors(here).items():
-        spread = np.sqrt(np.diag(prior.cov))
-        ends = np.stack([prior.mean, prior.mean - 1.96 * spread, prior.mean + 1.96 * spread])
-        keys = ("value", "low", "high")
-        own = {"slope": dict(zip(keys, np.exp(ends[:, -1]).tolist(), strict=True))}
-        if len(prior.mean) > 1:
-            own["offset"] = dict(zip(keys, ends[:, 0].tolist(), strict=True))
-        found[site] = own
-    return {site: own for site, own in found.items() if site}
-
-
-def _thresholds(study: Study, histograms: Mapping[str, Histogram]) -> dict[str, Any]:
-    return {
-        f"{at:g}": {
-            site: {} if few(h) else {n: e.to_json() for n, e in at_threshold(h, at).items()}
-            for site, h in histograms.items()
+def _own(here: ScoreRelease) -> dict[str, Any]:
+    """Offset and slope of each site, as the other sites let expect it: its prior at home."""
+    found: dict[str, Any] = {}
+    for site, prior in site_priors(here, here.question.group_names).items():
+        half = 1.96 * np.sqrt(np.diag(prior.cov))
+        ends = np.stack([prior.mean, prior.mean - half, prior.mean + half])
+        ends[:, -1] = np.exp(ends[:, -1])
+        each = dict(zip(("slope", "offset"), ends.T[::-1].tolist(), strict=False))
+        found[site] = {
+            k: dict(zip(("value", "low", "high"), v, strict=True)) for k, v in each.items()
         }
-        for at in study.model.thresholds
-    }
+    return found
 
 
 def _next_site(here: ScoreRelease) -> dict[str, Any]:
-    counts, root = here.by_site
+    (counts, root), asked = here.by_site, here.question
     if len(counts) < 3:
         return {}
-    asked = here.question
     return next_site.next_site(counts, asked.bucket_edges, root, asked.group_names)
 
 
-def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:
+def _curves(whole: Histogram, histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:
     """Reliability of each site beside that of all."""
-    whole = {"all sites": histograms[ALL]}
-    found = [
-        reliability_part(site, whole | ({} if few(h) else {"this site": h}), score, 0.95)
-        for site, h in histograms.items()
-        if site
-    ]
+    each = {
+        s: {"all sites": whole} | ({} if few(h) else {"this site": h})
+        for s, h in histograms.items()
+    }
+    found = [reliability_part(site, series, score, 0.95) for site, series in each.items()]
     return [part for part in found if part is not None]
+
+
+# -- the folder ----------------------------------------------------------------------------------
+
+
+def write_quarter(
+    folder: Path,
+    study: Study,
+    sealed_text: str,
+    release: ScoreRelease,
+    facts: Facts,
+    earlier: Mapping[str, Earlier],
+    signer: SigningKey | None,
+) -> dict[str, Any]:
+    """Write all files of a quarter, or none; the content of its `study.json`.
+
+    Parameters
+    ----------
+    study, release, facts, earlier
+        as `told_of` takes them
+    sealed_text
+        of the sealed study; of a rehearsal that of the study's file
+    signer
+        the coordinator's key; None = to be signed later
+
+    Raises
+    ------
+    InputError
+        If these do not fit together.
+    FedcalError
+        If a file cannot be written.
+    """
+    made: dict[str, Any] = {}
+
+    def write(draft: Path) -> None:
+        digest = ""
+        (draft / STUDY).write_text(study.to_toml(), "utf-8")
+        if not facts.rehearsal:
+            (draft / SEALED).write_text(sealed_text, "utf-8")
+            digest = Sealed.read(draft / SEALED).digest
+        versions = {**facts.versions, "matplotlib": version("matplotlib")}
+        made.update(
+            told_of(study, release, replace(facts, roster=digest, versions=versions), earlier)
+        )
+        (draft / TOLD).write_text(to_json(made), "utf-8")
+        (draft / LEDGER).write_text(to_json({"schema": 1, **made["ledger"]}), "utf-8")
+        release.write(draft, release.form)
+        for name, (before, _) in earlier.items():
+            before.write(draft, f"{EARLIER}{name}")
+        write_quarter_page(draft, made)
+        if signer is not None:
+            write_signature(draft, signer)
+
+    write_folder(folder, write, stale=QUARTER.files)
+    return made
+
+
+def hashes_of(folder: Path) -> dict[str, str]:
+    """Name -> SHA-256 of each file of a quarter in a folder but the signature."""
+    names = sorted(
+        {p.name for pattern in QUARTER.files for p in folder.glob(pattern)} - {SIGNATURE}
+    )
+    return {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in names}
+
+
+def write_signature(folder: Path, signer: SigningKey) -> None:
+    """Sign the files of a quarter in a folder."""
+    fields = {"schema": 1, "files": hashes_of(folder), "coordinator": signer.public.hex()}
+    made = signer.sign(SIGNED, keys.digest(SIGNED, signing_text(fields)))
+    (folder / SIGNATURE).write_text(to_json({**fields, "signature": made.hex()}), "utf-8")

@@ -54,7 +54,9 @@ def release_of(
         outcome = rng.random(n) < 1 / (1 + np.exp(-truth))
         x = truth / (slope or {}).get(name, 1.0) - (shift or {}).get(name, 0.0)
         score = 1 / (1 + np.exp(-x))
-        at = np.clip(np.searchsorted(question.bucket_edges, score, "right") - 1, 0, question.buckets - 1)
+        at = np.clip(
+            np.searchsorted(question.bucket_edges, score, "right") - 1, 0, question.buckets - 1
+        )
         np.add.at(cells[k], (rng.integers(0, inner, n), outcome.astype(int), at), 1)
     std = float(job.plan.std_of_sum(len(took_part))[0])
     noise = rng.laplace(0.0, std / np.sqrt(2), cells.size)
@@ -104,3 +106,22 @@ def facts_of(study: Study, **more: Any) -> Facts:
         "versions": {"fedcal": "0"},
     }
     return Facts(**given | more)
+
+
+def sealed_of(study: Study, coordinator: Any) -> Any:
+    """The study sealed, with new keys of its sites."""
+    from fedcal.experiments.study.sealed import Join, Sealed
+    from fedcal.secure_aggregation.keys import SigningKey
+
+    joins = [
+        Join(
+            study.study,
+            study.digest,
+            site,
+            SigningKey.generate().public,
+            f"key of {site}",
+            study.class_digest,
+        )
+        for site in study.sites
+    ]
+    return Sealed.of(study, joins, "PEM", coordinator)
