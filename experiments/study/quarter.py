@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fedcal.evaluation.sites.verdicts import detectable, verdicts_of
 
 from fedcal.core import pages
 from fedcal.core.errors import InputError
@@ -28,7 +29,6 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.pages.figures import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
-from fedcal.evaluation.sites.verdicts import detectable, verdicts_of
 from fedcal.evaluation.thresholds import at_threshold
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import QUARTER
