@@ -80,10 +80,7 @@ def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, An
 
 def _rows_of_sites(study: Study, data: str, seed: int) -> Dataset:
     """Rows of a file by the study's sites, with those protected and in the study's order."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("error", "labels are names")
-        rows = datasets.load(data, classes=study.model.classes)
-    rows = rows.in_order(study.model.classes, None).in_order(study.classes)
+    rows = datasets.load(data, classes=study.classes, others=True)
     if study.protect != "record" and rows.subject is None:
         rows = replace(rows, subject=np.arange(len(rows.labels)))
         warnings.warn(
