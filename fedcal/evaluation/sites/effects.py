@@ -40,6 +40,7 @@ _QUIET = 30.0
 """What noise counts in a site's own fit, so that only sites whose rows drown it have one: where
 rates differ much, one common fit reads slopes of 1 as .7 (adult-income, dirichlet:0.5)."""
 
+_NARROWEST = 1e-3
 _STEEPEST = 1.5
 """Slope of the log density of log odds, at most, that rows are taken to have inside a bucket."""
 
@@ -118,22 +119,33 @@ def bucket_widths(edges: Floats) -> Floats:
 
 
 def bucket_log_odds(edges: Floats, rows: Floats) -> Floats:
-    """Mean log odds of the rows of each bucket, (..., buckets), from counts of all sites.
-
-    Inside a bucket the log density is taken to be linear, with the slope that the neighbours show:
-    at the middles a slope of .58 would be read as .77 where scores crowd at the ends (imdb-binary).
-    """
-    width = bucket_widths(edges)
-    first = np.log(edges[1] / (1 - edges[1]))
-    middles = first - width[0] + np.cumsum(width) - width / 2
-    total = rows.sum(axis=-1, keepdims=True)
-    dense = np.log((rows + 0.5 + 0.05 * np.sqrt(total)) / width)
-    slope = np.clip(np.gradient(dense, middles, axis=-1), -_STEEPEST, _STEEPEST)
+    """Mean log odds of the rows of each bucket, (..., buckets), from counts of all sites."""
+    middles, width, slope = within_buckets(edges, rows)
     steep = np.where(np.abs(slope) * width > 1e-3, slope, 1.0)
     off = np.where(
         np.abs(slope) * width > 1e-3, width / 2 / np.tanh(steep * width / 2) - 1 / steep, 0.0
     )
     return np.asarray(middles + off)
+
+
+def within_buckets(
+    edges: Floats, rows: Floats, least: float = -np.inf
+) -> tuple[Floats, Floats, Floats]:
+    """Middle and width of each bucket in log odds, and how the log density changes inside.
+
+    No log odds are below `least`.
+    Inside a bucket the log density is taken to be linear, with the slope that the neighbours show:
+    at the middles a slope of .58 would be read as .77 where scores crowd at the ends (imdb-binary).
+    """
+    width = bucket_widths(edges)
+    first = np.log(edges[1] / (1 - edges[1]))
+    upper = np.maximum(first - width[0] + np.cumsum(width), least + _NARROWEST)
+    width = np.diff(upper, prepend=max(first - width[0], least))
+    width, middles = np.maximum(width, _NARROWEST), upper - width / 2
+    total = rows.sum(axis=-1, keepdims=True)
+    dense = np.log((rows + 0.5 + 0.05 * np.sqrt(total)) / width)
+    slope = np.clip(np.gradient(dense, middles, axis=-1), -_STEEPEST, _STEEPEST)
+    return middles, width, np.asarray(slope)
 
 
 def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: Floats) -> Effects:

@@ -1,0 +1,302 @@
+"""Tests of sites on counts by score and outcome: is one calibrated, has it changed, what is seen.
+
+All arrays have the leading dimensions of federations and sites, (..., S) where sites are added up.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import expit, ndtri
+
+from fedcal.calibrators.fits.noisy_counts import norm_sub
+from fedcal.core.types import Floats
+from fedcal.evaluation.histogram import NoiseLaw, divide
+from fedcal.evaluation.sites.effects import inverse, within_buckets
+from fedcal.evaluation.sites.sums import HALVINGS, Law, critical, flip, p_value, squares
+
+MISREAD, CROWDED = 0.04, 0.2
+"""Std of what a bucket's mean log odds is misread by, in its widths: the first, and the other one
+times the square of the share of rows in it. Of eight shipped data sets, as they are and with slopes
+of .35 to 1.7, the root mean square is .01 to .05, and up to .18 where two buckets have all rows."""
+
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(5)
+_CALIBRATED = np.array([0.0, 1.0])
+_PRIOR = np.array([3.0, 1.0])
+"""Std of a fit's offset and slope about 0 and 1: all but flat."""
+_STEPS, _LONGEST, _FARTHEST = 30, 0.5, 15.0
+_REACH = (8.0, 4.0)
+"""How far from the likely offset and slope an interval may end."""
+_LITTLE = 1e-6
+"""Information of a site without rows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Sites:
+    """What a release tells of sites.
+
+    Attributes
+    ----------
+    counts
+        (..., 2, buckets) by outcome, as released
+    root, law
+        of the noise of each of the two rows of counts; see `Histogram`
+    rows
+        (..., buckets) of both outcomes, none negative
+    points, within
+        (..., buckets, nodes) log odds inside the buckets, and the share of the bucket's rows there
+    misread
+        (..., buckets) std of what a bucket's log odds are misread by
+    most
+        that the rows of one subject count together
+    """
+
+    counts: Floats
+    root: Floats
+    law: NoiseLaw
+    rows: Floats
+    points: Floats
+    within: Floats
+    misread: Floats
+    most: float = 1.0
+
+    @classmethod
+    def of(
+        cls, counts: Floats, edges: Floats, root: Floats, law: NoiseLaw, least: float = -np.inf
+    ) -> Sites:
+        """Of counts between edges from 0 to 1; `least` = the lowest log odds that there are."""
+        rows = norm_sub(counts.sum(axis=-2))
+        middles, width, slope = within_buckets(edges, rows, least)
+        points = middles[:, None] + width[:, None] / 2 * _NODES
+        within = _WEIGHTS * np.exp(slope[..., None] * width[:, None] / 2 * _NODES)
+        within /= within.sum(axis=-1, keepdims=True)
+        crowd = divide(rows, rows.sum(axis=-1, keepdims=True) + 0 * rows)
+        misread = width * (MISREAD + CROWDED * crowd**2)
+        return cls(counts, root, law, rows, points, within, misread)
+
+    @property
+    def ways(self) -> Floats:
+        """Weights of offset and slope: 1 and the mean log odds, (..., 2, buckets)."""
+        x = (self.within * self.points).sum(axis=-1)
+        return np.asarray(np.stack([np.ones_like(x), x], axis=-2))
+
+    @property
+    def total(self) -> Floats:
+        """Rows of each site, at least 1, (...)."""
+        return np.asarray(np.maximum(self.rows.sum(axis=-1), 1.0))
+
+    def shares(self, at: Floats = _CALIBRATED) -> Floats:
+        """Probability of outcome 1 in each bucket, (..., buckets), of offset and slope (..., 2)."""
+        p = expit(at[..., None, None, 0] + at[..., None, None, 1] * self.points)
+        return np.asarray((self.within * p).sum(axis=-1))
+
+    def score(self, share: Floats, weights: Floats) -> Floats:
+        """Sums of outcomes less shares (..., buckets), by weights (..., d, buckets), (..., d)."""
+        slack = self.counts[..., 1, :] - self.counts.sum(axis=-2) * share
+        return np.asarray((weights @ slack[..., None])[..., 0])
+
+    def law_of(self, share: Floats, weights: Floats, truth: Floats | None = None) -> Law:
+        """Of `score`, where outcomes have the probabilities `truth`, by default these shares.
+
+        Where they differ from the shares, rows are taken as drawn from all buckets anew.
+        """
+        true = share if truth is None else truth
+        noise = [weights * part[..., None, :] @ self.root for part in (1 - share, share)]
+        each = np.concatenate(noise, axis=-1)
+        power = squares(weights, (self.misread * self.rows * true * (1 - true)) ** 2)
+        power = power + squares(weights, self.most * self.rows * (true - share) ** 2)
+        if self.law == "normal":
+            power, each = power + each @ flip(each), each[..., :0]
+        return Law(self.rows, true, weights, each, power, self.most)
+
+    def fit(self, free: tuple[int, ...] = (0, 1), start: Floats = _CALIBRATED) -> Floats:
+        """Likely offset and slope (..., 2), by Newton's method; noise alone moves nothing.
+
+        Parameters
+        ----------
+        free
+            which of the two are fitted; the other one keeps its start
+        start
+            (..., 2)
+        """
+        own, prior = list(free), np.diag(1 / _PRIOR[list(free)] ** 2)
+        lead = np.broadcast_shapes(self.rows.shape[:-1], start.shape[:-1])
+        at = np.array(np.broadcast_to(start, (*lead, 2)))
+        ways = self.ways[..., own, :]
+        for _ in range(_STEPS):
+            share = self.shares(at)
+            info = squares(ways, self.rows * share * (1 - share))
+            noise = self.law_of(share, ways).variance - self.most * info
+            lever = info @ inverse(info + noise)
+            gain = (lever @ self.score(share, ways)[..., None])[..., 0]
+            gain = gain - (at - _CALIBRATED)[..., own] @ prior
+            step = np.linalg.solve(lever @ info + prior, gain[..., None])[..., 0]
+            at[..., own] += np.clip(step, -_LONGEST, _LONGEST)
+            if np.abs(step).max(initial=0.0) < 1e-7:
+                break
+        return at
+
+    def centred(self, share: Floats, of: int) -> Floats:
+        """Weights of offset (of = 0) or slope (1) blind to the other one, (..., 1, buckets)."""
+        mine, other = self.ways[..., of, :], self.ways[..., 1 - of, :]
+        info = self.rows * share * (1 - share)
+        seen = (info * mine * other).sum(axis=-1, keepdims=True)
+        lever = divide(seen, (info * other**2).sum(axis=-1, keepdims=True))
+        return np.asarray((mine - other * lever)[..., None, :])
+
+
+# -- is a site calibrated --------------------------------------------------------------------------
+
+
+def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
+    """P-values that a site is calibrated, that its gap is 0, and that its slope is 1, (...) each.
+
+    The first is of offset 0 and slope 1; the second holds whatever the slope is, and the third
+    whatever the offset is.
+    """
+    share, ways = sites.shares(), sites.ways
+    joint = p_value(sites.law_of(share, ways), sites.score(share, ways))
+    expected = np.stack([1 - share, share], axis=-2) * sites.rows[..., None, :]
+    none = replace(sites, counts=expected).fit((0,), sites.fit())  # gap 0, and the likely slope
+    one = ways[..., :1, :]
+    gap = p_value(sites.law_of(share, one, sites.shares(none)), sites.score(share, one))
+    moved = sites.shares(sites.fit((0,)))
+    lever = sites.centred(moved, 1)
+    return joint, gap, p_value(sites.law_of(moved, lever), sites.score(moved, lever))
+
+
+def gaps(sites: Sites, truth: Floats) -> tuple[Floats, Floats]:
+    """Mean score less outcome of each site, and its std, (...) each; `truth` from a fit."""
+    share, one = sites.shares(), sites.ways[..., :1, :]
+    gap = -sites.score(share, one)[..., 0] / sites.total
+    variance = sites.law_of(share - gap[..., None], one, truth).variance[..., 0, 0]
+    unknown = sites.rows.sum(axis=-1) < 1
+    return gap, np.where(unknown, 1.0, np.sqrt(variance) / sites.total)
+
+
+def spans(sites: Sites, of: int) -> tuple[Floats, Floats, Floats]:
+    """Likely offset (of = 0) or slope (1) of each site, and its 95 % interval, (...) each.
+
+    Inside are those whose score, the other one fitted, is within 1.96 std; inf = no end.
+    """
+    value, ends = sites.fit()[..., of], []
+    for side in (-1.0, 1.0):
+        low, high, end = 0 * value, _REACH[of] + 0 * value, side * np.inf + 0 * value
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            at = np.where(np.arange(2) == of, (value + side * middle)[..., None], _CALIBRATED)
+            truth = sites.shares(sites.fit((1 - of,), at))
+            lever = sites.centred(truth, of)
+            std = np.sqrt(sites.law_of(truth, lever).variance[..., 0, 0])
+            beyond = side * sites.score(truth, lever)[..., 0] < -1.96 * std
+            end = np.where(beyond, value + side * middle, end)
+            low, high = np.where(beyond, low, middle), np.where(beyond, middle, high)
+        ends.append(end)
+    return value, ends[0], ends[1]
+
+
+def least_gap(sites: Sites, level: float, seen: float) -> Floats:
+    """Smallest gap that is named at a level with the chance `seen`, (...); inf = none.
+
+    Of offsets beside a slope of 1, the larger of both signs; where scores leave no room for a gap
+    of a sign, the other one's.
+    """
+    share, one, found = sites.shares(), sites.ways[..., :1, :], []
+    law = sites.law_of(share, sites.ways)
+    for side in (1.0, -1.0):
+        bound = critical(law, -math.log(level), side)
+        low, high, least = (np.full(bound.shape, x) for x in (0.0, _FARTHEST, np.inf))
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            truth = sites.shares(np.stack([side * middle, low * 0 + 1], axis=-1))
+            moved = np.abs((sites.rows * (truth - share)).sum(axis=-1))
+            # of the rows about their mean
+            spread = sites.law_of(share, one, truth).variance[..., 0, 0]
+            spread = spread - sites.most * moved**2 / sites.total
+            enough = moved - bound >= ndtri(seen) * np.sqrt(spread)
+            least = np.where(enough, moved / sites.total, least)
+            low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+        found.append(least)
+    most = np.max(np.where(np.isfinite(found), found, -np.inf), axis=0)
+    return np.where(np.isfinite(most), most, np.inf)
+
+
+# -- has it changed --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Changes:
+    """What has changed at each site (..., S), and at all alike.
+
+    Attributes
+    ----------
+    p_values, common
+        (..., S) that offset and slope of a site have not changed, and (...) that they have not
+        where all sites' change alike
+    moved
+        gap and slope, later less earlier, and the std of that: four of (..., S + 1); the last one
+        of all sites, alike
+    """
+
+    p_values: Floats
+    common: Floats
+    moved: tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
+
+
+def changes(earlier: Sites, later: Sites) -> Changes:
+    """Contrast the scores of two releases at a fit to both: what they have in common cancels.
+
+    Parameters
+    ----------
+    earlier, later
+        the same sites (..., S), counted between the same edges
+    """
+    pair, both = (earlier, later), _together(earlier, later)
+    truth, ways = both.shares(both.fit()), both.ways
+    info = [squares(ways, s.rows * truth * (1 - truth)) for s in pair]
+    lever = inverse(info[0] + info[1])
+    weights = (-info[1] @ lever @ ways, info[0] @ lever @ ways)
+    law = _joined(*(s.law_of(truth, w) for s, w in zip(pair, weights, strict=True)))
+    contrast = np.sum([s.score(truth, w) for s, w in zip(pair, weights, strict=True)], axis=0)
+    apart = inverse(_plus(info[0] @ lever @ info[1], -3), _LITTLE)
+    slope = (apart @ _plus(contrast, -2)[..., None])[..., 1, 0]
+    within = _plus(law.variance, -3) + _LITTLE * np.eye(2)
+    spread = (apart @ within @ flip(apart))[..., 1, 1]
+    (before, a), (after, b) = (gaps(s, truth) for s in pair)
+    weight = _plus(earlier.total * later.total / (earlier.total + later.total), -1)
+    gap = _plus(weight[..., :-1] * (after - before), -1) / weight
+    std = np.sqrt(_plus(weight[..., :-1] ** 2 * (a**2 + b**2), -1)) / weight
+    alike = p_value(_over_sites(law), contrast.sum(axis=-2))
+    return Changes(p_value(law, contrast), alike, ((gap, std), (slope, np.sqrt(spread))))
+
+
+def _plus(part: Floats, axis: int) -> Floats:
+    """With the sum over sites after them."""
+    return np.concatenate([part, part.sum(axis=axis, keepdims=True)], axis=axis)
+
+
+def _together(a: Sites, b: Sites) -> Sites:
+    """The counts of both."""
+    rows = a.rows + b.rows
+    share = divide(a.rows, rows, 0.5)[..., None]
+    within = share * a.within + (1 - share) * b.within
+    root = np.concatenate([a.root, b.root], axis=-1)
+    law: NoiseLaw = a.law if a.law == b.law else "double-exponential"
+    counts = a.counts + b.counts
+    return replace(a, counts=counts, root=root, law=law, rows=rows, within=within)
+
+
+def _joined(a: Law, b: Law) -> Law:
+    """Of the sum of independent sums."""
+    each = ("rows", "share", "weights", "noise")
+    parts = {k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in each}
+    return Law(**parts, power=a.power + b.power, most=max(a.most, b.most))
+
+
+def _over_sites(law: Law) -> Law:
+    """Of the sum over the sites of (..., S)."""
+    parts = (law.rows, law.share, np.moveaxis(law.weights, -3, -2), np.moveaxis(law.noise, -3, -2))
+    rows, share, weights, noise = (np.reshape(part, (*part.shape[:-2], -1)) for part in parts)
+    return Law(rows, share, weights, noise, law.power.sum(axis=-3), law.most)

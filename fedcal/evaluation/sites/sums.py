@@ -1,0 +1,138 @@
+"""How rare a sum of noisy counts is, honest in the tails that a family of tests needs.
+
+Of a sum U of counts with fixed weights K, the log of the moment generating function, is known: of
+the rows (each outcome 1 with a known probability), of the release's noise, of what buckets misread.
+Twice
+
+    L = sup over t of t U - K(t),
+
+corrected as Skovgaard (2001, Scand J Stat 28:3) says, is chi-squared far into the tails. Of 300
+calibrated rows under noise U' U / variance exceeds what chi-squared says is 1 in 2,000 up to eight
+times as often, by Laplace's tails and by rare outcomes' skewness; 2 L does up to 1.3 times.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import erfc
+
+from fedcal.core.types import Floats
+from fedcal.evaluation.sites.effects import inverse
+
+HALVINGS = 30
+_STEPS = 60
+_TINY = 1e-300
+
+
+@dataclass(frozen=True, eq=False)
+class Law:
+    """Of d sums of counts under a hypothesis; leading dimensions broadcast.
+
+    Attributes
+    ----------
+    rows, share
+        (..., n) rows of each cell, and the probability of outcome 1
+    weights
+        (..., d, n) of a row's outcome less that
+    noise
+        (..., d, m) of independent double-exponential variates of variance 1
+    power
+        (..., d, d) covariance of what is normal
+    most
+        that the rows of one subject, which may depend on one another in any way, count together:
+        a mean of residuals is spread no further than they are
+    """
+
+    rows: Floats
+    share: Floats
+    weights: Floats
+    noise: Floats
+    power: Floats
+    most: float = 1.0
+
+    def log_moments(self, t: Floats) -> tuple[Floats, Floats, Floats]:
+        """K (...), its gradient (..., d) and its curvature (..., d, d) at t (..., d)."""
+        a = self.most * dot(t, self.weights)
+        up = self.share * np.exp(np.clip(a, -500, 500))
+        whole = 1 - self.share + up
+        c = dot(t, self.noise)
+        room, by_power = 1 - c**2 / 2, (self.power @ t[..., None])[..., 0]
+        k = (self.rows * (np.log(whole) - self.share * a)).sum(axis=-1) / self.most
+        k = k - np.log(room).sum(axis=-1) + (t * by_power).sum(axis=-1) / 2
+        p = up / whole
+        first = dot(self.rows * (p - self.share), flip(self.weights)) + by_power
+        first = first + dot(c / room, flip(self.noise))
+        second = squares(self.weights, self.most * self.rows * p * (1 - p)) + self.power
+        return k, first, second + squares(self.noise, (1 + c**2 / 2) / room**2)
+
+    @property
+    def variance(self) -> Floats:
+        """Covariance of the sums, (..., d, d)."""
+        return self.log_moments(np.zeros(self.weights.shape[:-1]))[2]
+
+
+def dot(t: Floats, matrix: Floats) -> Floats:
+    """(..., d) times (..., d, n), (..., n)."""
+    return np.asarray((t[..., None, :] @ matrix)[..., 0, :])
+
+
+def flip(matrix: Floats) -> Floats:
+    """Transpose of the last two dimensions."""
+    return np.swapaxes(matrix, -1, -2)
+
+
+def squares(weights: Floats, each: Floats) -> Floats:
+    """Sum over cells of weights (..., d, n) squared, times `each` (..., n), (..., d, d)."""
+    return np.asarray((weights * each[..., None, :]) @ flip(weights))
+
+
+def p_value(law: Law, sums: Floats) -> Floats:
+    """Chance of sums (..., d) as rare, d = 1 or 2, (...)."""
+    t = np.zeros(np.broadcast_shapes(sums.shape, law.weights.shape[:-1]))
+    for _ in range(_STEPS):  # Newton's, damped
+        _, first, second = law.log_moments(t)
+        slack = sums - first
+        step = (inverse(second) @ slack[..., None])[..., 0]
+        decrement = np.sqrt(np.maximum((slack * step).sum(axis=-1), 0.0))
+        if decrement.max(initial=0.0) < 1e-6:
+            break
+        share = np.where(decrement > 0.3, 1 / (1 + decrement), 1.0)
+        move = dot(step, law.noise)
+        room = np.sqrt(2) - np.sign(move) * dot(t, law.noise)  # at 0 K is infinite
+        reach = (0.95 * room / np.maximum(np.abs(move), _TINY)).min(axis=-1, initial=np.inf)
+        jump = law.most * np.abs(dot(step, law.weights)).max(axis=-1, initial=_TINY)
+        t = t + np.minimum(np.minimum(share, reach), 2.0 / jump)[..., None] * step
+    rare = _rarity(law, t, sums)
+    return np.asarray(np.exp(-rare) if sums.shape[-1] == 2 else erfc(np.sqrt(rare)))
+
+
+def _rarity(law: Law, t: Floats, sums: Floats) -> Floats:
+    """Corrected L of the sums that have this t, (...)."""
+    (k, _, second), start, d = law.log_moments(t), inverse(law.variance), sums.shape[-1]
+    linear = (t * sums).sum(axis=-1)
+    value = np.maximum(linear - k, _TINY)
+    square = np.maximum((sums * (start @ sums[..., None])[..., 0]).sum(axis=-1), _TINY)
+    bent = (np.linalg.slogdet(inverse(second))[1] - np.linalg.slogdet(start)[1]) / 2
+    ratio = square ** (d / 2) / (2 * value) ** (d / 2 - 1) / np.maximum(linear, _TINY)
+    log = np.where(value > 1e-4, np.log(ratio) + bent, 0.0)  # 0 / 0
+    return np.asarray(value * np.maximum(1 - log / (2 * value), 0.0) ** 2)
+
+
+def critical(law: Law, rare: float, side: float) -> Floats:
+    """Size of the first sum on a side (1 or -1) from which on L is `rare`, (...); inf = none.
+
+    L is not smaller there, whatever the other sums are.
+    """
+    widest = np.abs(law.noise[..., 0, :]).max(axis=-1, initial=0.0)
+    zero = np.zeros(np.broadcast_shapes(law.power.shape[:-2], law.rows.shape[:-1], widest.shape))
+    low, high, found = zero, np.minimum(1.4142 / np.maximum(widest, _TINY), 60.0), zero + np.inf
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        t = np.stack([side * middle, *[zero] * (law.power.shape[-1] - 1)], axis=-1)
+        sums = law.log_moments(t)[1]
+        enough = _rarity(law, t, sums) >= rare
+        found = np.where(enough, np.abs(sums[..., 0]), found)
+        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
+    return found
