@@ -7,12 +7,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedcal.core.printable import listed
+from fedcal.evaluation.sites.verdicts import MOST
 
 Told = Mapping[str, Any]
 """The content of `study.json`."""
-
-MOST = 0.10
-"""A gap that a site should be able to see; where noise hides larger ones it takes more rows."""
 
 REHEARSAL = (
     "All rows were one file on one machine, no site was asked, and the noise has a known seed: "
@@ -24,24 +22,24 @@ _ONE_MACHINE = (
     "digest with each other, and not with the coordinator alone."
 )
 _UNVERIFIED = (
-    "Nobody can verify from this folder that the sum is what the sites sent, nor who was absent: "
-    "that is the word of the server, whose signed openings are not kept."
+    "Nobody can verify that the sum is what the sites sent, nor who was absent: that is the word "
+    "of the server (signed openings are not kept)."
+)
+_PUBLISH = (
+    "All of this folder: it is one private release and what follows from it. Not the sites' own "
+    "pages: their numbers are exact, and nothing protects them."
 )
 
 
 def in_words(told: Told) -> dict[str, Any]:
-    """The keys of `study.json` that are sentences; text between backquotes is a command."""
-    remarks = [f"A rehearsal: {REHEARSAL}"] if told["rehearsal"] else [_UNVERIFIED]
-    publish = [
-        "All of this folder: it is one private release and what follows from it.",
-        "Not the sites' own pages: their numbers are exact, and nothing protects them.",
-    ]
+    """The keys of `study.json` that are sentences; a command in them is between backquotes."""
+    rehearsal = told["rehearsal"]
     return {
         "headline": _headline(told),
         "next": _steps(told),
-        "publish": ["Nothing: this is a rehearsal."] if told["rehearsal"] else publish,
-        "methods": _methods(told),
-        "remarks": remarks + [_ONE_MACHINE] * told["one_machine"],
+        "publish": "Nothing: this is a rehearsal." if rehearsal else _PUBLISH,
+        "methods": " ".join(_methods(told)),
+        "remarks": [REHEARSAL if rehearsal else _UNVERIFIED] + [_ONE_MACHINE] * told["one_machine"],
     }
 
 
@@ -58,11 +56,7 @@ def hidden(told: Told) -> list[str]:
 def _changed(told: Told) -> dict[str, str]:
     """Earlier quarter -> sites that have changed since beyond chance, in words."""
     found = {
-        name: [
-            site or "all sites together"
-            for site, c in tests.items()
-            if c["adjusted"] <= told["level"]
-        ]
+        name: [site or "all sites together" for site, one in tests.items() if one["named"]]
         for name, tests in told["changes"].items()
     }
     return {name: listed(sites) for name, sites in found.items() if sites}
@@ -70,9 +64,9 @@ def _changed(told: Told) -> dict[str, str]:
 
 def outcome(told: Told) -> str:
     """What is predicted, in words."""
-    classes = told["model"]["classes"]
+    classes = told["classes"]
     one_of = f"its confidence in one of {len(classes)} classes"
-    return f"probability of {classes[-1]}" if told["agreed"]["score"] == "positive" else one_of
+    return f"probability of {classes[-1]}" if told["score"] == "positive" else one_of
 
 
 def _headline(told: Told) -> str:
@@ -89,8 +83,8 @@ def _headline(told: Told) -> str:
 
 
 def _steps(told: Told) -> list[str]:
-    off, unseen, changed = faults(told), hidden(told), _changed(told)
-    steps, enough = [], told["enough"]
+    off, unseen, changed, enough = faults(told), hidden(told), _changed(told), told["enough"]
+    steps = []
     if off:
         each = ", each by its own name" * (len(off) > 1)
         steps.append(
@@ -99,15 +93,11 @@ def _steps(told: Told) -> list[str]:
             f"--site {off[0]}`"
         )
     for name, which in changed.items():
-        steps.append(
-            f"Find out what has changed since {name} at {which}: people, coding, practice."
-        )
+        steps.append(f"Find out what changed at {which} since {name}: people, coding, practice.")
     if worse := told["calibrator"].get("worse"):
         steps.append(f"Use no common calibrator: it would widen the gap at {listed(worse)}.")
     if unseen:
-        takes = (
-            f"about {enough:,} {told['agreed']['plural']} at a site" if enough else "more epsilon"
-        )
+        takes = f"about {enough:,} {told['plural']} at a site" if enough else "more epsilon"
         steps.append(
             f"At {listed(unseen)} wait for the next quarter, or look at the site's own exact page: "
             f"to see a gap of {100 * MOST:.0f} points in a release takes {takes}."
@@ -116,31 +106,31 @@ def _steps(told: Told) -> list[str]:
         steps.append(f"Call {listed(told['absent'])}: nothing here is of their rows.")
     if not off and not changed:
         steps.append("Keep the model as it is, and ask again next quarter.")
-    if told["left"] < told["agreed"]["epsilon_release"] * (1 - 1e-9):
-        steps.append("This year's budget is spent: ask again next year.")
+    if told["left"] < told["epsilon_release"] * (1 - 1e-9):
+        steps.append("This year's budget is spent: the next release is next year's.")
     return steps
 
 
 def _methods(told: Told) -> list[str]:
-    agreed, model, (size, threshold) = told["agreed"], told["model"], told["agreed"]["committee"]
+    terms, (size, threshold) = told["terms"], told["committee"]
+    model, who = terms["model"], terms["protect"]
     absent = f" ({listed(told['absent'])} took no part)" * bool(told["absent"])
-    cuts = ", ".join(f"{edge:.3g}" for edge in told["release"]["edges"][1:-1])
-    once = f"; each {agreed['protect']} counted once" * (agreed["protect"] != "record")
+    cuts = ", ".join(f"{edge:.4g}" for edge in told["edges"][1:-1])
+    once = f"; each {who} counted once" * (who != "record")
     changes = " and all tests of change" * bool(told["changes"])
     return [
         f"We evaluated the calibration of {model['name']} (version {model['version']}; "
         f"{outcome(told)}) at {len(told['sites'])} sites{absent} on {told['date']}.",
-        f"Each site counted its {agreed['plural']} by outcome and score (cuts at {cuts}){once}.",
+        f"Each site counted its {told['plural']} by outcome and score (cuts at {cuts}){once}.",
         "Only the sum over sites, in which each site's counts stand apart, was opened, with noise, "
         f"by secure aggregation: {threshold} of a committee of {size} sites open a sum of at least "
-        f"{agreed['quorum']}.",
-        f"It is differentially private for each {agreed['protect']} with epsilon = "
-        f"{agreed['epsilon_release']:g}; the noise of a count has a standard deviation of "
-        f"{told['release']['noise_std']:.3g}.",
+        f"{told['quorum']}.",
+        f"It is differentially private for each {who} with epsilon = {told['epsilon_release']:g}; "
+        f"the noise of a count has a standard deviation of {told['noise_std']:.3g}.",
         "Each site was tested for an offset of 0 and a slope of 1 on the log odds, with the noise "
         f"in the test; all sites{changes} are one family (Holm) at level {told['level']:.3g} for "
-        f"each of {agreed['per_year']} releases, so that in a year without faults any site is "
-        "named with a probability of at most 0.05.",
+        f"each of {terms['per_year']} releases, so that in a year without faults any site is named "
+        "with a probability of at most 0.05.",
         "Intervals are of 95 %, each alone, with sampling and noise; those for a new site are "
         f"prediction intervals by random effects. Software: fedcal {told['versions']['fedcal']}.",
     ]

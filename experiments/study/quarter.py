@@ -7,7 +7,7 @@ whoever has the folder can compute it again (`fedcal.experiments.study.verify`).
 from __future__ import annotations
 
 import datetime
-import hashlib
+import json
 import math
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fedcal.evaluation.sites.verdicts import detectable, verdicts_of
 
 from fedcal.core import pages
 from fedcal.core.errors import InputError
@@ -29,39 +28,35 @@ from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.pages.figures import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites.verdicts import MOST, detectable, verdicts_of
 from fedcal.evaluation.thresholds import at_threshold
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import QUARTER
 from fedcal.experiments.runs.rereading import comparable
-from fedcal.experiments.study.next_steps import MOST, in_words
+from fedcal.experiments.study.next_steps import in_words
 from fedcal.experiments.study.quarter_page import write_quarter_page
-from fedcal.experiments.study.sealed import Sealed, signing_text
+from fedcal.experiments.study.sealed import Sealed
+from fedcal.experiments.study.signature import write_signature
 from fedcal.experiments.study.study_file import Study
 from fedcal.metrics import gap_change
 from fedcal.metrics.holm import ERROR
 from fedcal.personal.prior import site_priors
 from fedcal.queries.evaluation import names_text
-from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.keys import SigningKey
 
-TOLD, LEDGER, SIGNATURE, STUDY, SEALED = (
-    *("study.json", "ledger.json", "signature.json", "study.toml", "study.sealed"),
-)
+TOLD, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"
 EARLIER = "earlier-"
-"""Files of a quarter's folder; the last is the beginning of the names of earlier releases."""
-
-SIGNED = "study-quarter"
-"""Purpose of the signature."""
+"""Files of a quarter's folder, and how the names of earlier releases begin."""
 
 Earlier = tuple[ScoreRelease, Mapping[str, Any]]
 """A quarter: its release, and of its `study.json` the keys `KEPT` at least."""
 
-KEPT = ("model", "terms", "rehearsal", "took_part", "date")
+KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
 _METRICS = {
     "positive": ("prevalence", "roc_auc", "brier"),
     "confidence": ("accuracy", "confidence_auc", "brier"),
 }
-_OF_GROUPS = ("gap", "calibration_slope")
+_AGREED = ("question", "contributors", "plural", "epsilon_release", "quorum", "score", "classes")
 _NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 
 
@@ -69,26 +64,11 @@ _NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 class Facts:
     """What a release does not say of its run.
 
-    Attributes
-    ----------
-    name, date
-        of the quarter and its folder ("2026Q4"), and the day of the run in UTC ("2026-12-31")
-    rehearsal
-        its rows were one file, and nobody was asked
-    took_part, absent
-        sites whose counts are in the release, and the others
-    spent, left
-        epsilon of one of those protected in this year of the study, after this release
-    one_machine
-        the coordinator's signing key lies on the server's machine
-    statement
-        what is promised, in sentences, as the run's record has it
-    ledger
-        the ledger's line of the run: `fedcal.privacy.ledger.Entry` as plain values; {} = none
-    versions
-        of what computed it
-    roster
-        digest of the roster; "" in a rehearsal
+    `name` is that of the quarter and its folder, `date` the day of the run in UTC (2026-12-31); a
+    `rehearsal` is of one file. Epsilon `spent` and `left` are of one of those protected in this
+    year of the study, after the release. `one_machine`: the coordinator's signing key lies on the
+    server's. `statement` is the run's, `ledger` its `fedcal.privacy.ledger.Entry` as plain values
+    ({} = none), `roster` the digest ("" in a rehearsal).
     """
 
     name: str
@@ -106,13 +86,18 @@ class Facts:
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Facts:
-        """Those of a `study.json`; KeyError, TypeError or ValueError for anything else."""
-        own = {field.name: told[field.name] for field in fields(cls)}
+        """Those of a `study.json`; KeyError or TypeError for anything else."""
+        own: dict[str, Any] = {field.name: told[field.name] for field in fields(cls)}
         return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
 
     def check(self, study: Study) -> None:
         """InputError if they cannot be of a release of this study."""
-        datetime.date.fromisoformat(self.date)
+        try:
+            datetime.date.fromisoformat(self.date)
+        except ValueError:
+            raise InputError(
+                f"the date of a quarter must be a day, got {self.date!r:.80}"
+            ) from None
         if sorted(self.took_part + self.absent) != sorted(study.sites):
             raise InputError("the sites that took part and the absent ones are not the study's")
         if len(self.took_part) < study.quorum:
@@ -124,70 +109,45 @@ class Facts:
 def told_of(
     study: Study, release: ScoreRelease, facts: Facts, earlier: Mapping[str, Earlier]
 ) -> dict[str, Any]:
-    """The content of `study.json`: strict JSON.
+    """The content of `study.json`, strict JSON; `earlier` are quarters by name.
 
-    Parameters
-    ----------
-    study, release, facts
-        the study as it was sealed, this quarter's release, and what is known of its run
-    earlier
-        name -> an earlier quarter
-
-    Raises
-    ------
-    InputError
-        If the facts are not of the study, or the release does not have its sites.
+    Raises InputError if the facts are not of the study, or the release does not have its sites.
     """
     facts.check(study)
-    here, level, score = present(release, facts.took_part), ERROR / study.per_year, study.score
+    here, score = present(release, facts.took_part), study.score
     since = {name: _since(study, release, facts, *one) for name, one in earlier.items()}
     both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
-    verdicts = verdicts_of(here, both, level=level).to_json()
-    tests = len(facts.took_part) + sum(map(len, verdicts["changes"].values()))
-    histograms = {site: h for (_, site, _), h in here.histograms.items()}
-    whole = histograms.pop("")
-    model = study.model
+    verdicts = verdicts_of(here, both, level=ERROR / study.per_year).to_json()
+    histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
     told: dict[str, Any] = {
         "schema": 1,
         "study": study.study,
-        "terms": study.digest,
+        "terms": json.loads(study.terms),
+        "digest": study.digest,
         **asdict(facts),
-        "question": study.question,
-        "contributors": study.contributors,
-        "model": {"name": model.name, "version": model.version, "classes": study.classes},
-        "agreed": {
-            **{name: getattr(study, name) for name in ("protect", "plural", "per_year")},
-            **{name: getattr(study, name) for name in ("epsilon", "epsilon_release", "score")},
-            **{name: getattr(study, name) for name in ("quorum", "may_collude")},
-            "until": study.until.isoformat(),
-            "committee": [len(study.committee.members), study.committee.threshold],
-            "about": study.sites,
-        },
-        "release": {"noise_std": release.std, "edges": here.question.bucket_edges.tolist()},
+        **{name: getattr(study, name) for name in _AGREED},
+        "about": study.sites,
+        "until": study.until.isoformat(),
+        "committee": [len(study.committee.members), study.committee.threshold],
+        "noise_std": release.std,
+        "edges": here.question.bucket_edges.tolist(),
         "since": since,
-        "level": level,
-        "sites": {
-            site: {**verdict, **_metrics(histograms[site], score, _METRICS[score])}
-            for site, verdict in verdicts["sites"].items()
-        },
-        "whole": _metrics(whole, score, _METRICS[score]),
-        "changes": verdicts["changes"],
-        "enough": _enough(study, here, tests, level),
-        "calibrator": _calibrator(here, whole, score),
+        **verdicts,
+        "enough": _enough(study, here, verdicts),
+        "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in histograms.items()},
+        "calibrator": _calibrator(here, histograms["all sites"], score),
         "own": _own(here),
         "thresholds": {
-            f"{at:g}": {
-                site: {} if few(h) else {n: e.to_json() for n, e in at_threshold(h, at).items()}
-                for site, h in {"all sites": whole, **histograms}.items()
-            }
-            for at in model.thresholds
+            f"{at:g}": {s: _shares(h, at) for s, h in histograms.items()}
+            for at in study.model.thresholds
         },
         "groups": [
-            {"site": site or "all sites", "group": group, **_metrics(h, score, _OF_GROUPS)}
-            for (site, group), h in here.within.items()
+            {"group": group, "site": s or "all sites"}
+            | _metrics(h, score, ("gap", "calibration_slope"))
+            for (s, group), h in here.within.items()
         ],
         "next_site": _next_site(here),
-        "curves": pages.to_json(_curves(whole, histograms, score)),
+        "curves": pages.to_json(_curves(histograms, score)),
     }
     told = _plain(told)
     return {**told, **in_words(told)}
@@ -212,16 +172,16 @@ def _since(
     study: Study, release: ScoreRelease, facts: Facts, before: ScoreRelease, told: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is kept of an earlier quarter, and why it cannot be compared; "" = it can."""
-    sites, model, why = [s for s in facts.took_part if s in told["took_part"]], study.model, ""
-    then, now = told["model"], {"name": model.name, "version": model.version}
-    if changed := [k for k, v in now.items() if then[k] != v]:
-        why = f"the model's {changed[0]} was {then[changed[0]]!r}, now it is {now[changed[0]]!r}"
-    elif told["terms"] != study.digest:
-        why = "the study had other terms"
-    elif told["rehearsal"] != facts.rehearsal:
-        why = "one of the two is a rehearsal"
-    elif not sites:
-        why = "no site took part in both"
+    sites, why = [site for site in facts.took_part if site in told["took_part"]], ""
+    then, now = told["terms"], json.loads(study.terms)
+    pairs = {key: (then["model"][key], now["model"][key]) for key in ("name", "version")}
+    for key, (was, is_) in pairs.items():
+        why = why or f"the model's {key} was {was}, now it is {is_}" * (was != is_)
+    if not why and then != now:
+        other = sorted(key for key in now if then.get(key) != now[key])
+        why = f"the study had other terms ({', '.join(other)})"
+    if told["rehearsal"] != facts.rehearsal or not sites:
+        why = why or "one of the two is a rehearsal, or no site took part in both"
     try:
         comparable(before, release)
     except InputError as e:
@@ -241,15 +201,20 @@ def _plain(value: Any) -> Any:
 def _metrics(h: Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
     """How many there are, and metrics with intervals; {} of these where there are too few."""
     found = {} if few(h) else evaluate(h, score, only=names)
-    rows = {"value": h.rows, "noise": h.rows_std}
-    return {"rows": rows, "metrics": {name: e.to_json() for name, e in found.items()}}
+    of = {name: e.to_json() for name, e in found.items()}
+    return {"rows": h.rows, "noise": h.rows_std, "of": of}
 
 
-def _enough(study: Study, here: ScoreRelease, tests: int, level: float) -> int | None:
+def _shares(h: Histogram, at: float) -> dict[str, Any]:
+    return {} if few(h) else {name: e.to_json() for name, e in at_threshold(h, at).items()}
+
+
+def _enough(study: Study, here: ScoreRelease, verdicts: Mapping[str, Any]) -> int | None:
     """How many of those protected a site needs for a gap of `MOST` to be seen, to two digits."""
-    law = {"rate": study.model.rate, "edges": here.question.bucket_edges, "std": here.std}
+    edges, tests, level = here.question.bucket_edges, verdicts["tests"], verdicts["level"]
 
     def seen(number: int) -> bool:
+        law: dict[str, Any] = {"rate": study.model.rate, "edges": edges, "std": here.std}
         return detectable(number, **law, tests=tests, level=level) <= MOST
 
     at = bisect_left(_NUMBERS, True, key=seen)
@@ -266,16 +231,14 @@ def _calibrator(here: ScoreRelease, whole: Histogram, score: Any) -> dict[str, A
 
 
 def _own(here: ScoreRelease) -> dict[str, Any]:
-    """Offset and slope of each site, as the other sites let expect it: its prior at home."""
+    """Slope and offset of each site, as the other sites let expect them: its prior at home."""
     found: dict[str, Any] = {}
     for site, prior in site_priors(here, here.question.group_names).items():
         half = 1.96 * np.sqrt(np.diag(prior.cov))
         ends = np.stack([prior.mean, prior.mean - half, prior.mean + half])
         ends[:, -1] = np.exp(ends[:, -1])
-        each = dict(zip(("slope", "offset"), ends.T[::-1].tolist(), strict=False))
-        found[site] = {
-            k: dict(zip(("value", "low", "high"), v, strict=True)) for k, v in each.items()
-        }
+        each = zip(("slope", "offset"), ends.T[::-1].tolist(), strict=False)
+        found[site] = {k: dict(zip(("value", "low", "high"), v, strict=True)) for k, v in each}
     return found
 
 
@@ -286,17 +249,12 @@ def _next_site(here: ScoreRelease) -> dict[str, Any]:
     return next_site.next_site(counts, asked.bucket_edges, root, asked.group_names)
 
 
-def _curves(whole: Histogram, histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:
+def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:
     """Reliability of each site beside that of all."""
-    each = {
-        s: {"all sites": whole} | ({} if few(h) else {"this site": h})
-        for s, h in histograms.items()
-    }
+    (name, whole), *sites = histograms.items()
+    each = {site: {name: whole} | ({} if few(h) else {"this site": h}) for site, h in sites}
     found = [reliability_part(site, series, score, 0.95) for site, series in each.items()]
     return [part for part in found if part is not None]
-
-
-# -- the folder ----------------------------------------------------------------------------------
 
 
 def write_quarter(
@@ -308,14 +266,12 @@ def write_quarter(
     earlier: Mapping[str, Earlier],
     signer: SigningKey | None,
 ) -> dict[str, Any]:
-    """Write all files of a quarter, or none; the content of its `study.json`.
+    """Write all files of a quarter, or none; return the content of its `study.json`.
 
     Parameters
     ----------
-    study, release, facts, earlier
-        as `told_of` takes them
     sealed_text
-        of the sealed study; of a rehearsal that of the study's file
+        of the sealed study; a rehearsal has none
     signer
         the coordinator's key; None = to be signed later
 
@@ -335,9 +291,8 @@ def write_quarter(
             (draft / SEALED).write_text(sealed_text, "utf-8")
             digest = Sealed.read(draft / SEALED).digest
         versions = {**facts.versions, "matplotlib": version("matplotlib")}
-        made.update(
-            told_of(study, release, replace(facts, roster=digest, versions=versions), earlier)
-        )
+        known = replace(facts, roster=digest, versions=versions)
+        made.update(told_of(study, release, known, earlier))
         (draft / TOLD).write_text(to_json(made), "utf-8")
         (draft / LEDGER).write_text(to_json({"schema": 1, **made["ledger"]}), "utf-8")
         release.write(draft, release.form)
@@ -349,18 +304,3 @@ def write_quarter(
 
     write_folder(folder, write, stale=QUARTER.files)
     return made
-
-
-def hashes_of(folder: Path) -> dict[str, str]:
-    """Name -> SHA-256 of each file of a quarter in a folder but the signature."""
-    names = sorted(
-        {p.name for pattern in QUARTER.files for p in folder.glob(pattern)} - {SIGNATURE}
-    )
-    return {n: hashlib.sha256((folder / n).read_bytes()).hexdigest() for n in names}
-
-
-def write_signature(folder: Path, signer: SigningKey) -> None:
-    """Sign the files of a quarter in a folder."""
-    fields = {"schema": 1, "files": hashes_of(folder), "coordinator": signer.public.hex()}
-    made = signer.sign(SIGNED, keys.digest(SIGNED, signing_text(fields)))
-    (folder / SIGNATURE).write_text(to_json({**fields, "signature": made.hex()}), "utf-8")
