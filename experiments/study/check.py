@@ -8,22 +8,14 @@ from typing import Any
 import numpy as np
 from fedcal.evaluation.sites.verdicts import SEEN, detectable
 
-from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.study_file import Study
 from fedcal.metrics.holm import ERROR
-from fedcal.privacy.noise_plan import Plan
 
 _SIZES = (100, 300, 1000, 3000, 10000)
 """Numbers of patients that are shown where the study names none."""
 
 MOST = 0.5
 """Gap from which on a number of patients is said to show nothing."""
-
-
-def plan_of(study: Study) -> Plan:
-    """The privacy plan of a release, as server and sites make it."""
-    config = study.config(engine="grpc", control="127.0.0.1:1", root_certificates="ca.crt")
-    return job_of(config, None).plan
 
 
 def check(study: Study) -> dict[str, Any]:
@@ -35,7 +27,7 @@ def check(study: Study) -> dict[str, Any]:
         `sentences`, and `sees`: about how many of those protected -> the gap (fraction) that is
         named with probability `SEEN` where it is there; None = none below `MOST`
     """
-    plan = plan_of(study)
+    plan = study.plan
     (std,) = set(plan.noise_std or (0.0,))
     said = {name: about for name, about in study.sites.items() if about}
     sizes = sorted(set(said.values()) or _SIZES)

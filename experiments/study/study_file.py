@@ -28,8 +28,10 @@ from fedcal.evaluation.sites.effects import CUTS
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.evaluated import METHOD
+from fedcal.experiments.runs.jobs import job_of
 from fedcal.mechanisms import DiscreteLaplace
 from fedcal.metrics.buckets import check_score
+from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.encodings import Flat
 from fedcal.secure_aggregation import keys
 from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
@@ -160,6 +162,7 @@ class Study:
 
     def _check_model(self) -> None:
         model = self.model
+        whole("the number of classes", len(model.classes), 2)
         class_names(model.classes, len(model.classes))
         if len(model.classes) != 2:
             for name in ("positive", "thresholds"):
@@ -392,6 +395,11 @@ class Study:
             set=self.settings,
             **more,
         )
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Of a release, as the server and each site make it."""
+        return job_of(self.config(), None).plan
 
     def policy(self, federation: str) -> dict[str, Any]:
         """The tables of a site's `site.toml`: all that the study asks, and nothing else.

@@ -97,6 +97,7 @@ class FedEvaluate(FederatedStrategy):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"bins": 12},
         {"bins": 8, "edges": "equi-depth", "confusion": True},
+        {"cuts": (0.1, 0.5, 0.9)},
         {"bins": 8, "estimand": "clients"},
     )
     settings = Counting

@@ -1,4 +1,4 @@
-"""A study: named sites, one private release a quarter, and a verdict for each. This shows the way."""
+"""A study is named sites, one private release a quarter, a verdict for each: this is the way."""
 
 from __future__ import annotations
 
