@@ -20,7 +20,7 @@ from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.runs.files import to_json, write_folder
-from fedcal.experiments.study.kit import (
+from fedcal.experiments.study.kits import (
     AUTHORITY,
     KIT,
     SCHEMA,
