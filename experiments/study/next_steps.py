@@ -73,7 +73,7 @@ def _headline(told: Told) -> str:
     sites, off = told["sites"], faults(told)
     said = f"No site of {len(sites)} shows a fault."
     if off:
-        each = listed([f"{site} {sites[site]['words']}" for site in off], "; ")
+        each = listed([f"{site} {sites[site]['words']}" for site in off], "; ", 3)
         said = f"{len(off)} of {len(sites)} sites show{'s' * (len(off) == 1)} a fault: {each}."
     if unseen := hidden(told):
         said += f" At {listed(unseen)} noise hides too much to tell."

@@ -88,7 +88,8 @@ class Facts:
     def of(cls, told: Mapping[str, Any]) -> Facts:
         """Those of a `study.json`; KeyError or TypeError for anything else."""
         own: dict[str, Any] = {field.name: told[field.name] for field in fields(cls)}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
+        own |= {key: tuple(own[key]) for key in ("took_part", "absent", "statement")}
+        return cls(**own)
 
     def check(self, study: Study) -> None:
         """InputError if they cannot be of a release of this study."""

@@ -23,10 +23,10 @@ from fedcal.experiments.report.page import figure, write_with_figures
 from fedcal.experiments.report.tables import TextTable
 from fedcal.experiments.study.next_steps import REHEARSAL, Told, faults, hidden, outcome
 
-MOST_LINES = 14
+MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
-_COLUMNS = ("site", "verdict", "gap, points", "slope", "intercept", "p-value", "seen from, points")
+_COLUMNS = ("site", "verdict", "gap, points", "slope")
 _SHARES = ("sensitivity, %", "specificity, %", "precision, %", "flagged, %")
 _GAP = {
     "positive": "score minus outcome: above 0 the model predicts too high",
@@ -41,12 +41,12 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "Question": told["question"],
         "Date": told["date"],
         "Model": f"{_model(told)}: {outcome(told)}",
-        "Contributors": listed(told["contributors"], most=12),
-        "Took part": listed(told["took_part"], most=12),
-        "Took no part": listed(told["absent"], most=12) or "nobody: all sites took part",
+        "Contributors": listed(told["contributors"]),
+        "Took part": listed(told["took_part"]),
+        "Took no part": listed(told["absent"]) or "nobody: all sites took part",
         "Privacy": f"epsilon {told['epsilon_release']:g} of each {terms['protect']}; this year "
-        f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; the study ends "
-        f"on {told['until']}",
+        f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; until "
+        f"{told['until']}",
     }
     more = len(lines) - MOST_LINES
     context = {
@@ -90,23 +90,28 @@ def _interval(told: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str
     return "{} ({} to {})".format(*shown)
 
 
+def _tested(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    return _interval(one["intercept"]), _p_value(one["adjusted"]), f"{100 * one['limit']:.1f}"
+
+
 def _p_value(p: float) -> str:
-    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+    return f"{p:.3f}" if p >= 1e-3 else "< 0.001"
 
 
 def _parts(told: Told) -> Iterator[Part]:
     """Tables of the details."""
     rows: Any = [
-        (*line, _interval(v["intercept"]), _p_value(v["adjusted"]), f"{100 * v['limit']:.1f}")
-        for line in _verdicts(told, 1)
-        if (v := told["sites"].get(line[0]))
+        (site, gap, slope, *_tested(told["sites"][site]), words)
+        for site, words, gap, slope in _verdicts(told, 1)
+        if site in told["sites"]
     ]
     note = (
         "p-values are of an offset of 0 and a slope of 1 together, corrected for all tests of this "
-        f"release (Holm): below {told['level']:.3g} a site is named. Gaps from the last column on "
-        "are seen with a probability of 80 %."
+        f'release (Holm): below {told["level"]:.3g} a site is named. Gaps from "seen from" on are '
+        "found with a probability of 80 %."
     )
-    yield Table("Calibration", _COLUMNS, tuple(rows), note)
+    columns = ("intercept", "p-value", "seen from", "verdict")
+    yield Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
     yield _measured("By site", {(site,): one for site, one in told["metrics"].items()}, told, note)
     for name, one in told["since"].items():
@@ -115,12 +120,13 @@ def _parts(told: Told) -> Iterator[Part]:
         rows = rows or [("all sites", f"not comparable: {one['why']}", "")]
         yield Table(f"Change since {name}", ("site", "calibration", "p-value"), tuple(rows))
     if told["calibrator"].get("sites"):
-        title = "A common calibrator: the gap at each site before anybody uses it"
-        yield replace(change_table(told["calibrator"], "site"), title=title)
+        table = change_table(told["calibrator"], "site")
+        note = f"Tried on the release; nobody uses it. {table.note} By the middles of buckets."
+        yield replace(table, title="A common calibrator", note=note)
     names = max(told["own"].values(), key=len)
     rows = [(site, *(_interval(own[k]) for k in names)) for site, own in told["own"].items()]
     note = "Recalibration at home begins with this, and the site's own rows decide."
-    title = "A calibrator of its own: what the other sites let expect of each"
+    title = "A calibrator of its own: what the others let expect of each site"
     yield Table(title, ("site", *names), tuple(rows), note)
     for at, each in told["thresholds"].items():
         cells = {
@@ -139,7 +145,7 @@ def _measured(
     title: str, lines: Mapping[tuple[str, ...], Mapping[str, Any]], told: Told, note: str
 ) -> Table:
     """How many there are, and metrics, of each line."""
-    names = list(max((one["of"] for one in lines.values()), key=len))
+    names = max((list(one["of"]) for one in lines.values()), key=len)
     rows = []
     for line, one in lines.items():
         found = {name: whole(name, from_json(e)) for name, e in one["of"].items()}
