@@ -177,18 +177,17 @@ def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
     """
     weights = np.ones(len(shards.labels)) if shards.subjects is None else shards.weights(1)
     own = _own(shards, weights)
-    gap, error = own["score minus outcome"], own["its standard error"]
-    found = own.items()
-    if error is not None:
-        interval = f"{100 * (gap - 1.96 * error):.1f} to {100 * (gap + 1.96 * error):.1f} points"
-        found = {**own, "score minus outcome, 95 % interval": interval}.items()
+    found = dict(own)
+    if (error := own["its standard error"]) is not None:
+        low, high = (100 * (own["score minus outcome"] + z * error) for z in (-1.96, 1.96))
+        found["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
     verdict = f"Here your model {_bias(own, shards.classes == 2)}"
     if (slope := own["calibration slope"]) is not None:
         verdict += f"; the calibration slope is {slope:.2f} (1 is right, below 1 is too extreme)"
     result = {"schema": 1, "release": name, "title": title, "verdict": f"{verdict}.", "own": own}
     result |= {"statement": [STATEMENT, advice], "versions": versions()}
     views = {"model": softmax(shards.logits)}
-    return AtHome(result, None, _own_parts(dict(found), shards, weights, views))
+    return AtHome(result, None, _own_parts(found, shards, weights, views))
 
 
 def _shown(value: float | str | None) -> pages.Entry:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import sys
@@ -15,12 +14,13 @@ import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.pages import number
+from fedcal.core.printable import printable
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
 from fedcal.experiments.deploy.site import check_federation
 from fedcal.experiments.runs.files import to_json, write_folder
-from fedcal.experiments.study.kit import (
+from fedcal.experiments.study.kits import (
     AUTHORITY,
     KIT,
     SCHEMA,
@@ -249,11 +249,11 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
 
 
 def _own_unit(kit: Kit) -> str:
-    """The service on this machine, by this interpreter, for this user."""
-    folder = str(kit.folder.absolute()).replace("%", "%%")
-    python = sys.executable.replace("%", "%%")
+    """The service on this machine: by this interpreter, for this user, from this folder on."""
+    paths = (sys.executable, str(kit.folder.absolute()), str(Path.cwd()))
+    python, folder, beside = (path.replace("%", "%%") for path in paths)
     command = f'"{python}" -m fedcal site start "{folder}"'
-    return unit_text(kit.site, folder, getpass.getuser(), command)
+    return unit_text(kit.site, str(os.getuid()), folder, beside, command)
 
 
 @dataclass(frozen=True)
@@ -302,7 +302,7 @@ class Offer:
             f"{', '.join(study.classes)}",
             f"  sites    {self.kit.site} (this one), {named(others)}",
             f"  asked    counts of predictions in {len(study.cuts) + 1} ranges by {outcome}, of "
-            "this site apart, with this site's share of the noise",
+            "this site apart; the server sees them under the noise of all",
             f"  often    {study.per_year} releases a year, until {study.until}",
             f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
             f"{study.epsilon_total:g} in all, for each {study.protect}; all else is refused",
@@ -320,7 +320,8 @@ class Offer:
         if before is not None and before.coordinator != self.sealed.coordinator:
             changed.append("who has sealed it: another coordinator's key")
         lines += [f"  changed since {since}: {one}" for one in changed]
-        return [*lines, "", "digest", in_groups(self.sealed.digest), ""]
+        # no text of a stranger's may look like the digest's line
+        return [*map(printable, lines), "", "digest", in_groups(self.sealed.digest), ""]
 
     def accept(self) -> None:
         """Write what the site takes part in; InputError while runs of other terms are unfinished.

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fedcal.experiments.study.quarter import Facts, write_quarter
 
 from fedcal import datasets
-from fedcal.core.errors import InputError
+from fedcal.core.errors import FedcalError, InputError
 from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.run import SERVER, deployed
 from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.simulation import simulate
+from fedcal.experiments.study.quarter import Facts, write_quarter
 from fedcal.experiments.study.sealed import SEALED, Sealed
 from fedcal.experiments.study.serve import CONTROL, folder_of, roster
 from fedcal.experiments.study.study_file import DELTA, Study, named
@@ -172,9 +172,18 @@ def release(
     config = replace(config, clients=None)
     begun = any((work / SERVER / file).exists() for file in (CHECKPOINT, OUTCOME))
     work.parent.mkdir(parents=True, exist_ok=True)
-    result = deployed(
-        config, out=work, resume=begun, without_unready=without_unready, progress=progress
-    )
+    try:
+        result = deployed(
+            config,
+            out=work,
+            resume=begun,
+            without_unready=without_unready,
+            report=False,
+            progress=progress,
+        )
+    except FedcalError as e:  # it is this command that goes on
+        again = str(e).replace(f"deploy resume --out {work}", f"study run {path} {name}")
+        raise type(e)(again) from None
     run = Outcome.load(work / SERVER).run
     with Ledger(ledger) as book:
         entries = book.entries()

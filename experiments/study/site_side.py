@@ -17,7 +17,7 @@ from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.site import run_site
 from fedcal.experiments.study.joining import Kit, placed, rows_of, write_home
-from fedcal.experiments.study.kit import AUTHORITY
+from fedcal.experiments.study.kits import AUTHORITY
 from fedcal.experiments.study.sealed import Sealed
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")

@@ -17,6 +17,6 @@ def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
 ) -> None:
     """Make them, and say what goes to whom."""
-    from fedcal.experiments.study.kit import make_kits
+    from fedcal.experiments.study.kits import make_kits
 
     console().print("\n".join(make_kits(file)))

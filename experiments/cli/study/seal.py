@@ -19,6 +19,6 @@ def command(
     ],
 ) -> None:
     """Write the sealed study, and say its digest."""
-    from fedcal.experiments.study.kit import seal
+    from fedcal.experiments.study.kits import seal
 
     console().print("\n".join(seal(file, joins)))

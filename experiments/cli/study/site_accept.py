@@ -35,4 +35,7 @@ def command(
         if input("does this site take part? Type yes: ").strip().lower() != "yes":
             raise InputError("nothing is accepted")
     offer.accept()
-    to.print(f"accepted: {kit / 'site.toml'} has the rules. Next: fedcal site start {kit}")
+    to.print(
+        f"accepted: {kit / 'site.toml'} has the rules. Next: fedcal site start {kit} (stop it "
+        "first where it runs)"
+    )

@@ -116,14 +116,14 @@ def kit_files(study: Study, site: str, *, one_machine: bool) -> dict[str, str]:
     """Return name -> text of the files of a site's kit, but for the authority's certificate."""
     known = {"study": study, "site": site, "version": __version__}
     known["versions"] = {"fedcal": __version__}
-    title = f"{study.study}: {site}"
+    title, home = f"{study.study}: {site}", f"/srv/fedcal/{site}"
     note = ONE_MACHINE if one_machine else ""
     return {
         STUDY: study.to_toml(),
         KIT: json.dumps({"schema": SCHEMA, "site": site, "one_machine": one_machine}) + "\n",
         "policy.toml": policy_text(study, ""),
         "start.sh": '#!/bin/sh\nexec fedcal site start "$(dirname "$0")" "$@"\n',
-        UNIT: unit_text(site, f"/srv/fedcal/{site}", "fedcal"),
+        UNIT: unit_text(site, "fedcal", home, home, f"/bin/sh {home}/start.sh"),
         "compose.yml": render("kit-compose.yml.j2", **known),
         "read-me.html": render(
             "kit.html.j2",
@@ -154,21 +154,20 @@ def policy_text(study: Study, federation: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def unit_text(site: str, folder: str, user: str, command: str = "/bin/sh start.sh") -> str:
+def unit_text(site: str, user: str, folder: str, beside: str, command: str) -> str:
     """Return the systemd unit of a site.
 
     Parameters
     ----------
-    site
-        its name
-    folder
-        its kit, an absolute path
-    user
-        who runs it
+    site, user
+        its name, and who runs it
+    folder, beside
+        its kit, and where it is started, from which module:function is found; absolute paths
     command
-        in that folder; the program by an absolute path
+        as a unit has it: the program by an absolute path
     """
-    return render("kit.service.j2", site=site, folder=folder, user=user, command=command)
+    known = {"user": user, "folder": folder, "beside": beside, "command": command}
+    return render("kit.service.j2", site=site, **known)
 
 
 def seal(path: Path, joins: Sequence[Path]) -> list[str]:
