@@ -221,12 +221,12 @@ class Shards:
             return np.ones(len(self.labels))
         if self.subjects is None:
             raise InputError(NO_SUBJECTS)
-        _, place, rows = np.unique(
-            np.stack([self.owner, self.subjects]), axis=1, return_inverse=True, return_counts=True
-        )
+        named, about = np.unique(self.subjects, return_inverse=True)
+        key = self.owner * len(named) + about.reshape(-1)  # pairs would be sorted ten times as long
+        _, place, rows = np.unique(key, return_inverse=True, return_counts=True)
         # on a grid, rounded down: sums are exact, whatever their order, and never above the bound
         each = np.floor(np.minimum(1.0, subject_rows / rows) / _WEIGHT_GRID) * _WEIGHT_GRID
-        return np.asarray(each)[place.reshape(-1)]
+        return np.asarray(each[place])
 
     def take(self, ids: Integers) -> Shards:
         """The clients `ids`, in that order (a copy)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit, ndtri
@@ -75,6 +76,11 @@ class Sites:
         crowd = divide(rows, rows.sum(axis=-1, keepdims=True) + 0 * rows)
         misread = width * (MISREAD + CROWDED * crowd**2)
         return cls(counts, root, law, rows, points, within, misread)
+
+    def __getitem__(self, places: Any) -> Sites:
+        """Some of the leading dimensions."""
+        each = ("counts", "rows", "within", "misread")
+        return replace(self, **{name: getattr(self, name)[places] for name in each})
 
     @property
     def ways(self) -> Floats:
