@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.pages import Part, Table
-from fedcal.core.printable import listed
 from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals.intervals import from_json
 from fedcal.evaluation.pages.page import heading, whole
@@ -21,13 +20,18 @@ from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.page import figure, write_with_figures
 from fedcal.experiments.report.tables import TextTable
-from fedcal.experiments.study.next_steps import REHEARSAL, Told, faults, hidden, outcome
+from fedcal.experiments.study.next_steps import REHEARSAL, Told, faults, hidden, outcome, some
 
 MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
 _COLUMNS = ("site", "verdict", "gap, points", "slope")
-_SHARES = ("sensitivity, %", "specificity, %", "precision, %", "flagged, %")
+_SHARES = {
+    "recall": "sensitivity, %",
+    "specificity": "specificity, %",
+    "precision": "precision, %",
+    "flagged": "flagged, %",
+}
 _GAP = {
     "positive": "score minus outcome: above 0 the model predicts too high",
     "confidence": "confidence minus share correct: above 0 the model is overconfident",
@@ -41,9 +45,9 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "Question": told["question"],
         "Date": told["date"],
         "Model": f"{_model(told)}: {outcome(told)}",
-        "Contributors": listed(told["contributors"]),
-        "Took part": listed(told["took_part"]),
-        "Took no part": listed(told["absent"]) or "nobody: all sites took part",
+        "Contributors": some(told["contributors"]),
+        "Took part": some(told["took_part"]),
+        "Took no part": some(told["absent"]) or "nobody: all sites took part",
         "Privacy": f"epsilon {told['epsilon_release']:g} of each {terms['protect']}; this year "
         f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; until "
         f"{told['until']}",
@@ -58,9 +62,9 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "unlisted": f"And {more} more: table Calibration." * (more > 0),
         "gap": _GAP[told["score"]],
         "steps": [step.split("`") for step in told["next"]],
-        "sections": sections(list(_parts(told))),
+        "sections": sections(list(parts(told))),
         "curves": curves and figure(curves, "curves"),
-        "guidelines": [_guideline(one, _filling(told)) for one in _guidelines()],
+        "guidelines": guidelines(told),
         **{key: told[key] for key in ("publish", "methods", "versions")},
         "statement": [*told["remarks"], *told["statement"]],
     }
@@ -98,8 +102,8 @@ def _p_value(p: float) -> str:
     return f"{p:.3f}" if p >= 1e-3 else "< 0.001"
 
 
-def _parts(told: Told) -> Iterator[Part]:
-    """Tables of the details."""
+def parts(told: Told) -> Iterator[Part]:
+    """Tables of the details, from top to bottom."""
     rows: Any = [
         (site, gap, slope, *_tested(told["sites"][site]), words)
         for site, words, gap, slope in _verdicts(told, 1)
@@ -129,11 +133,13 @@ def _parts(told: Told) -> Iterator[Part]:
     title = "A calibrator of its own: what the others let expect of each site"
     yield Table(title, ("site", *names), tuple(rows), note)
     for at, each in told["thresholds"].items():
-        cells = {
-            s: [whole("accuracy", from_json(e)) for e in own.values()] for s, own in each.items()
-        }
-        rows = [(s, *(own or ["too few"] * len(_SHARES))) for s, own in cells.items()]
-        yield Table(f"Threshold {at} of the {outcome(told)}", ("site", *_SHARES), tuple(rows))
+        rows = [
+            (s, *(whole("accuracy", from_json(own[n])) if own else "too few" for n in _SHARES))
+            for s, own in each.items()
+        ]
+        yield Table(
+            f"Threshold {at} of the {outcome(told)}", ("site", *_SHARES.values()), tuple(rows)
+        )
     if told["groups"]:
         note = "Estimates, each alone: no verdicts are made of groups."
         yield _measured("Groups", {(g["group"], g["site"]): g for g in told["groups"]}, told, note)
@@ -166,12 +172,6 @@ def _curves(told: Told) -> Sheet | None:
     return Sheet(title, min(3, len(panels)), panels, legend) if panels else None
 
 
-def _guidelines() -> list[dict[str, Any]]:
-    text = Path(__file__).with_name("tripod.toml").read_text("utf-8")
-    found: list[dict[str, Any]] = tomllib.loads(text)["guideline"]
-    return found
-
-
 def _filling(told: Told) -> dict[str, str]:
     """What items are filled with."""
     about, limits = told["about"], [one["limit"] for one in told["sites"].values()]
@@ -182,7 +182,7 @@ def _filling(told: Told) -> dict[str, str]:
         "question": told["question"],
         "date": told["date"],
         "count": f"{len(told['sites'])} of {len(about)} sites",
-        "sites": listed(list(told["sites"]), most=12),
+        "sites": some(list(told["sites"])),
         "size": size if all(about.values()) else "author",
         "groups": "Table Groups" if told["groups"] else "No groups were counted",
         "heterogeneity": next_site.sentence(told["next_site"]) if told["next_site"] else "author",
@@ -191,13 +191,17 @@ def _filling(told: Told) -> dict[str, str]:
     }
 
 
-def _guideline(one: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
-    """A table of items in the order of their numbers."""
-    items = {key: (ask, text.format_map(words)) for key, (ask, text) in one["filled"].items()}
-    for kind in ("author", "not of an evaluation"):
-        asked: Iterable[Any] = (line.split(maxsplit=1) for line in one[kind].split(";"))
-        items |= {key: (ask, kind) for key, ask in asked}
-    order = sorted(items, key=lambda key: (int(re.sub(r"\D", "", key)), key))
-    rows = [(key, *items[key]) for key in order]
-    table = TextTable(("item", "what", "here"), rows, left=(0, 1, 2))
-    return {"title": one["title"], "table": table}
+def guidelines(told: Told) -> list[tuple[str, TextTable]]:
+    """Title and items of each reporting guideline, in the order of their numbers."""
+    found, words = [], _filling(told)
+    for one in tomllib.loads(Path(__file__).with_name("tripod.toml").read_text("utf-8"))[
+        "guideline"
+    ]:
+        items = {key: (ask, text.format_map(words)) for key, (ask, text) in one["filled"].items()}
+        for kind in ("author", "not of an evaluation"):
+            asked: Any = (line.split(maxsplit=1) for line in one[kind].split(";"))
+            items |= {key: (ask, kind) for key, ask in asked}
+        order = sorted(items, key=lambda key: (int(re.sub(r"\D", "", key)), key))
+        rows = [(key, *items[key]) for key in order]
+        found.append((one["title"], TextTable(("item", "what", "here"), rows, left=(0, 1, 2))))
+    return found

@@ -3,6 +3,7 @@
 from dataclasses import asdict, replace
 
 import numpy as np
+from studies import study
 
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.result import versions
@@ -11,7 +12,6 @@ from fedcal.experiments.study.quarter import Facts, write_quarter
 from fedcal.experiments.study.sealed import Join, Sealed
 from fedcal.privacy.ledger import Entry
 from fedcal.secure_aggregation.keys import SigningKey
-from tests.support.studies import study
 
 SITES = "alder=300,birch=600,cedar=1000,dog=2000,elm=3000"
 

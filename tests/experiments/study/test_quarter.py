@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from html_page import page_of
+from quarters import facts_of, hospitals, quarter, release_of
 
 from fedcal.core.errors import InputError
 from fedcal.evaluation.histogram import from_each_edge
 from fedcal.experiments.study.next_steps import in_words
 from fedcal.experiments.study.quarter import present, told_of
-from fedcal.experiments.study.quarter_page import write_quarter_page
-from tests.support.html_page import page_of
-from tests.support.quarters import facts_of, hospitals, quarter, release_of
+from fedcal.experiments.study.quarter_page import guidelines, parts, write_quarter_page
 
 STUDY = hospitals()
 FAULTS = {"shift": {"cedar": 1.2}, "slope": {"elm": 0.35}}
@@ -32,7 +32,8 @@ def test_faults_are_named_and_what_to_do_is_said(told):
     assert told["headline"].startswith("2 of 5 sites show a fault: cedar predicts ")
     first, *rest = told["next"]
     assert "`fedcal site recalibrate --release 2026Q4/release.npz rows.csv --site cedar`" in first
-    assert "alder wait for the next quarter" in rest[0] and str(told["enough"]) in rest[0]
+    assert "wait for the next quarter, or look at the site's own exact page" in rest[0]
+    assert f"{told['enough']} patients at a site" in rest[0]
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 
@@ -44,16 +45,40 @@ def test_without_a_fault_the_model_stays_until_the_budget_is_spent(told):
     ]
 
 
-def test_shares_at_a_threshold_stand_under_their_names(told):
-    release = release_of(STUDY, 2, **FAULTS)
+def test_each_number_stands_under_its_name():
+    of = hospitals(groups=("women", "men"))
+    release = release_of(of, 2, **FAULTS)
+    tables = {t.title: t for t in parts(told_of(of, release, facts_of(of), {}))}
+
+    def cell(title, column, *row):
+        table = tables[title]
+        (line,) = (line for line in table.rows if line[: len(row)] == row)
+        return float(re.match(r"-?[\d.,]+", line[table.columns.index(column)])[0].replace(",", ""))
+
     h = release.histograms["model", "dog", ""]
-    below, above = from_each_edge(h.counts)[:, int(np.argmin(np.abs(h.edges - 0.2)))]
-    found = {name: e["value"] for name, e in told["thresholds"]["0.2"]["dog"].items()}
     negative, positive = h.counts.sum(axis=1)
-    assert list(found) == ["recall", "specificity", "precision", "flagged"]
-    assert [*found.values()] == pytest.approx(
-        [above / positive, 1 - below / negative, above / (above + below), (above + below) / h.rows]
+    below, above = from_each_edge(h.counts)[:, int(np.argmin(np.abs(h.edges - 0.2)))]
+    shares = {
+        "sensitivity, %": above / positive,
+        "specificity, %": 1 - below / negative,
+        "precision, %": above / (above + below),
+        "flagged, %": (above + below) / h.rows,
+    }
+    for name, share in shares.items():
+        assert cell("Threshold 0.2 of the probability of sepsis", name, "dog") == pytest.approx(
+            100 * share, abs=0.6
+        )
+    assert cell("By site", "patients", "dog") == pytest.approx(h.rows, abs=0.6)
+    assert cell("By site", "prevalence, %", "dog") == pytest.approx(
+        100 * positive / h.rows, abs=0.6
     )
+    one = release.within["cedar", "men"]
+    gap = (one.middles * one.counts.sum(axis=0)).sum() / one.rows - one.counts[1].sum() / one.rows
+    (name,) = (c for c in tables["Groups"].columns if "gap" in c or "minus" in c)
+    assert cell("Groups", name, "men", "cedar") == pytest.approx(100 * gap, abs=1.5)
+    assert cell("Groups", "patients", "men", "cedar") == pytest.approx(one.rows, abs=0.6)
+    assert cell("Calibration", "slope", "elm") == pytest.approx(0.35, abs=0.1)
+    assert cell("Calibration", "gap, points", "cedar") == pytest.approx(-17, abs=3)
 
 
 def test_counts_of_an_absent_site_are_noise_and_say_nothing():
@@ -65,7 +90,8 @@ def test_counts_of_an_absent_site_are_noise_and_say_nothing():
     told, moved = (
         told_of(STUDY, r, facts, {}) for r in (release, replace(release, counts=cells.ravel()))
     )
-    assert told == moved and "birch" not in told["sites"]
+    assert told == moved
+    assert "birch" not in told["sites"]
     assert "Call birch: nothing here is of their rows." in told["next"]
     with pytest.raises(InputError, match="does not count zoo apart"):
         present(release, ["zoo"])
@@ -107,17 +133,34 @@ def test_facts_that_are_not_of_the_study_are_refused(wrong, said):
 def test_the_page_says_what_it_is_of(tmp_path):
     of = hospitals(classes=("a", "b", "c"), groups=("women", "men"), protect="customer")
     folder = tmp_path / "rehearsal"
-    _, told = quarter(folder, of, None, rehearsal=True, one_machine=True, ledger={}, faults=FAULTS)
+    facts = {"rehearsal": True, "one_machine": True, "ledger": {}}
+    _, told = quarter(folder, of, None, faults={"slope": {"elm": 0.35}}, **facts)
     text = page_of(folder / "report.html").text
-    assert text.index("REHEARSAL") < text.index("1 of 5 sites shows a fault: elm overconfident by")
-    assert "whoever runs the server chose the committee" in text and "women" in text
-    assert "Nothing: this is a rehearsal." in text and "to be published" in text
+    assert text.index("REHEARSAL") < text.index("of 5 sites show")
+    for said in (
+        "elm overconfident by",
+        "whoever runs the server chose the committee",
+        "Nothing: this is a rehearsal.",
+        "women",
+    ):
+        assert said in text
     assert str(tmp_path) not in "".join(p.read_text("utf-8", "replace") for p in folder.iterdir())
-    for items, last in (("TRIPOD+AI", "27c"), ("TRIPOD-Cluster", "19")):
-        own = text[text.index(f"Items of {items}") :].partition(f" {last} ")[0]
-        assert {int(n) for n in re.findall(r" (\d+)[a-g]? [a-z]", own)} >= set(
-            range(1, int(last[:2]))
-        )
     many = told["sites"] | {f"z{k}": told["sites"]["dog"] for k in range(9)}
     write_quarter_page(tmp_path, told | {"sites": many})
     assert "And 4 more: table Calibration." in page_of(tmp_path / "report.html").text
+
+
+ITEMS = {
+    "TRIPOD+AI (BMJ 2024;385:e078378)": "1 2 3abc 4 5ab 6abc 7 8abc 9abc 10 11 12abcdefg 13 14 15 "
+    "16 17 18abcdef 19 20abc 21 22 23ab 24 25 26 27abc",
+    "TRIPOD-Cluster (BMJ 2023;380:e071018)": "1 2 3ab 4ab 5 6ab 7abcd 8abcdefg 9 10abc 11 12ab "
+    "13ab 14 15 16abc 17 18 19",
+}
+
+
+def test_every_item_of_the_guidelines_is_there_once(told):
+    found = {title: [key for key, *_ in table.rows] for title, table in guidelines(told)}
+    assert found == {
+        title: [n + k for n, letters in re.findall(r"(\d+)([a-g]*)", of) for k in letters or [""]]
+        for title, of in ITEMS.items()
+    }
