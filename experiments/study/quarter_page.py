@@ -127,11 +127,6 @@ def parts(told: Told) -> Iterator[Part]:
         table = change_table(told["calibrator"], "site")
         note = f"Tried on the release; nobody uses it. {table.note} By the middles of buckets."
         yield replace(table, title="A common calibrator", note=note)
-    names = max(told["own"].values(), key=len)
-    rows = [(site, *(_interval(own[k]) for k in names)) for site, own in told["own"].items()]
-    note = "Recalibration at home begins with this, and the site's own rows decide."
-    title = "A calibrator of its own: what the others let expect of each site"
-    yield Table(title, ("site", *names), tuple(rows), note)
     for at, each in told["thresholds"].items():
         rows = [
             (s, *(whole("accuracy", from_json(own[n])) if own else "too few" for n in _SHARES))

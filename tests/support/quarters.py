@@ -12,6 +12,7 @@ from fedcal.experiments.study.quarter import Facts, write_quarter
 from fedcal.experiments.study.sealed import Join, Sealed
 from fedcal.privacy.ledger import Entry
 from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.strategies.server.participation import sentences
 
 SITES = "alder=300,birch=600,cedar=1000,dog=2000,elm=3000"
 
@@ -58,7 +59,10 @@ def facts_of(of, **more):
         **{"spent": of.epsilon_release, "left": of.epsilon - of.epsilon_release},
         **{"statement": tuple(said), "ledger": line | {"charged": [1]}},
     }
-    return Facts(**facts | more)
+    facts |= more
+    sites = {"enrolled": len(of.sites), "answered": len(facts["took_part"]), "missed": {}}
+    facts["statement"] += tuple(sentences({**sites, "absent": facts["absent"]}))
+    return Facts(**facts)
 
 
 def sealed_of(of, coordinator):

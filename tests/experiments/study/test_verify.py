@@ -92,7 +92,7 @@ ALTERED = [
     (told(lambda t: t.update(noise_std=0.5)), "says noise_std = 0.5"),
     (told(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),
     (told(lambda t: t["since"].clear()), "says changes"),
-    (told(lambda t: t.update(statement=[])), "the statement is"),
+    (told(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
     (told(lambda t: t.pop("curves")), "says curves = None"),
     (page("took no part", "took part"), "report.html is not what fedcal"),
     (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
