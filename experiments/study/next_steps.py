@@ -3,11 +3,12 @@ done. All of them follow from the numbers of `study.json`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedcal.core.printable import listed
 from fedcal.evaluation.sites.verdicts import MOST
+from fedcal.experiments.study.study_file import named
 
 Told = Mapping[str, Any]
 """The content of `study.json`."""
@@ -25,6 +26,7 @@ _UNVERIFIED = (
     "Nobody can verify that the sum is what the sites sent, nor who was absent: that is the word "
     "of the server (signed openings are not kept)."
 )
+_MOST_NAMED = 5
 _PUBLISH = (
     "All of this folder: it is one private release and what follows from it. Not the sites' own "
     "pages: their numbers are exact, and nothing protects them."
@@ -43,6 +45,11 @@ def in_words(told: Told) -> dict[str, Any]:
     }
 
 
+def some(names: Sequence[str]) -> str:
+    """Names as a sentence has them; of many the first ones."""
+    return listed(names) if len(names) > _MOST_NAMED else named(names) if names else ""
+
+
 def faults(told: Told) -> list[str]:
     """Sites with a fault beyond chance."""
     return [site for site, one in told["sites"].items() if one["named"]]
@@ -59,7 +66,7 @@ def _changed(told: Told) -> dict[str, str]:
         name: [site or "all sites together" for site, one in tests.items() if one["named"]]
         for name, tests in told["changes"].items()
     }
-    return {name: listed(sites) for name, sites in found.items() if sites}
+    return {name: some(sites) for name, sites in found.items() if sites}
 
 
 def outcome(told: Told) -> str:
@@ -73,10 +80,10 @@ def _headline(told: Told) -> str:
     sites, off = told["sites"], faults(told)
     said = f"No site of {len(sites)} shows a fault."
     if off:
-        each = listed([f"{site} {sites[site]['words']}" for site in off], "; ")
+        each = listed([f"{site} {sites[site]['words']}" for site in off], "; ", 3)
         said = f"{len(off)} of {len(sites)} sites show{'s' * (len(off) == 1)} a fault: {each}."
     if unseen := hidden(told):
-        said += f" At {listed(unseen)} noise hides too much to tell."
+        said += f" At {some(unseen)} noise hides too much to tell."
     for name, which in _changed(told).items():
         said += f" Calibration has changed since {name} at {which}."
     return said
@@ -88,22 +95,22 @@ def _steps(told: Told) -> list[str]:
     if off:
         each = ", each by its own name" * (len(off) > 1)
         steps.append(
-            f"Recalibrate at home at {listed(off)}, with the site's own rows, which stay there"
+            f"Recalibrate at home at {some(off)}, with the site's own rows, which stay there"
             f"{each}: `fedcal site recalibrate --release {told['name']}/release.npz rows.csv "
             f"--site {off[0]}`"
         )
     for name, which in changed.items():
         steps.append(f"Find out what changed at {which} since {name}: people, coding, practice.")
     if worse := told["calibrator"].get("worse"):
-        steps.append(f"Use no common calibrator: it would widen the gap at {listed(worse)}.")
+        steps.append(f"Use no common calibrator: it would widen the gap at {some(worse)}.")
     if unseen:
         takes = f"about {enough:,} {told['plural']} at a site" if enough else "more epsilon"
         steps.append(
-            f"At {listed(unseen)} wait for the next quarter, or look at the site's own exact page: "
+            f"At {some(unseen)} wait for the next quarter, or look at the site's own exact page: "
             f"to see a gap of {100 * MOST:.0f} points in a release takes {takes}."
         )
     if told["absent"]:
-        steps.append(f"Call {listed(told['absent'])}: nothing here is of their rows.")
+        steps.append(f"Call {some(told['absent'])}: nothing here is of their rows.")
     if not off and not changed:
         steps.append("Keep the model as it is, and ask again next quarter.")
     if told["left"] < told["epsilon_release"] * (1 - 1e-9):
@@ -114,7 +121,7 @@ def _steps(told: Told) -> list[str]:
 def _methods(told: Told) -> list[str]:
     terms, (size, threshold) = told["terms"], told["committee"]
     model, who = terms["model"], terms["protect"]
-    absent = f" ({listed(told['absent'])} took no part)" * bool(told["absent"])
+    absent = f" ({some(told['absent'])} took no part)" * bool(told["absent"])
     cuts = ", ".join(f"{edge:.4g}" for edge in told["edges"][1:-1])
     once = f"; each {who} counted once" * (who != "record")
     changes = " and all tests of change" * bool(told["changes"])

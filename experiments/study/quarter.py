@@ -6,7 +6,6 @@ whoever has the folder can compute it again (`fedcal.experiments.study.verify`).
 
 from __future__ import annotations
 
-import datetime
 import json
 import math
 from bisect import bisect_left
@@ -15,8 +14,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fedcal.core import pages
 from fedcal.core.errors import InputError
@@ -40,7 +37,6 @@ from fedcal.experiments.study.signature import write_signature
 from fedcal.experiments.study.study_file import Study
 from fedcal.metrics import gap_change
 from fedcal.metrics.holm import ERROR
-from fedcal.personal.prior import site_priors
 from fedcal.queries.evaluation import names_text
 from fedcal.secure_aggregation.keys import SigningKey
 
@@ -88,16 +84,11 @@ class Facts:
     def of(cls, told: Mapping[str, Any]) -> Facts:
         """Those of a `study.json`; KeyError or TypeError for anything else."""
         own: dict[str, Any] = {field.name: told[field.name] for field in fields(cls)}
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in own.items()})
+        own |= {key: tuple(own[key]) for key in ("took_part", "absent", "statement")}
+        return cls(**own)
 
     def check(self, study: Study) -> None:
         """InputError if they cannot be of a release of this study."""
-        try:
-            datetime.date.fromisoformat(self.date)
-        except ValueError:
-            raise InputError(
-                f"the date of a quarter must be a day, got {self.date!r:.80}"
-            ) from None
         if sorted(self.took_part + self.absent) != sorted(study.sites):
             raise InputError("the sites that took part and the absent ones are not the study's")
         if len(self.took_part) < study.quorum:
@@ -119,6 +110,8 @@ def told_of(
     both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
     verdicts = verdicts_of(here, both, level=ERROR / study.per_year).to_json()
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
+    counts, root = here.by_site
+    rows = counts, here.question.bucket_edges, root
     told: dict[str, Any] = {
         "schema": 1,
         "study": study.study,
@@ -130,13 +123,12 @@ def told_of(
         "until": study.until.isoformat(),
         "committee": [len(study.committee.members), study.committee.threshold],
         "noise_std": release.std,
-        "edges": here.question.bucket_edges.tolist(),
+        "edges": rows[1].tolist(),
         "since": since,
         **verdicts,
         "enough": _enough(study, here, verdicts),
         "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in histograms.items()},
         "calibrator": _calibrator(here, histograms["all sites"], score),
-        "own": _own(here),
         "thresholds": {
             f"{at:g}": {s: _shares(h, at) for s, h in histograms.items()}
             for at in study.model.thresholds
@@ -146,10 +138,10 @@ def told_of(
             | _metrics(h, score, ("gap", "calibration_slope"))
             for (s, group), h in here.within.items()
         ],
-        "next_site": _next_site(here),
+        "next_site": next_site.next_site(*rows, [*facts.took_part]) if len(rows[0]) > 2 else {},
         "curves": pages.to_json(_curves(histograms, score)),
     }
-    told = _plain(told)
+    told = json.loads(json.dumps(told), parse_constant=lambda _: None)  # NaN is none of JSON's
     return {**told, **in_words(told)}
 
 
@@ -189,15 +181,6 @@ def _since(
     return {**{key: told[key] for key in KEPT}, "why": why, "sites": sites}
 
 
-def _plain(value: Any) -> Any:
-    """As JSON has it; None for a number that is not finite."""
-    if isinstance(value, Mapping):
-        return {str(k): _plain(v) for k, v in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _metrics(h: Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
     """How many there are, and metrics with intervals; {} of these where there are too few."""
     found = {} if few(h) else evaluate(h, score, only=names)
@@ -230,25 +213,6 @@ def _calibrator(here: ScoreRelease, whole: Histogram, score: Any) -> dict[str, A
     return gap_change.told(changes_by(here.histograms, made), score)
 
 
-def _own(here: ScoreRelease) -> dict[str, Any]:
-    """Slope and offset of each site, as the other sites let expect them: its prior at home."""
-    found: dict[str, Any] = {}
-    for site, prior in site_priors(here, here.question.group_names).items():
-        half = 1.96 * np.sqrt(np.diag(prior.cov))
-        ends = np.stack([prior.mean, prior.mean - half, prior.mean + half])
-        ends[:, -1] = np.exp(ends[:, -1])
-        each = zip(("slope", "offset"), ends.T[::-1].tolist(), strict=False)
-        found[site] = {k: dict(zip(("value", "low", "high"), v, strict=True)) for k, v in each}
-    return found
-
-
-def _next_site(here: ScoreRelease) -> dict[str, Any]:
-    (counts, root), asked = here.by_site, here.question
-    if len(counts) < 3:
-        return {}
-    return next_site.next_site(counts, asked.bucket_edges, root, asked.group_names)
-
-
 def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:
     """Reliability of each site beside that of all."""
     (name, whole), *sites = histograms.items()
@@ -268,19 +232,9 @@ def write_quarter(
 ) -> dict[str, Any]:
     """Write all files of a quarter, or none; return the content of its `study.json`.
 
-    Parameters
-    ----------
-    sealed_text
-        of the sealed study; a rehearsal has none
-    signer
-        the coordinator's key; None = to be signed later
-
-    Raises
-    ------
-    InputError
-        If these do not fit together.
-    FedcalError
-        If a file cannot be written.
+    `sealed_text` is of the sealed study (a rehearsal has none); without the coordinator's key as
+    `signer` it is to be signed later. Raises InputError if these do not fit together, FedcalError
+    if a file cannot be written.
     """
     made: dict[str, Any] = {}
 

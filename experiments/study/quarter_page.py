@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.pages import Part, Table
-from fedcal.core.printable import listed
 from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals.intervals import from_json
 from fedcal.evaluation.pages.page import heading, whole
@@ -21,13 +20,18 @@ from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.page import figure, write_with_figures
 from fedcal.experiments.report.tables import TextTable
-from fedcal.experiments.study.next_steps import REHEARSAL, Told, faults, hidden, outcome
+from fedcal.experiments.study.next_steps import REHEARSAL, Told, faults, hidden, outcome, some
 
-MOST_LINES = 14
+MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
-_COLUMNS = ("site", "verdict", "gap, points", "slope", "intercept", "p-value", "seen from, points")
-_SHARES = ("sensitivity, %", "specificity, %", "precision, %", "flagged, %")
+_COLUMNS = ("site", "verdict", "gap, points", "slope")
+_SHARES = {
+    "recall": "sensitivity, %",
+    "specificity": "specificity, %",
+    "precision": "precision, %",
+    "flagged": "flagged, %",
+}
 _GAP = {
     "positive": "score minus outcome: above 0 the model predicts too high",
     "confidence": "confidence minus share correct: above 0 the model is overconfident",
@@ -41,12 +45,12 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "Question": told["question"],
         "Date": told["date"],
         "Model": f"{_model(told)}: {outcome(told)}",
-        "Contributors": listed(told["contributors"], most=12),
-        "Took part": listed(told["took_part"], most=12),
-        "Took no part": listed(told["absent"], most=12) or "nobody: all sites took part",
+        "Contributors": some(told["contributors"]),
+        "Took part": some(told["took_part"]),
+        "Took no part": some(told["absent"]) or "nobody: all sites took part",
         "Privacy": f"epsilon {told['epsilon_release']:g} of each {terms['protect']}; this year "
-        f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; the study ends "
-        f"on {told['until']}",
+        f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; until "
+        f"{told['until']}",
     }
     more = len(lines) - MOST_LINES
     context = {
@@ -58,9 +62,9 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "unlisted": f"And {more} more: table Calibration." * (more > 0),
         "gap": _GAP[told["score"]],
         "steps": [step.split("`") for step in told["next"]],
-        "sections": sections(list(_parts(told))),
+        "sections": sections(list(parts(told))),
         "curves": curves and figure(curves, "curves"),
-        "guidelines": [_guideline(one, _filling(told)) for one in _guidelines()],
+        "guidelines": guidelines(told),
         **{key: told[key] for key in ("publish", "methods", "versions")},
         "statement": [*told["remarks"], *told["statement"]],
     }
@@ -90,23 +94,28 @@ def _interval(told: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str
     return "{} ({} to {})".format(*shown)
 
 
+def _tested(one: Mapping[str, Any]) -> tuple[str, str, str]:
+    return _interval(one["intercept"]), _p_value(one["adjusted"]), f"{100 * one['limit']:.1f}"
+
+
 def _p_value(p: float) -> str:
-    return f"{p:.4f}" if p >= 1e-4 else "< 0.0001"
+    return f"{p:.3f}" if p >= 1e-3 else "< 0.001"
 
 
-def _parts(told: Told) -> Iterator[Part]:
-    """Tables of the details."""
+def parts(told: Told) -> Iterator[Part]:
+    """Tables of the details, from top to bottom."""
     rows: Any = [
-        (*line, _interval(v["intercept"]), _p_value(v["adjusted"]), f"{100 * v['limit']:.1f}")
-        for line in _verdicts(told, 1)
-        if (v := told["sites"].get(line[0]))
+        (site, gap, slope, *_tested(told["sites"][site]), words)
+        for site, words, gap, slope in _verdicts(told, 1)
+        if site in told["sites"]
     ]
     note = (
         "p-values are of an offset of 0 and a slope of 1 together, corrected for all tests of this "
-        f"release (Holm): below {told['level']:.3g} a site is named. Gaps from the last column on "
-        "are seen with a probability of 80 %."
+        f'release (Holm): below {told["level"]:.3g} a site is named. Gaps from "seen from" on are '
+        "found with a probability of 80 %."
     )
-    yield Table("Calibration", _COLUMNS, tuple(rows), note)
+    columns = ("intercept", "p-value", "seen from", "verdict")
+    yield Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
     yield _measured("By site", {(site,): one for site, one in told["metrics"].items()}, told, note)
     for name, one in told["since"].items():
@@ -115,19 +124,17 @@ def _parts(told: Told) -> Iterator[Part]:
         rows = rows or [("all sites", f"not comparable: {one['why']}", "")]
         yield Table(f"Change since {name}", ("site", "calibration", "p-value"), tuple(rows))
     if told["calibrator"].get("sites"):
-        title = "A common calibrator: the gap at each site before anybody uses it"
-        yield replace(change_table(told["calibrator"], "site"), title=title)
-    names = max(told["own"].values(), key=len)
-    rows = [(site, *(_interval(own[k]) for k in names)) for site, own in told["own"].items()]
-    note = "Recalibration at home begins with this, and the site's own rows decide."
-    title = "A calibrator of its own: what the other sites let expect of each"
-    yield Table(title, ("site", *names), tuple(rows), note)
+        table = change_table(told["calibrator"], "site")
+        note = f"Tried on the release; nobody uses it. {table.note} By the middles of buckets."
+        yield replace(table, title="A common calibrator", note=note)
     for at, each in told["thresholds"].items():
-        cells = {
-            s: [whole("accuracy", from_json(e)) for e in own.values()] for s, own in each.items()
-        }
-        rows = [(s, *(own or ["too few"] * len(_SHARES))) for s, own in cells.items()]
-        yield Table(f"Threshold {at} of the {outcome(told)}", ("site", *_SHARES), tuple(rows))
+        rows = [
+            (s, *(whole("accuracy", from_json(own[n])) if own else "too few" for n in _SHARES))
+            for s, own in each.items()
+        ]
+        yield Table(
+            f"Threshold {at} of the {outcome(told)}", ("site", *_SHARES.values()), tuple(rows)
+        )
     if told["groups"]:
         note = "Estimates, each alone: no verdicts are made of groups."
         yield _measured("Groups", {(g["group"], g["site"]): g for g in told["groups"]}, told, note)
@@ -139,7 +146,7 @@ def _measured(
     title: str, lines: Mapping[tuple[str, ...], Mapping[str, Any]], told: Told, note: str
 ) -> Table:
     """How many there are, and metrics, of each line."""
-    names = list(max((one["of"] for one in lines.values()), key=len))
+    names = max((list(one["of"]) for one in lines.values()), key=len)
     rows = []
     for line, one in lines.items():
         found = {name: whole(name, from_json(e)) for name, e in one["of"].items()}
@@ -160,12 +167,6 @@ def _curves(told: Told) -> Sheet | None:
     return Sheet(title, min(3, len(panels)), panels, legend) if panels else None
 
 
-def _guidelines() -> list[dict[str, Any]]:
-    text = Path(__file__).with_name("tripod.toml").read_text("utf-8")
-    found: list[dict[str, Any]] = tomllib.loads(text)["guideline"]
-    return found
-
-
 def _filling(told: Told) -> dict[str, str]:
     """What items are filled with."""
     about, limits = told["about"], [one["limit"] for one in told["sites"].values()]
@@ -176,7 +177,7 @@ def _filling(told: Told) -> dict[str, str]:
         "question": told["question"],
         "date": told["date"],
         "count": f"{len(told['sites'])} of {len(about)} sites",
-        "sites": listed(list(told["sites"]), most=12),
+        "sites": some(list(told["sites"])),
         "size": size if all(about.values()) else "author",
         "groups": "Table Groups" if told["groups"] else "No groups were counted",
         "heterogeneity": next_site.sentence(told["next_site"]) if told["next_site"] else "author",
@@ -185,13 +186,17 @@ def _filling(told: Told) -> dict[str, str]:
     }
 
 
-def _guideline(one: Mapping[str, Any], words: Mapping[str, str]) -> dict[str, Any]:
-    """A table of items in the order of their numbers."""
-    items = {key: (ask, text.format_map(words)) for key, (ask, text) in one["filled"].items()}
-    for kind in ("author", "not of an evaluation"):
-        asked: Iterable[Any] = (line.split(maxsplit=1) for line in one[kind].split(";"))
-        items |= {key: (ask, kind) for key, ask in asked}
-    order = sorted(items, key=lambda key: (int(re.sub(r"\D", "", key)), key))
-    rows = [(key, *items[key]) for key in order]
-    table = TextTable(("item", "what", "here"), rows, left=(0, 1, 2))
-    return {"title": one["title"], "table": table}
+def guidelines(told: Told) -> list[tuple[str, TextTable]]:
+    """Title and items of each reporting guideline, in the order of their numbers."""
+    found, words = [], _filling(told)
+    for one in tomllib.loads(Path(__file__).with_name("tripod.toml").read_text("utf-8"))[
+        "guideline"
+    ]:
+        items = {key: (ask, text.format_map(words)) for key, (ask, text) in one["filled"].items()}
+        for kind in ("author", "not of an evaluation"):
+            asked: Any = (line.split(maxsplit=1) for line in one[kind].split(";"))
+            items |= {key: (ask, kind) for key, ask in asked}
+        order = sorted(items, key=lambda key: (int(re.sub(r"\D", "", key)), key))
+        rows = [(key, *items[key]) for key in order]
+        found.append((one["title"], TextTable(("item", "what", "here"), rows, left=(0, 1, 2))))
+    return found

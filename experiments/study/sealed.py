@@ -200,6 +200,8 @@ def _read(path: Path) -> dict[str, Any]:
         if path.stat().st_size > MOST_BYTES:
             raise InputError(f"{path} is larger than {MOST_BYTES} bytes")
         fields = json.loads(path.read_text("utf-8"))
+    except InputError:
+        raise
     except OSError as e:
         raise InputError(f"{path} cannot be read: {e.strerror}") from None
     except (ValueError, RecursionError):

@@ -36,6 +36,7 @@ from fedcal.experiments.study.sealed import Sealed
 from fedcal.experiments.study.signature import SIGNATURE, check_signature, write_signature
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.strategies.server import participation
 
 _ASKED = ("question", "edges", "threshold", "estimand", "spread", "exact", "counted")
 _SPENT = ("epsilon", "delta", "mechanism", "unit", "adjacency", "event")
@@ -118,8 +119,10 @@ def _agreed(
         for name in _SPENT:
             yield f"ledger's {name}", facts.ledger.get(name), getattr(plan, name)
         yield "ledger's list of releases", facts.ledger.get("charged"), [1]
-        whole = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
-        yield "statement", [said for said in facts.statement if said in whole], whole
+        of = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
+        sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
+        of += participation.sentences({**sites, "absent": list(facts.absent)})
+        yield "statement", list(facts.statement), of
 
 
 def _differences(where: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:

@@ -102,7 +102,8 @@ def at_threshold(h: Histogram, threshold: float, *, level: float = 0.95) -> dict
     flagged = Flagged(threshold)
     only = ("recall", "specificity", "precision")
     found = evaluate(h, "positive", threshold=threshold, level=level, only=only)
-    return found | {"flagged": flagged.estimate(flagged.span(h, Asked(level)), level, h)}
+    share = flagged.estimate(flagged.span(h, Asked(level)), level, h)
+    return {**{name: found[name] for name in only}, flagged.name: share}
 
 
 def choose_threshold(

@@ -1,127 +1,84 @@
-"""A study of five sites, and a release of it that is made up with the noise of its real plan."""
+"""Quarters of a study of five sites: releases that are made up with the noise of its real plan."""
 
-from typing import Any
+from dataclasses import asdict, replace
 
 import numpy as np
+from studies import study
 
-from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.jobs import job_of
-from fedcal.experiments.study.quarter import Facts
-from fedcal.experiments.study.study_file import Model, Study
+from fedcal.experiments.runs.result import versions
+from fedcal.experiments.runs.statement import of_plan
+from fedcal.experiments.study.quarter import Facts, write_quarter
+from fedcal.experiments.study.sealed import Join, Sealed
+from fedcal.privacy.ledger import Entry
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.strategies.server.participation import sentences
 
-SITES = {"alder": 300, "birch": 600, "cedar": 1000, "dog": 2000, "elm": 3000}
-
-
-def study_of(**more: Any) -> Study:
-    """Five hospitals, patients protected, epsilon 4 in four releases."""
-    model = Model(("survived", "sepsis"), "SepsisNet", "3.2", thresholds=(0.2,))
-    given = {
-        "study": "sepsis",
-        "model": model,
-        "sites": SITES,
-        "server": "host.example:9092",
-        "question": "Is SepsisNet good at our hospitals, and what do we do next?",
-        "contributors": ("A. Alder", "B. Birch"),
-    }
-    return Study(**given | more)
+SITES = "alder=300,birch=600,cedar=1000,dog=2000,elm=3000"
 
 
-def release_of(
-    study: Study,
-    seed: int = 0,
-    took_part: tuple[str, ...] = (),
-    shift: dict[str, float] | None = None,
-    slope: dict[str, float] | None = None,
-    times: int = 1,
-) -> ScoreRelease:
-    """Each site's patients by score and outcome, with noise as of so many answers."""
-    from dataclasses import replace
+def hospitals(**more):
+    model = {"name": "SepsisNet", "version": "3.2"} | more.pop("model", {})
+    if "classes" not in more:
+        model = {"thresholds": (0.2,)} | model
+    return study(**{"sites": SITES, "question": "Is it good?", "model": model} | more)
 
-    job = job_of(study.config(), None)
-    rng = np.random.default_rng(seed)
+
+def release_of(of, seed=0, took_part=(), shift=(), slope=()):
+    """Patients of each site by score and outcome; `shift` and `slope` are faults of some."""
+    job, rng = job_of(of.config(), None), np.random.default_rng(seed)
     empty = job.strategy().result()
-    question, names = empty.question, empty.question.group_names
-    took_part = took_part or names
-    inner = len(question.within_names) + 1
-    cells = np.zeros((len(names), inner, 2, question.buckets))
-    for k, (name, rows) in enumerate(study.sites.items()):
-        if name not in took_part:
-            continue
-        n = times * (rows or 500)
+    question, took_part = empty.question, took_part or tuple(of.sites)
+    cells = np.zeros((len(of.sites), len(question.within_names) + 1, 2, question.buckets))
+    for own, (site, rows) in zip(cells, of.sites.items(), strict=True):
+        n = (rows or 500) * (site in took_part)
         truth = rng.normal(-1.0, 1.5, n)
-        if study.score == "confidence":
-            truth = np.abs(truth)
-        outcome = rng.random(n) < 1 / (1 + np.exp(-truth))
-        x = truth / (slope or {}).get(name, 1.0) - (shift or {}).get(name, 0.0)
-        score = 1 / (1 + np.exp(-x))
-        at = np.clip(
-            np.searchsorted(question.bucket_edges, score, "right") - 1, 0, question.buckets - 1
-        )
-        np.add.at(cells[k], (rng.integers(0, inner, n), outcome.astype(int), at), 1)
+        truth = np.abs(truth) if of.score == "confidence" else truth
+        y = rng.random(n) < 1 / (1 + np.exp(-truth))
+        x = truth / dict(slope).get(site, 1.0) - dict(shift).get(site, 0.0)
+        at = np.searchsorted(question.bucket_edges[1:-1], 1 / (1 + np.exp(-x)), "right")
+        np.add.at(own, (rng.integers(0, len(own), n), y.astype(int), at), 1)
     std = float(job.plan.std_of_sum(len(took_part))[0])
-    noise = rng.laplace(0.0, std / np.sqrt(2), cells.size)
-    found = replace(
-        empty,
-        counts=np.round(cells.ravel() + noise),
-        std=std,
-        law="double-exponential",
-        known=True,
-        data="",
-        unit=job.plan.unit,
-        counted="subjects",
-    )
-    found.of_classes(study.classes)
+    counts = np.round(cells.ravel() + rng.laplace(0.0, std / np.sqrt(2), cells.size))
+    told = {"law": "double-exponential", "known": True, "unit": job.plan.unit, "data": ""}
+    found = replace(empty, counts=counts, std=std, **told)
+    found.of_classes(of.classes)
     return found
 
 
-def facts_of(study: Study, **more: Any) -> Facts:
+def facts_of(of, **more):
     """Of the first release of a real run."""
-    from fedcal.experiments.runs.statement import of_plan
-
-    job = job_of(study.config(), None)
+    job = job_of(of.config(), None)
     plan = job.plan
-    said = of_plan(plan, 1, job.secure_aggregation, None, tested=False, noun="release", real=True)
-    ledger = {
-        "run": "1f",
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "releases": 1,
-        "mechanism": plan.mechanism,
-        "unit": plan.unit,
-        "adjacency": plan.adjacency,
-        "event": plan.event,
-        "charged": [1],
+    said = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
+    kinds = (plan.mechanism, plan.unit, plan.adjacency, plan.event)
+    line = asdict(Entry("run", plan.epsilon, plan.delta, 1, *kinds, (1,)))
+    facts = {
+        **{"name": "2026Q4", "date": "2026-12-31", "rehearsal": False, "one_machine": False},
+        **{"took_part": tuple(of.sites), "absent": (), "versions": versions()},
+        **{"spent": of.epsilon_release, "left": of.epsilon - of.epsilon_release},
+        **{"statement": tuple(said), "ledger": line | {"charged": [1]}},
     }
-    given = {
-        "name": "2026Q4",
-        "date": "2026-12-31",
-        "rehearsal": False,
-        "took_part": tuple(study.sites),
-        "absent": (),
-        "spent": study.epsilon_release,
-        "left": study.epsilon_total - study.epsilon_release,
-        "one_machine": False,
-        "statement": tuple(said["statement"]),
-        "ledger": ledger,
-        "versions": {"fedcal": "0"},
-    }
-    return Facts(**given | more)
+    facts |= more
+    sites = {"enrolled": len(of.sites), "answered": len(facts["took_part"]), "missed": {}}
+    facts["statement"] += tuple(sentences({**sites, "absent": facts["absent"]}))
+    return Facts(**facts)
 
 
-def sealed_of(study: Study, coordinator: Any) -> Any:
-    """The study sealed, with new keys of its sites."""
-    from fedcal.experiments.study.sealed import Join, Sealed
-    from fedcal.secure_aggregation.keys import SigningKey
+def sealed_of(of, coordinator):
+    def join(site):
+        key = SigningKey.generate().public
+        return Join(of.study, of.digest, site, key, f"key of {site}", of.class_digest)
 
-    joins = [
-        Join(
-            study.study,
-            study.digest,
-            site,
-            SigningKey.generate().public,
-            f"key of {site}",
-            study.class_digest,
-        )
-        for site in study.sites
-    ]
-    return Sealed.of(study, joins, "PEM", coordinator)
+    return Sealed.of(of, map(join, of.sites), "PEM", coordinator).to_text(coordinator)
+
+
+def quarter(folder, of, key, *, earlier=(), signer=None, faults=None, **facts):
+    """A quarter in a folder of the name that the facts have: its release, and its study.json."""
+    known = facts_of(of, name=folder.name, **facts)
+    release = release_of(of, len(folder.name), known.took_part, **(faults or {}))
+    if known.rehearsal:
+        release = replace(release, data="rows.csv")
+        release.of_classes(of.classes)
+    text = of.to_toml() if known.rehearsal else sealed_of(of, key)
+    return release, write_quarter(folder, of, text, release, known, dict(earlier), signer)
