@@ -72,6 +72,11 @@ def _accepted(kit: Kit) -> Sealed:
             f"{kit.site} has not accepted a study: fedcal site accept {kit.folder} "
             f"{kit.study.study}.sealed"
         )
+    if not kit.is_enrolled(kit.accepted):
+        raise InputError(
+            f"{kit.site} has other keys than in the study that it accepted: send {kit.site}.join, "
+            "and accept the study that is sealed anew"
+        )
     return kit.accepted
 
 
@@ -123,7 +128,7 @@ def _next(kit: Kit, found: dict[str, Any], joined: bool) -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     if not joined:
         return f"fedcal site join {folder} ROWS, and send back {kit.site}.join"
-    if found["digest"] is None:
+    if kit.accepted is None or not kit.is_enrolled(kit.accepted):
         return f"wait for {kit.study.study}.sealed, then fedcal site accept {folder} FILE"
     if found["records"]:
         return f"fedcal site restored --state {kit.state}: nothing is answered until then"

@@ -112,6 +112,8 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
         records.answer("1" * 64, FACTS, 1, "question", lambda: b"answer")
         records.finish("1" * 64)
     join(kit, "rows.csv", new_keys=True)
+    refused("has other keys than in the study that it accepted", start, kit, None, print)
+    assert status(kit)["next"].startswith("wait for sepsis.sealed")
     there.seal()
     there.offer().accept()
     started(there)
