@@ -179,7 +179,8 @@ def rows_of(study: Study, data: str) -> tuple[SiteRows, list[str]]:
     )
     found = of_scores(kept, study.classes)
     # sites with logits and sites with probabilities are asked the same
-    found = replace(found, shards=replace(found.shards, input="probs"))
+    counts = found.counts.replace("subjects", study.plural)
+    found = replace(found, counts=counts, shards=replace(found.shards, input="probs"))
     return found, [*warnings, *found.doubts(), *_few(study, found)]
 
 

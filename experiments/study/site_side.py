@@ -11,6 +11,7 @@ from typing import Any
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.records.job_facts import spent_in_all
 from fedcal.clients.site.records.site_records import RECORDS, records_in
+from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.site_log import LOG
 from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.fleet import read_address
@@ -118,6 +119,7 @@ def status(folder: Path) -> dict[str, Any]:
             "release": study.epsilon_release,
         },
         "records": refusal,
+        "release": _last_release(kit.state),
     }
     return found | {"next": _next(kit, found, joined)}
 
@@ -142,6 +144,12 @@ def _next(kit: Kit, found: dict[str, Any], joined: bool) -> str:
     if found["rows"]["changed since"]:
         return "nothing: the new rows are read once no run is under way"
     return f"before the next release put the new rows into {found['rows']['data']}"
+
+
+def _last_release(state: Path) -> str | None:
+    """The file of the last release that this site has answered in."""
+    found = (state / RESULTS).glob("*/release.npz")
+    return str(max(found, key=lambda path: path.stat().st_mtime, default="")) or None
 
 
 def _rows(kit: Kit) -> dict[str, Any]:

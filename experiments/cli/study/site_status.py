@@ -43,6 +43,11 @@ def command(
         print_table(to, TextTable(columns, rows, left=(0, 1, 3)), edge=True)
     for line in found["refused"]:
         to.print(line)
+    if found["release"] is not None and found["rows"] is not None:
+        to.print(
+            f"to recalibrate at home: fedcal site recalibrate --release {found['release']} "
+            f"{found['rows']['data']} --site {found['site']} --out at-home"
+        )
     to.print(f"next: {found['next']}")
 
 
