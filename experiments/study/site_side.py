@@ -103,6 +103,7 @@ def status(folder: Path) -> dict[str, Any]:
             }
             for job in booked
         ]
+    lines = _lines(kit.state / LOG)
     found: dict[str, Any] = {
         "study": study.study,
         "site": kit.site,
@@ -112,7 +113,8 @@ def status(folder: Path) -> dict[str, Any]:
         "rows": _rows(kit) if joined else None,
         "running": _runs(kit.state),
         "answered": jobs,
-        "refused": _refusals(kit.state / LOG),
+        "log": lines[-1] if lines else None,
+        "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-_SHOWN:],
         "epsilon": {
             "spent": spent,
             "left": max(study.epsilon_total - spent, 0.0),
@@ -175,12 +177,8 @@ def _runs(state: Path) -> bool:
         return True
 
 
-def _refusals(log: Path) -> list[str]:
-    """The last lines of the log that say what was refused."""
-    if not log.exists():
-        return []
-    lines = log.read_text("utf-8", "replace").splitlines()
-    return [line for line in lines if any(word in line for word in _REFUSALS)][-_SHOWN:]
+def _lines(log: Path) -> list[str]:
+    return log.read_text("utf-8", "replace").splitlines() if log.exists() else []
 
 
 def _time(seconds: float) -> str:

@@ -68,5 +68,6 @@ def _facts(found: dict[str, Any]) -> dict[str, str]:
         "rows": read,
         "epsilon": f"{epsilon['spent']:g} spent, {epsilon['left']:g} left, "
         f"{epsilon['release']:g} a release",
+        **({"last in its log": found["log"]} if found["log"] else {}),
         **({"records": found["records"]} if found["records"] else {}),
     }

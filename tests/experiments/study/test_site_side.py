@@ -106,6 +106,7 @@ def test_status_says_what_was_asked_spent_and_what_to_do_next(there, capsys):
         "4 spent, 0 left, 1 a release",
         "host:9092",
         "refused to answer: no budget",
+        "log: other",
         "last",
     ):
         assert words in shown
