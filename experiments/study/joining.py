@@ -320,7 +320,7 @@ class Offer:
             f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
             f"{study.epsilon_total:g} in all, for each {study.protect}; all else is refused",
             f"  sums     of at least {study.quorum} sites; {committee.threshold} of "
-            f"{len(committee.members)} open them, and {study.may_collude} may work with the server",
+            f"{len(committee.members)} open them, and {study.colluding} may work with the server",
             f"  server   {study.server}",
         ]
         if self.kit.one_machine:
