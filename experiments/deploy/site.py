@@ -129,7 +129,7 @@ def run_site(
     check_records(state)
     log_to(state / LOG)
     try:
-        with _until_terminated(), _Echo(state / LOG) as echo:
+        with until_terminated(), _Echo(state / LOG) as echo:
             _log_rules(state)
             if math.isinf(wait):
                 log.info("looking for %s, until it listens", fleet)
@@ -137,7 +137,7 @@ def run_site(
             check_fleet(fleet, context, wait)
             waits = math.isinf(wait)
             _keep_running(state, fleet, root_certificates, key, own, echo, file, write, waits)
-    except _Terminated:
+    except Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
         log.info("stopped")
@@ -380,14 +380,16 @@ class _Echo(contextlib.AbstractContextManager["_Echo"]):
         self._file.close()
 
 
-class _Terminated(BaseException):
+class Terminated(BaseException):
     """SIGTERM: how services are stopped."""
 
 
 @contextlib.contextmanager
-def _until_terminated() -> Iterator[None]:
+def until_terminated() -> Iterator[None]:
+    """Raise Terminated inside the block on SIGTERM."""
+
     def end(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, end)
     try:
