@@ -192,7 +192,7 @@ SAME_IDEA = {
     *("base", "config", "page", "record", "result", "rows", "run"),
     *("temperature", "scaling", "search", "histograms", "confidence", "evaluation", "conformal"),
     *("training", "spread", "single_metrics", "unary", "exponential", "gaussian", "crossing"),
-    *("prior", "judged"),
+    *("prior", "judged", "verify"),
     *("artifact", "simulation", "curves", "plan", "features", "report", "flower_app"),
 }
 """Names that several modules of the product may have: they are of one idea."""

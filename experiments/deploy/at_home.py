@@ -63,11 +63,11 @@ class AtHome:
     """A site's recalibration, for its own eyes.
 
     `told` is the content of `result.json`, `parts` are those of the report, and `calibrator` is
-    `Identity` where the gate refuses.
+    `Identity` where the gate refuses, None where there is no release yet.
     """
 
     told: Mapping[str, Any]
-    calibrator: Calibrator
+    calibrator: Calibrator | None
     parts: Sequence[Part]
 
     def save(self, out: Path) -> None:
@@ -82,7 +82,8 @@ class AtHome:
         def write(folder: Path) -> None:
             if fresh:
                 out.chmod(0o700)
-            self.calibrator.save(folder / "calibrator.npz")
+            if self.calibrator is not None:
+                self.calibrator.save(folder / "calibrator.npz")
             (folder / "result.json").write_text(to_json(self.told), "utf-8")
             parts = {"schema": 1, "parts": pages.to_json(self.parts)}
             (folder / PAGE).write_text(to_json(parts), "utf-8")
@@ -154,23 +155,56 @@ def recalibrate(
     result = {"schema": 1, "title": f" at home: {rows.name}", "verdict": verdict, "site": site}
     result |= {"release": str(path), "own": own, "priors": tried, "calibrator": made.kind}
     result |= {"statement": [STATEMENT, *notes], "versions": versions()}
-
-    def shown(value: float | None) -> pages.Entry:
-        if value is None:
-            return "not defined"
-        return "< 0.0001" if 0 < value < 5e-5 else round(value, 4) or 0
-
     gate = ("refused", "taken")
-    lines = [(k, gate[t["taken"]], *(shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
+    lines = [(k, gate[t["taken"]], *(_shown(t[n]) for n in _NUMBERS)) for k, t in tried.items()]
     views = {"before": softmax(shards.logits), "after, by the calibrator of other rows": after}
+    facts, *curve = _own_parts(own, shards, weights, views)
+    table = Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT)
+    return AtHome(result, made, (facts, table, *curve))
+
+
+def as_it_is(shards: Shards, name: str, title: str, advice: str) -> AtHome:
+    """Exact numbers of a site's rows and of the model as it is, before there is a release.
+
+    Parameters
+    ----------
+    shards
+        of one client; rows of one subject count as one
+    name, title
+        of the rows, and what follows it in the report's title
+    advice
+        a sentence on what to do next
+    """
+    weights = np.ones(len(shards.labels)) if shards.subjects is None else shards.weights(1)
+    own = _own(shards, weights)
+    found = dict(own)
+    if (error := own["its standard error"]) is not None:
+        low, high = (100 * (own["score minus outcome"] + z * error) for z in (-1.96, 1.96))
+        found["its standard error"] = f"{error:.4f}: {low:.1f} to {high:.1f} points (95 %)"
+    verdict = f"Here your model {_bias(own, shards.classes == 2)}"
+    if (slope := own["calibration slope"]) is not None:
+        verdict += f"; the calibration slope is {slope:.2f} (1 is right, below 1 is too extreme)"
+    result = {"schema": 1, "release": name, "title": title, "verdict": f"{verdict}.", "own": own}
+    result |= {"statement": [STATEMENT, advice], "versions": versions()}
+    views = {"model": softmax(shards.logits)}
+    return AtHome(result, None, _own_parts(found, shards, weights, views))
+
+
+def _shown(value: float | str | None) -> pages.Entry:
+    if value is None or isinstance(value, str):
+        return value or "not defined"
+    return "< 0.0001" if 0 < value < 5e-5 else round(value, 4) or 0
+
+
+def _own_parts(
+    own: Mapping[str, Any], shards: Shards, weights: Floats, views: Mapping[str, Floats]
+) -> tuple[Part, ...]:
+    """A table of the exact numbers and, where there is one, the curve of views' probabilities."""
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
-    curve = reliability_part("Reliability", counted, check_score("", classes), 0.95)
-    facts = tuple((name, shown(value)) for name, value in own.items())
-    parts = (
-        Table("This site's rows", ("", "exact"), facts, "Slope below 1: scores too extreme."),
-        Table("Recalibration here", ("prior", "gate", *_NUMBERS), tuple(lines), _ABOUT),
-    )
-    return AtHome(result, made, parts if curve is None else (*parts, curve))
+    curve = reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
+    facts = tuple((name, _shown(value)) for name, value in own.items())
+    table = Table("This site's rows", ("", "exact"), facts, "Slope below 1: scores too extreme.")
+    return (table,) if curve is None else (table, curve)
 
 
 def priors_of(release: Any, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
@@ -192,29 +226,34 @@ def _verdict(
 ) -> str:
     """Say what to do, and why; `alone` is what was found without other sites."""
     rows = f"{own['rows']:,} row{'s' * (own['rows'] > 1)}"
-    risk, points = found["chance of harm"], 100 * own["score minus outcome"]
+    risk = found["chance of harm"]
     chance = f"{float(f'{100 * risk:.2g}'):g} %" if risk >= 0.001 else "below 0.1 %"
     if not found["taken"]:
         return (
             f"Keep the model as it is: with {rows} and this prior the chance of harm is {chance} "
             f"(at most {100 * at_site.MOST_RISK:.0f} % is accepted)."
         )
-    way = (("much", "little") if binary else ("sure", "unsure"))[points < 0]
-    size = f"{abs(points):.0f} point{'s' * (f'{abs(points):.0f}' != '1')}"
-    bias = f"{'says' if binary else 'is'} {size} too {way}"
-    bias = f"{'is right' if abs(points) < 0.5 else bias} on average"
-    if abs(points) >= 0.5 and abs(points) < 196 * (own["its standard error"] or 1):
-        bias += ", which may be chance"
     before, after, fall = f"{own['log loss']:.2f}", f"{found['log loss']:.2f}", found["fall of it"]
     loss = f"{'falls' if fall > 0 else 'rises'} from {before} to {after}"
     loss = f"stays at {after}" if before == after else loss
     loss = f"with this calibrator log loss {loss} (cross-validated on your {rows})"
     loss = loss if abs(fall) > 1e-9 else _FOLDS_REFUSE
     return (
-        f"Recalibrate{_LITTLE * (fall < -1e-9)}: your model {bias}; {loss}; the chance "
-        f"that it is worse than the model by more than {at_site.HARM:g} is {chance}. Without other "
-        f"sites log loss would be {alone['log loss']:.2f}."
+        f"Recalibrate{_LITTLE * (fall < -1e-9)}: your model {_bias(own, binary)}; {loss}; the "
+        f"chance that it is worse than the model by more than {at_site.HARM:g} is {chance}. "
+        f"Without other sites log loss would be {alone['log loss']:.2f}."
     )
+
+
+def _bias(own: Mapping[str, Any], binary: bool) -> str:
+    """Say how far a model is off on average, and whether that may be chance."""
+    points = 100 * own["score minus outcome"]
+    if abs(points) < 0.5:
+        return "is right on average"
+    way = (("much", "little") if binary else ("sure", "unsure"))[points < 0]
+    size = f"{abs(points):.0f} point{'s' * (f'{abs(points):.0f}' != '1')}"
+    chance = ", which may be chance" * (abs(points) < 196 * (own["its standard error"] or 1))
+    return f"{'says' if binary else 'is'} {size} too {way} on average{chance}"
 
 
 def _losses(shards: Shards, probs: Floats) -> Floats:

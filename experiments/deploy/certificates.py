@@ -12,7 +12,7 @@ import os
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
@@ -71,12 +71,27 @@ def make_certificates(
     if names:
         files |= _server_files(folder, [_general_name(name) for name in names], days)
     for site in dict.fromkeys(sites):
-        files |= _site_files(site)
+        files |= _site_files(f"sites/{site}", site)
     if not files:
         raise InputError("neither a name of the SuperLink nor a site was given")
     if taken := [name for name in files if (folder / name).exists()]:
         raise InputError(f"{folder / taken[0]} is there already, and is not overwritten")
     _write(folder, files)
+
+
+def make_site_key(folder: Path, stem: str, site: str) -> None:
+    """Write the key pair of a site, `STEM.key` and `STEM.pub`; InputError if one is there."""
+    _write(folder, _site_files(stem, site))
+
+
+def is_certified(certificate: Path, name: str, until: date) -> bool:
+    """Return whether a certificate is of a name, among others, and valid until the end of a day."""
+    try:
+        found = x509.load_pem_x509_certificate(certificate.read_bytes())
+        names = found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except (OSError, ValueError, x509.ExtensionNotFound):
+        return False
+    return _general_name(name) in names and found.not_valid_after_utc.date() > until
 
 
 def _general_name(name: str) -> x509.GeneralName:
@@ -175,11 +190,11 @@ def _key_usage(**allowed: bool) -> x509.KeyUsage:
     return x509.KeyUsage(**{use: allowed.get(use, False) for use in uses})
 
 
-def _site_files(site: str) -> dict[str, bytes]:
+def _site_files(stem: str, site: str) -> dict[str, bytes]:
     key = ec.generate_private_key(ec.SECP384R1())
     private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
-    return {f"sites/{site}.key": private, f"sites/{site}.pub": public + f" {site}\n".encode()}
+    return {f"{stem}.key": private, f"{stem}.pub": public + f" {site}\n".encode()}
 
 
 def _pem(certificate: x509.Certificate) -> bytes:

@@ -90,6 +90,15 @@ class Control:
             )
         return [Node(str(one["node-id"]), str(one["status"])) for one in found["nodes"]]
 
+    def revoke(self, node: str) -> None:
+        """Let a site out, by Flower's number; its key can never come back.
+
+        Raises FedcalError if the SuperLink refuses.
+        """
+        said = self.flower.flwr("supernode", "unregister", node, CONNECTION, "--format", "json")
+        if not json_in(said).get("success"):
+            raise FedcalError(f"site {node} was not unregistered: {complaint(said)}")
+
     def stop(self, run_id: int) -> None:
         """End a run; FedcalError if the SuperLink does not."""
         said = self.flower.flwr("stop", str(run_id), CONNECTION, "--format", "json")

@@ -24,7 +24,7 @@ from fedcal.datasets.plausible_rows import check_rows
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
 
 
-def read_rows(data: str, names: Sequence[str] | None) -> Dataset:
+def read_rows(data: str, names: Sequence[str] | None, *, others: bool = False) -> Dataset:
     """The rows of one site, from a file or from a function of its own.
 
     Raises InputError if they cannot be had, or belong to several clients.
@@ -36,13 +36,18 @@ def read_rows(data: str, names: Sequence[str] | None) -> Dataset:
         on, which returns logits (n, c) and labels (n,), or a mapping with the keys of a file
     names
         of the classes, for labels that are names
+    others
+        pass other columns over, as `datasets.load` does
     """
     is_function = _FUNCTION.fullmatch(data) and not Path(data).exists()
     try:
         with warnings.catch_warnings():
             # in sorted order they may be other columns than at another site
             warnings.filterwarnings("error", "labels are names")
-            rows = _called(data, names) if is_function else datasets.load(data, classes=names)
+            if is_function:
+                rows = _called(data, names)
+            else:
+                rows = datasets.load(data, classes=names, others=others)
     except UserWarning:
         raise InputError(
             f"the labels of {data} are names: give --class-names, in the order of the columns"

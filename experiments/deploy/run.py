@@ -63,6 +63,7 @@ def deployed(
     resume: bool = False,
     overwrite: bool = False,
     without_unready: bool = False,
+    report: bool = True,
     progress: Progress | None = None,
 ) -> SimulationResult:
     """Run a method over the sites of a SuperLink, and write the files of any run.
@@ -84,6 +85,8 @@ def deployed(
     without_unready
         go on without sites that say that they cannot take part; else they stop a run that has
         released nothing
+    report
+        False writes neither report nor figures
     progress
         called after each round
 
@@ -117,7 +120,7 @@ def deployed(
                 _start(superlink, job, config, out, resume, without_unready)
             _follow(superlink, out, progress)
     with Paid(out, DEPLOYED, "", known=True).reporting():
-        return _result(config, out, held)
+        return _result(config, out, held, report)
 
 
 def _with_federation(config: Config) -> Config:
@@ -269,7 +272,7 @@ def _failure(work: Path, status: str, out: Path) -> FedcalError:
     return RoundFailed(f"Flower ended the run as '{status}'{again}")
 
 
-def _result(config: Config, out: Path, test: Holdout | None) -> SimulationResult:
+def _result(config: Config, out: Path, test: Holdout | None, report: bool) -> SimulationResult:
     work = out / SERVER
     outcome = Outcome.load(work)
     job = Job.from_fields(Checkpoint.load(work).job)
@@ -277,7 +280,7 @@ def _result(config: Config, out: Path, test: Holdout | None) -> SimulationResult
     result = result_of(
         outcome, known, privacy, job.plan.clients, given=config, test=test, data=None
     )
-    result.save(out)
+    result.save(out, report=report)
     return result
 
 

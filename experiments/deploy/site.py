@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from fedcal.clients.site.policy import NO_POLICY, Policy
+from fedcal.clients.site.policy import CPU_SECONDS, NO_POLICY, Policy
 from fedcal.clients.site.prepared import FEDERATION, count_beside, prepare, prepared
 from fedcal.clients.site.records.site_records import RECORDS, records_in
 from fedcal.clients.site.site_log import LOG, LOGGER, log_to
@@ -22,6 +24,7 @@ from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.flower_internals import check_flower
 from fedcal.experiments.deploy.feature_rows import site_rows
 from fedcal.experiments.deploy.fleet import Address, check_fleet, public_key, trusted
+from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.supernode import FLOWER_LOG, Ended, SuperNode, supernode
 from fedcal.experiments.report.terminal import Stopped, console
 from fedcal.secure_aggregation.roster import Roster
@@ -36,8 +39,11 @@ LEASE_S = 120.0
 as connected still; Flower's lease is some 60 s."""
 
 _LEASE = "lease"
-_TICK, _PAUSE_S = 0.2, 5.0
+_TICK, _PAUSE_S, _LATER_S, _SOON = 0.2, 5.0, 30.0, 12  # after so many pauses longer ones
 _QUICK_S, _QUICK_ENDS = 10.0, 3
+_STEADY_S = 5.0
+"""Seconds in which a file, and the site's log, must not have changed before rows are read anew."""
+_FORGOTTEN_S = CPU_SECONDS + 300.0  # an answer takes less, and then another message comes
 
 log = logging.getLogger(LOGGER)
 
@@ -55,6 +61,8 @@ def run_site(
     federation: Path | None = None,
     sign_key: Path | None = None,
     key_records: Path | None = None,
+    read: Callable[[], SiteRows] | None = None,
+    watched: Path | None = None,
 ) -> None:
     """Prepare the rows, start a SuperNode over them and keep it running until a signal comes.
 
@@ -69,12 +77,17 @@ def run_site(
     state
         the site's folder
     wait
-        seconds to wait for a SuperLink that is not up yet
+        seconds to wait for a SuperLink that is not up yet; infinite = until it is, and until it
+        knows this site's key and its clock is right, too
     policy, federation, sign_key
         files, as `prepare` takes them
     key_records
         the file that says which records are those of the site's key; None = beside `sign_key`, or
         beside `key` where there is none
+    read
+        reads the rows and checks them; None = `site_rows` of `data` and `names`
+    watched
+        a file: once it has changed, and no run is under way, the rows are read anew
 
     Raises
     ------
@@ -90,32 +103,41 @@ def run_site(
     if policy is not None:
         check_policy(policy)
     check_federation(state, federation)
-    rows = site_rows(data, names)
+    read = read or partial(site_rows, data, names)
+    file = _Watched(watched, read, state)
+    rows = read()
     # what goes into a file or a container's log tells of no rows
     screen = sys.stdout.isatty()
     console().print("\n".join([rows.described(counts=screen), *(rows.doubts() if screen else ())]))
-    prepare(
-        state,
-        rows.shards,
-        test=rows.test,
-        test_inputs=rows.test_inputs,
-        names=rows.names,
-        federation=federation,
-        sign_key=sign_key,
-        policy=policy,
-        server=str(fleet),
-        count=key_records or count_beside(sign_key or key),
-    )
+
+    def write(rows: SiteRows) -> None:
+        prepare(
+            state,
+            rows.shards,
+            test=rows.test,
+            test_inputs=rows.test_inputs,
+            names=rows.names,
+            federation=federation,
+            sign_key=sign_key,
+            policy=policy,
+            server=str(fleet),
+            count=key_records or count_beside(sign_key or key),
+        )
+
+    write(rows)
     del rows
     check_records(state)
     log_to(state / LOG)
     try:
-        with _until_terminated(), _Echo(state / LOG) as echo:
+        with until_terminated(), _Echo(state / LOG) as echo:
             _log_rules(state)
+            if math.isinf(wait):
+                log.info("looking for %s, until it listens", fleet)
             echo.show()
             check_fleet(fleet, context, wait)
-            _keep_running(state, fleet, root_certificates, key, own, echo)
-    except _Terminated:
+            waits = math.isinf(wait)
+            _keep_running(state, fleet, root_certificates, key, own, echo, file, write, waits)
+    except Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
         log.info("stopped")
@@ -179,27 +201,50 @@ def _log_rules(state: Path) -> None:
 
 
 def _keep_running(
-    state: Path, fleet: Address, root_certificates: Path, key: Path, own: str, echo: _Echo
+    state: Path,
+    fleet: Address,
+    root_certificates: Path,
+    key: Path,
+    own: str,
+    echo: _Echo,
+    file: _Watched,
+    write: Callable[[SiteRows], None],
+    waits: bool,
 ) -> None:
-    """A SuperNode, and another one whenever it ends and may come back; never returns."""
+    """A SuperNode, and another one whenever it ends and may come back; never returns.
+
+    With `waits` it may also come back where somebody else has to mend something first.
+    """
     files: dict[str, Any] = {"root_certificates": root_certificates, "key": key}
-    quick, told = 0, ""
+    quick, told, again = 0, "", 0
     while True:
         began = time.monotonic()
         with supernode(state, fleet=str(fleet), **files) as node:
-            _watch(node, state / _LEASE, fleet, echo)
+            rows = _watch(node, state / _LEASE, fleet, echo, file)
             ended = node.ended()
-        quick = quick + 1 if time.monotonic() - began < _QUICK_S else 0
-        words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick)
-        if words != told:
+        if rows is not None:
+            write(rows)
+            log.info("the file of rows has changed: it was read anew")
+            quick, told, again = 0, "", 0
+            continue
+        turned_away = ended.denied or ended.code == NO_CONNECTION
+        quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
+        words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick, waits=waits)
+        again = again + 1 if words == told else 0
+        if not again:
             log.info(words)
             echo.show()
         told = words
-        time.sleep(_PAUSE_S)
+        time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
 
 
-def _watch(node: SuperNode, lease: Path, fleet: Address, echo: _Echo) -> None:
-    """Show the site's log while the node runs; remember when it was last known to be connected."""
+def _watch(
+    node: SuperNode, lease: Path, fleet: Address, echo: _Echo, file: _Watched
+) -> SiteRows | None:
+    """Show the site's log while the node runs; remember when it was last known to be connected.
+
+    Returns rows that take the place of the node's, or None once it has ended.
+    """
     connected = False
     while node.poll() is None:
         if connected:
@@ -208,22 +253,40 @@ def _watch(node: SuperNode, lease: Path, fleet: Address, echo: _Echo) -> None:
             connected = True
             log.info("connected to %s: waiting for questions", fleet)
         if node.stuck():
-            return
+            return None
+        if (rows := file.renewed()) is not None:
+            return rows
         node.bound_log()
         echo.show()
         time.sleep(_TICK)
+    return None
 
 
 def _may_come_back(
-    ended: Ended, lease: Path, fleet: Address, own: str, state: Path, quick: int
+    ended: Ended,
+    lease: Path,
+    fleet: Address,
+    own: str,
+    state: Path,
+    quick: int,
+    *,
+    waits: bool = False,
 ) -> str:
     """What the site waits for now; FedcalError if waiting will not mend it."""
     if ended.denied:
-        raise FedcalError(
+        words = (
             f"the SuperLink at {fleet} does not accept this site's signature: most likely the "
             "clocks of the two machines differ (5 s ahead or 305 s behind is too much)"
         )
+        if waits:
+            return f"{words}. Trying again"
+        raise FedcalError(words)
     if ended.code == NO_CONNECTION and time.time() - _last(lease) > LEASE_S:
+        if waits:
+            return (
+                f"the server at {fleet} does not know this site's key yet, or no more: trying "
+                "again; ask the coordinator"
+            )
         raise FedcalError(
             f"the SuperLink at {fleet} does not know this site's key, or another process is "
             f"connected by it: give whoever runs the SuperLink this public key to register: {own}"
@@ -243,6 +306,50 @@ def _last(lease: Path) -> float:
         return lease.stat().st_mtime
     except OSError:
         return 0.0
+
+
+class _Watched:
+    """A file of rows, and what comes of it once it has changed."""
+
+    def __init__(self, path: Path | None, read: Callable[[], SiteRows], state: Path) -> None:
+        self._path, self._read, self._state = path, read, state
+        self._known = self._seen = self._stamp()
+        self._since = time.monotonic()
+
+    def renewed(self) -> SiteRows | None:
+        """Return the rows of a file that has changed, once it is steady and nobody asks for rows.
+
+        Of rows that cannot be used the log says nothing but that: those of before stay.
+        """
+        if (stamp := self._stamp()) != self._seen:
+            self._seen, self._since = stamp, time.monotonic()
+        steady = time.monotonic() - self._since >= _STEADY_S
+        if stamp in (None, self._known) or not steady or not self._idle():
+            return None
+        self._known = stamp
+        try:
+            return self._read()
+        except Exception:  # noqa: BLE001  whatever it is, a site with the old rows goes on
+            log.warning(
+                "the file of rows has changed and cannot be used: the rows of before stay. Start "
+                "the site by hand to see why"
+            )
+            return None
+
+    def _stamp(self) -> tuple[int, ...] | None:
+        """Return what tells versions of the file apart; None = there is none."""
+        if self._path is None or not self._path.is_file():
+            return None
+        found = self._path.stat()
+        return found.st_mtime_ns, found.st_size, found.st_ino
+
+    def _idle(self) -> bool:
+        """Return whether no run is under way here, or none that was heard of for long."""
+        quiet = time.time() - (self._state / LOG).stat().st_mtime
+        if quiet < _STEADY_S:
+            return False
+        with records_in(self._state) as records:
+            return records.unfinished == 0 or quiet > _FORGOTTEN_S
 
 
 class _Echo(contextlib.AbstractContextManager["_Echo"]):
@@ -273,14 +380,16 @@ class _Echo(contextlib.AbstractContextManager["_Echo"]):
         self._file.close()
 
 
-class _Terminated(BaseException):
+class Terminated(BaseException):
     """SIGTERM: how services are stopped."""
 
 
 @contextlib.contextmanager
-def _until_terminated() -> Iterator[None]:
+def until_terminated() -> Iterator[None]:
+    """Raise Terminated inside the block on SIGTERM."""
+
     def end(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, end)
     try:

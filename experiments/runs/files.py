@@ -13,7 +13,7 @@ from typing import Any
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.storage.atomic import reason
 
-_SUMMARIES = ("result.json", "compare.json")
+_SUMMARIES = ("result.json", "compare.json", "study.json")
 """What says that a folder is complete."""
 
 PAGE = "page.json"

@@ -94,7 +94,15 @@ AT_HOME = Kind(
     {"result.json": "verdict"},
     ("result.json", "calibrator.npz", _REPORT, PAGE, *CURVE_NAMES),
 )
-KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, PIPELINE, PLAN, READING, AT_HOME)
+QUARTER = Kind(
+    "a quarter of a study",
+    {"study.json": "sites"},
+    (
+        *("study.json", "study.toml", "study.sealed", "ledger.json", "signature.json"),
+        *("release.npz", "earlier-*.npz", _REPORT, *CURVE_NAMES),
+    ),
+)
+KINDS = (RUN, DEPLOYED, COMPARISON, SUITE, TRAINING, PIPELINE, PLAN, READING, AT_HOME, QUARTER)
 
 
 class Replaced(UserWarning):

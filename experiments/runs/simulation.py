@@ -14,7 +14,6 @@ from typing import Any, Unpack
 import numpy as np
 
 from fedcal.calibrators import BBQ, Calibrator, Identity, TemperatureScaling
-from fedcal.core.checks import unused
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.streams import Purpose, stream
@@ -115,8 +114,9 @@ def simulate(
     if asked.control is not None:
         from fedcal.experiments.deploy.run import deployed
 
-        unused("a run over real sites writes its report", report=None if report else False)
-        return deployed(asked, test=data, out=out, overwrite=overwrite, progress=progress)
+        return deployed(
+            asked, test=data, out=out, overwrite=overwrite, report=report, progress=progress
+        )
     if resume and out is None:
         raise InputError("resume needs the folder of the run: give out")
     folder = None if out is None else path_of(out)

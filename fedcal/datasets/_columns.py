@@ -31,6 +31,7 @@ _ALLOWED = (
 )
 _ALLOWED_LISTS = f"{_ALLOWED}; or a list in logits or probs, other_logits or other_probs"
 _SINGLE = ("label", *IDS, "split")
+_SUBJECTS = ("patient", "customer", "person")
 _INDEX = ("", "Unnamed: 0", "__index_level_0__")  # what pandas calls its index in a file
 
 
@@ -134,6 +135,22 @@ def find_columns(
         models["other"] = _scores(_OTHER, found[_OTHER], allowed)
     ordered = [name for name in _SINGLE if name in single]
     return Columns(models, ordered, tuple(classes) or None)
+
+
+def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Columns of a file that has others, too: all names as `find_columns` has them, and the others.
+
+    A column `patient`, `customer` or `person` is `subject` where there is none of that name.
+    """
+    stands = next((name for name in _SUBJECTS if name in names), None)
+    if stands is not None and "subject" not in names:
+        names = ["subject" if name == stands else name for name in names]
+
+    def is_known(name: str) -> bool:
+        plain = name.removeprefix(_OTHER)
+        return name in _SINGLE or plain == "score" or plain.startswith(("logit_", "prob_"))
+
+    return list(names), [name for name in names if not is_known(name)]
 
 
 def _scores(model: str, found: Mapping[str, Mapping[int, str]], allowed: str) -> Scores:

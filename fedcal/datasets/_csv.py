@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import warnings
 import zlib
 from array import array
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from fedcal.core.errors import InputError
-from fedcal.datasets._columns import arguments, find_columns
+from fedcal.datasets._columns import arguments, find_columns, study_columns
 from fedcal.datasets._dataset import IDS
 from fedcal.storage.npz import MAX_BYTES, intact
 
@@ -28,7 +29,7 @@ _DAMAGE: dict[tuple[type[Exception], ...], str] = {
 _TEXT_BYTES = 64  # about what one short string takes
 
 
-def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
+def read_csv(path: Path, labels_required: bool, *, others: bool = False) -> dict[str, Any]:
     """Arguments for `from_arrays` from a `.csv` or `.csv.gz` file.
 
     Columns, in any order: `label`; optional `client`, `subject`, `group` and `split`; and
@@ -36,26 +37,31 @@ def read_csv(path: Path, labels_required: bool) -> dict[str, Any]:
     class 1; of a second model the same names after `other_`. Labels may be names, see
     `from_arrays`, and the scores' columns have those names: `prob_cat`, `prob_dog`. Blank lines
     are skipped. `client`, `subject` and `group` are numeric if all cells of the column are whole
-    numbers.
+    numbers. With `others` columns of other names are passed over, which is warned of.
 
     Raises InputError, one line; with the line number (from 1) where a single line is at fault.
     """
     opened = gzip.open if path.name.lower().endswith(".gz") else open
     with intact(_DAMAGE), opened(path, "rt", encoding="utf-8-sig", newline="") as file:
-        return _read(file, labels_required)
+        return _read(file, labels_required, others)
 
 
-def _read(file: TextIO, labels_required: bool) -> dict[str, Any]:
+def _read(file: TextIO, labels_required: bool, others: bool) -> dict[str, Any]:
     reader = csv.reader(_lines(file), strict=True)
     numbers, lines = array("d"), array("q")
     try:
         header = next((row for row in reader if row), None)
         if header is None:
             raise InputError("is empty; the first line must name the columns")
-        names = [name.strip() for name in header]
+        names, strange = [name.strip() for name in header], list[str]()
+        if others:
+            names, strange = study_columns(names)
+        if strange:
+            listed = ", ".join(name[:40] for name in strange)[:200]
+            warnings.warn(f"columns that are not read: {listed}", stacklevel=2)
         try:
             _check_commas(header)
-            columns = find_columns(names, labels_required)
+            columns = find_columns([n for n in names if n not in strange], labels_required)
         except InputError as error:
             raise InputError(f"line {reader.line_num}: {error}") from None
         models = columns.models

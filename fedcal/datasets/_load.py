@@ -25,6 +25,7 @@ def load(
     labels_required: bool = True,
     classes: Sequence[str] | None = None,
     positive: str | None = None,
+    others: bool = False,
 ) -> Dataset:
     """Read a shipped data set by name, a file, or a folder.
 
@@ -53,6 +54,9 @@ def load(
         False lets the labels be missing (`Dataset.labelled` is then False).
     classes, positive
         (c,) names of the classes, and which of two is column 1: see `from_arrays`.
+    others
+        Pass columns of other names in a `.csv` over, with a warning, and take `patient`,
+        `customer` or `person` for `subject`.
 
     Raises
     ------
@@ -89,7 +93,8 @@ def load(
         raise InputError(f"{shown}: unknown kind of file; allowed: {_FILES}")
     read = read_saved if saved or suffix is None else _READERS[suffix]
     try:
-        columns = read(path, labels_required)
+        more = {"others": True} if others and read is read_csv else {}
+        columns = read(path, labels_required, **more)
         return from_columns(columns, path.name, labels_required, classes, positive)
     except InputError as error:
         raise InputError(f"{shown}: {error}") from None

@@ -34,6 +34,9 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
     views, groups, parts, _, buckets = query.shape
     score: Score = query.score  # type: ignore[assignment]
     group = group_of(shards, query.group_names, query.by)[:, None]
+    if query.within:
+        inner = group_of(shards, query.within_names)[:, None]
+        group = group * (len(query.within_names) + 1) + inner
     rows = [view_logits(shards, view, query) for view in query.view_names]
     found = []
     for v, logits in enumerate(rows):

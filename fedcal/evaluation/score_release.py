@@ -227,13 +227,14 @@ class ScoreRelease(Artifact):
         asked = self.question
         if asked.by != "site" or asked.score == "classes" or not self.known:
             return {}
-        counts = {name: self.histograms["model", name, ""].counts for name in asked.group_names}
-        if not self._root.any():  # exact: who has no rows, or did not answer, tells nothing
+        each, root = self.by_site
+        counts = dict(zip(asked.group_names, each, strict=True))
+        if not root.any():  # exact: who has no rows, or did not answer, tells nothing
             counts = {name: own for name, own in counts.items() if own.any()}
         if len(counts) < 3:
             return {}
         every = np.array([*counts.values()])
-        return next_site.next_site(every, asked.bucket_edges, self._root, [*counts])
+        return next_site.next_site(every, asked.bucket_edges, root, [*counts])
 
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Metrics of each client's rows, `clients`, where the plan made the release exact.
@@ -267,10 +268,10 @@ class ScoreRelease(Artifact):
     @property
     def histograms(self) -> dict[Key, Histogram]:
         """Every histogram; where groups were counted apart, also their sum, under group ""."""
-        asked = self.question
-        size = math.prod(asked.shape)
-        counts = self.counts[:size].reshape(asked.shape)
-        root = self._root
+        asked, cells = self.question, self._cells
+        parts = cells.shape[2]
+        counts, root = cells.sum(axis=2), self._root * math.sqrt(parts)
+        own: NoiseLaw = self.law if parts == 1 else "normal"
         found: dict[Key, Histogram] = {}
         groups = asked.group_names
         for v, view in enumerate(asked.view_names):
@@ -283,10 +284,34 @@ class ScoreRelease(Artifact):
                     whole = Histogram(asked.bucket_edges, each.sum(axis=0), widened, law)
                     found[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
-                    found[view, group, part] = Histogram(
-                        asked.bucket_edges, each[g], root, self.law
-                    )
+                    found[view, group, part] = Histogram(asked.bucket_edges, each[g], root, own)
         return found
+
+    @property
+    def by_site(self) -> tuple[Floats, Floats]:
+        """Rows by site, outcome and bucket, (S, 2, buckets), and the root of each row's noise."""
+        cells = self._cells
+        return cells[0, :, :, 0].sum(axis=1), self._root * math.sqrt(cells.shape[2])
+
+    @property
+    def within(self) -> dict[tuple[str, str], Histogram]:
+        """(Site, group) -> rows of a group within a site; site "" = of all. {} if not asked."""
+        asked, cells = self.question, self._cells[0, :, :, 0]
+        found, edges = dict[tuple[str, str], Histogram](), asked.bucket_edges
+        for k, group in enumerate(asked.within_names):
+            root = self._root * math.sqrt(len(cells))
+            found["", group] = Histogram(edges, cells[:, k].sum(axis=0), root, "normal")
+            for site, own in zip(asked.group_names, cells, strict=True):
+                found[site, group] = Histogram(edges, own[k], self._root, self.law)
+        return found
+
+    @property
+    def _cells(self) -> Floats:
+        """Counts by view, group, group within, part, outcome and bucket."""
+        views, groups, *rest = self.question.shape
+        inner = len(self.question.within_names) + 1
+        size = math.prod(self.question.shape)
+        return self.counts[:size].reshape(views, groups // inner, inner, *rest)
 
     @property
     def confusion(self) -> dict[str, Floats]:

@@ -27,7 +27,12 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.estimators.base import Asked
-from fedcal.evaluation.estimators.metrics import LinearRatio, edge_index, spread_cells
+from fedcal.evaluation.estimators.metrics import (
+    LinearRatio,
+    Predictions,
+    edge_index,
+    spread_cells,
+)
 from fedcal.evaluation.estimators.monotone import monotone_counts
 from fedcal.evaluation.histogram import Histogram, from_each_edge
 from fedcal.evaluation.intervals.intervals import FIRM, Estimate
@@ -80,6 +85,25 @@ class Cost(LinearRatio):
         """False negatives and, at their price, false positives; all rows."""
         at = edge_index(h, self.threshold)
         return spread_cells(h, at, (0, self.ratio_of_costs, 1, 0)), np.ones_like(h.counts)
+
+
+class Flagged(Predictions):
+    """Share of rows predicted positive."""
+
+    name = "flagged"
+    top, bottom = (0, 1, 0, 1), (1, 1, 1, 1)
+
+
+def at_threshold(h: Histogram, threshold: float, *, level: float = 0.95) -> dict[str, Estimate]:
+    """Sensitivity, specificity, precision and share flagged of a `positive` score.
+
+    InputError if the threshold is no edge of a bucket.
+    """
+    flagged = Flagged(threshold)
+    only = ("recall", "specificity", "precision")
+    found = evaluate(h, "positive", threshold=threshold, level=level, only=only)
+    share = flagged.estimate(flagged.span(h, Asked(level)), level, h)
+    return {**{name: found[name] for name in only}, flagged.name: share}
 
 
 def choose_threshold(

@@ -11,7 +11,6 @@ All of it is post-processing of a release; nobody's rows are read.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -22,7 +21,6 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import Effects, effects, inverse
-from fedcal.queries.encodings import decoder_of
 
 _COMMON = np.array([0.8, 0.4])
 """Std of mu: of the offset o, and of the log slope l."""
@@ -98,11 +96,9 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
             "fedcal evaluate --by site, or --method fedprior"
         )
     names, classes = asked.group_names, asked.classes
-    cells = release.counts[: math.prod(asked.shape)].reshape(asked.shape)
-    counts = cells[0, : len(names), 0]
+    counts, root = release.by_site
     if max(np.abs(counts).max(initial=0.0), release.std) > _MOST_ROWS:
         raise InputError(f"a site has at most {_MOST_ROWS:g} rows, and noise is of no more")
-    root = decoder_of(asked.encoding, asked.buckets, asked.height) * release.std
     (spread, _), none = common_spread(classes), identity_prior(classes)
 
     def found(some: Floats) -> Effects:

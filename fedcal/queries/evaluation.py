@@ -103,6 +103,9 @@ class ScoreCounts(Summed):
     by
         what names a row's group: "group" = the rows' column, and all other rows are counted after
         those of `groups`; "site" = its client, whose name must be among them: there are no others
+    within
+        JSON list of the names of groups of rows, by their column, that each site's counts are
+        parted into, and a last part of all others; "" = they are not
     confusion
         count cells of predicted class and label
     calibrator
@@ -139,6 +142,7 @@ class ScoreCounts(Summed):
     views: Views = "model"
     groups: str = ""
     by: By = "group"
+    within: str = ""
     confusion: bool = False
     calibrator: str = ""
     reference: Any = None
@@ -161,6 +165,8 @@ class ScoreCounts(Summed):
             raise InputError("a calibrator goes with the view 'calibrated', and only with it")
         if self.group_names == ("",) and self.by != "group":
             raise InputError("rows are counted by site for the names of sites: groups is empty")
+        if self.within and self.by != "site":
+            raise InputError("groups are counted within sites where rows are counted by site")
         not_too_long(self)
         if self.reference is not None:
             if self.subject_rows:
@@ -190,6 +196,11 @@ class ScoreCounts(Summed):
             return ("",)
         return check_names(self.groups)
 
+    @cached_property
+    def within_names(self) -> tuple[str, ...]:
+        """Groups that each site's rows are parted into, before all others; () = they are not."""
+        return check_names(self.within) if self.within else ()
+
     @property
     def view_names(self) -> tuple[str, ...]:
         """Whose scores."""
@@ -198,15 +209,16 @@ class ScoreCounts(Summed):
     @property
     def counted(self) -> tuple[Any, ...]:
         """What tells its counts from those of other questions."""
-        what = (self.score, self.views, self.groups, self.by, self.confusion, self.calibrator)
-        return (self.edges.tobytes(), *what)
+        what = (self.score, self.views, self.groups, self.by, self.within, self.confusion)
+        return (self.edges.tobytes(), *what, self.calibrator)
 
     @property
     def shape(self) -> tuple[int, int, int, int, int]:
-        """Of all histograms: views, groups, parts, 2, buckets."""
+        """Of all histograms: views, groups, parts, 2, buckets; groups within sites are last."""
         score: Score = self.score  # type: ignore[assignment]
         parts = parts_of(score, self.classes)
         groups = len(self.group_names) + (bool(self.groups) and self.by == "group")  # the others
+        groups *= len(self.within_names) + 1
         return len(self.view_names), groups, parts, 2, self.buckets
 
     @property

@@ -284,6 +284,11 @@ def check_digest(what: str, text: Any) -> str:
     return text
 
 
+def in_groups(digest: str) -> str:
+    """64 digits in groups of four, as people read them to each other."""
+    return " ".join(digest[at : at + 4] for at in range(0, len(digest), 4))
+
+
 def check_key(what: str, text: Any) -> bytes:
     """The 32 bytes of an Ed25519 public key in hexadecimal digits, or InputError."""
     return _hex(what, text, keys.KEY_BYTES)

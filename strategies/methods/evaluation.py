@@ -72,6 +72,10 @@ class FedEvaluate(FederatedStrategy):
     by
         "group": groups are those of the rows' column; "site": they are the clients themselves, each
         counted under its own name
+    within
+        names of groups of rows that each site's counts are parted into; for by = "site"
+    cuts
+        scores between buckets, increasing, in place of `bins` and `edges`
     confusion
         count predicted class by label, too
     threshold
@@ -93,6 +97,7 @@ class FedEvaluate(FederatedStrategy):
     examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
         {"bins": 12},
         {"bins": 8, "edges": "equi-depth", "confusion": True},
+        {"cuts": (0.1, 0.5, 0.9)},
         {"bins": 8, "estimand": "clients"},
     )
     settings = Counting

@@ -12,8 +12,9 @@ from typing import Any, ClassVar, Literal, get_args
 import numpy as np
 
 from fedcal.calibrators.as_text import text_of
-from fedcal.core.checks import one_of, unused, whole
+from fedcal.core.checks import listed, one_of, unused, whole
 from fedcal.core.errors import InputError
+from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.metrics import edge_index
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand
@@ -77,6 +78,8 @@ class Counting:
     calibrator: str = ""
     groups: Sequence[str] = ()
     by: By = "group"
+    within: Sequence[str] = ()
+    cuts: Sequence[float] = ()
     confusion: bool = False
     threshold: float = 0.5
     estimand: str = "rows"
@@ -109,7 +112,11 @@ class Counting:
         f, fine = self.federation, self.edges == "fine-tails"
         return ScoreCounts(
             classes=f.classes,
-            edges=fine_tails(self.bins) if fine else np.array([float(self.bins)]),
+            edges=own_edges(self.cuts)
+            if len(self.cuts)
+            else fine_tails(self.bins)
+            if fine
+            else np.array([float(self.bins)]),
             score=self.score,
             views="model,other"
             if self.other
@@ -118,6 +125,7 @@ class Counting:
             else "model",
             groups=names_text(self.groups),
             by=one_of("by", self.by, get_args(By)),
+            within=names_text(self.within),
             confusion=self.confusion,
             calibrator=text_of(self.calibrator, f.classes) if self.calibrator else "",
             subject_rows=subject_rows(f.unit, self.rows_per_subject),
@@ -127,6 +135,9 @@ class Counting:
         """InputError for settings that are not allowed, or do not go together."""
         one_of("edges", self.edges, get_args(Edges))
         whole("bins", self.bins, 2)
+        if len(self.cuts):
+            given = {"edges": self.edges != "fine-tails", "bins": self.bins != BUCKETS}
+            self._refuse("cuts are the edges of the buckets", **given)
         _ = self.named_estimand
         if self.other and self.calibrator:
             raise InputError("give other or calibrator, not both: two views are compared at most")
@@ -172,6 +183,14 @@ class Counting:
             raise InputError(
                 "of equi-depth edges only 0.5 is known beforehand: threshold must be 0.5"
             )
+
+
+def own_edges(cuts: Any) -> Floats:
+    """Edges from 0 to 1 with these between, (cuts + 2,); a list or its JSON text."""
+    inner = listed("cuts", cuts, "numbers")
+    if not all(isinstance(at, (int, float)) and 0 < at < 1 for at in inner):
+        raise InputError(f"cuts must be numbers between 0 and 1, got {str(cuts)[:80]}")
+    return np.array([0.0, *inner, 1.0])
 
 
 _MORE = ("other", "calibrator", "groups", "confusion")

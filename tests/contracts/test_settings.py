@@ -81,12 +81,14 @@ OWN_VALUES: dict[tuple[str, str], tuple[Any, Any]] = {
     ("conformal", "costs"): ((0.5, 1, 1), (1, 0.5, 1)),
     ("conformal", "score"): ("lac", "margin"),
     ("evaluate", "by"): ("group", "site"),
+    ("evaluate", "within"): ((), ("a",)),
     ("fedprior", "groups"): (numbered(CLIENTS), (*numbered(CLIENTS), "a")),
     ("fedsgd", "clipping"): ("row", "global"),
 }
 
 ALONG: dict[tuple[str, str], dict[str, Any]] = {
     ("evaluate", "by"): {"groups": ("a", *numbered(CLIENTS))},
+    ("evaluate", "within"): {"groups": numbered(CLIENTS), "by": "site"},
     ("conformal", "confidence"): {"guarantee": "pac"},
     ("conformal", "free"): {"score": "raps"},
     ("conformal", "penalty"): {"score": "raps"},

@@ -20,7 +20,7 @@ def command(
 ) -> None:
     """Write it."""
     from fedcal.experiments import report
-    from fedcal.experiments.report.page import read_json
+    from fedcal.experiments.report.page import read_json, reading
 
     if (folder / "compare.json").is_file():
         written = report.write_comparison_report(folder)
@@ -33,6 +33,11 @@ def command(
         from fedcal.experiments.pipeline.report import write_pipeline_report
 
         written = write_pipeline_report(folder)
+    elif (folder / "study.json").is_file():
+        from fedcal.experiments.study.quarter_page import write_quarter_page
+
+        with reading(folder, "study.json"):
+            written = write_quarter_page(folder, read_json(folder / "study.json", "quarter"))
     elif (folder / "reading.json").is_file():
         written = report.write_reading_report(folder)
     elif any((folder / name).is_file() for name in ("outcome.json", "run.json")):
@@ -47,6 +52,6 @@ def command(
     else:
         raise InputError(
             f"{folder} holds no result.json (of simulate), compare.json, training.json, "
-            "pipeline.json or outcome.json (of flwr run)"
+            "pipeline.json, study.json or outcome.json (of flwr run)"
         )
     show_written(written, quiet=quiet, as_json=json)

@@ -13,7 +13,7 @@ from fedcal.experiments.cli.parameters import FILES, other
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console
 from fedcal.secure_aggregation.keys import read_key
-from fedcal.secure_aggregation.roster import Roster
+from fedcal.secure_aggregation.roster import Roster, in_groups
 from fedcal.storage.atomic import whole_file
 
 EXAMPLES = (
@@ -63,11 +63,6 @@ def command(
     print_table(to, TextTable(("site", "name", "member", "public key"), rows, left=(1, 2, 3)))
     if more := len(roster.sites) - len(rows):
         to.print(f"and {more:,} more")
-
-
-def in_groups(digest: str) -> str:
-    """64 digits in groups of four, as people read them to each other."""
-    return " ".join(digest[at : at + 4] for at in range(0, len(digest), 4))
 
 
 def _sign(file: Path, roster: Roster, key: Path) -> Roster:

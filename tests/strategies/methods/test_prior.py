@@ -13,12 +13,13 @@ from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards, numbered
 from fedcal.evaluation.counting import counts_of
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.runs.config import Config
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.experiments.runs.evaluated import by_roster
 from fedcal.mechanisms import Gaussian, Laplace, Target
 from fedcal.personal.moments import HIDES, MomentsPrior, prior_from_moments
-from fedcal.personal.prior import identity_prior
+from fedcal.personal.prior import identity_prior, site_priors
 from fedcal.privacy.federation import Federation
 from fedcal.queries import ScoreCounts
 from fedcal.queries.encodings import decoder_of
@@ -63,6 +64,27 @@ def test_rows_count_under_their_sites_own_name_whatever_their_column_says():
                 summed = np.zeros_like(want)
                 np.add.at(summed, of, counts_of(parts, query))
                 np.testing.assert_array_equal(summed, want)
+
+
+def test_groups_within_a_site_part_its_counts_and_add_up_to_them():
+    rows = named(np.arange(90) % 3)
+    whole, parted = asked(*NAMES), replace(asked(*NAMES), within=names_text(["b", "d"]))
+    each = counts_of(rows, parted).reshape(4, 4, 3, 2, 10)  # b, d, and all others
+    np.testing.assert_array_equal(each.sum(axis=2).reshape(4, -1), counts_of(rows, whole))
+    for place, of in enumerate((1, 0, 2)):
+        some = rows.keep(np.flatnonzero(rows.groups == of))
+        np.testing.assert_array_equal(each[:, :, place].reshape(4, -1), counts_of(some, whole))
+    total = counts_of(rows, parted).sum(axis=0).astype(np.float64)
+    release, plain = ScoreRelease(parted, total, 2.0), ScoreRelease(whole, total[:80], 2.0)
+    counts, root = release.by_site
+    np.testing.assert_array_equal(counts, each.sum(axis=(0, 2)))
+    np.testing.assert_allclose(root @ root.T, 3 * plain.by_site[1] @ plain.by_site[1].T)
+    inside = release.within
+    np.testing.assert_array_equal(inside["c", "d"].counts, each.sum(axis=0)[2, 1])
+    np.testing.assert_array_equal(inside["", "d"].counts, each.sum(axis=(0, 1))[1])
+    assert inside["", "d"].rows_std == 2 * inside["c", "d"].rows_std
+    assert site_priors(release).keys() == {"", *NAMES}
+    refused("counted within sites", lambda: replace(parted, by="group"))
 
 
 def test_a_site_that_is_not_asked_for_refuses():

@@ -1,0 +1,1 @@
+"""The commands `fedcal study ...`, and those of a study's sites."""

@@ -1,0 +1,73 @@
+"""Begin a study: write its file, with all that a person may edit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.core.classes import names_in
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.parameters import other
+from fedcal.experiments.report.terminal import console
+from fedcal.experiments.study.sealed import write_text
+from fedcal.experiments.study.study_file import PROTECTED, Model, Study, sites_of
+
+EXAMPLES = (
+    "fedcal study init sepsis.toml --sites alder,birch,cedar --classes survived,sepsis "
+    "--protect patient --per-year 4 --server host:9092",
+)
+
+WHO, COST = "Who is asked", "What it may cost"
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file, NAME.toml.")],
+    *,
+    sites: Annotated[
+        str, other(WHO, "Names by comma; NAME=300 says about how many patients, in public.")
+    ],
+    classes: Annotated[
+        str, other(WHO, "Names by comma, in the order of the columns; of two the last is positive.")
+    ],
+    server: Annotated[str, other(WHO, "HOST:PORT at which the sites will find the server.")],
+    protect: Annotated[str, other(COST, " | ".join(PROTECTED))] = "patient",
+    per_year: Annotated[int, other(COST, "Releases in a year.")] = 4,
+    epsilon: Annotated[float, other(COST, "Of one of those protected, in a year.")] = 4.0,
+    years: Annotated[int, other(COST, "For how long.")] = 1,
+    thresholds: Annotated[
+        str | None, other(WHO, "Of two classes: thresholds of interest, by comma.")
+    ] = None,
+    model: Annotated[str, other(WHO, "Name of the model, as reports have it.")] = "the model",
+    question: Annotated[str, other(WHO, "That the report answers.")] = "",
+) -> None:
+    """Write it."""
+    if file.suffix != ".toml":
+        raise InputError(f"a study's file ends in .toml, got {file}")
+    if file.exists():
+        raise InputError(f"{file} is there already: edit it, or choose another name")
+    study = Study(
+        file.stem,
+        Model(names_in(classes), model, thresholds=_numbers(thresholds)),
+        sites_of(sites),
+        server,
+        question or f"Can {model} be believed at each site?",
+        protect=protect,
+        per_year=per_year,
+        epsilon=epsilon,
+        years=years,
+    )
+    write_text(file, study.to_toml())
+    console().print(
+        f"written to {file}: read it, and edit it. Next: fedcal study check {file} says what it "
+        f"will show, fedcal study run {file} rehearsal --simulate rows.csv tries it on a file, "
+        f"fedcal study kit {file} makes what the sites need."
+    )
+
+
+def _numbers(text: str | None) -> tuple[float, ...]:
+    try:
+        return () if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise InputError(f"--thresholds must be numbers by comma, got {text!r}") from None

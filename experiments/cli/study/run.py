@@ -1,0 +1,68 @@
+"""Make one release of a study and its report; or rehearse it on a file, before anybody is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.parameters import FILES, Json, Quiet, other
+from fedcal.experiments.report.tables import TextTable, print_table
+from fedcal.experiments.report.terminal import console, progress
+from fedcal.experiments.runs.files import to_json
+
+EXAMPLES = (
+    "fedcal study run sepsis.toml rehearsal --simulate rows.csv",
+    "fedcal study run sepsis.toml 2026Q4",
+)
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the release, and its folder.")],
+    *,
+    simulate: Annotated[
+        str | None, other(FILES, "Rows of all sites in one file: ask nobody.", "--simulate")
+    ] = None,
+    seed: Annotated[int | None, other(FILES, "Of a simulation.")] = None,
+    control: Annotated[
+        str | None, other(FILES, "HOST:PORT of the server. Default: the one that runs here.")
+    ] = None,
+    without_unready: Annotated[
+        bool, other(FILES, "Go on without sites that cannot take part.", "--without-unready")
+    ] = False,
+    quiet: Quiet = False,
+    json: Json = False,
+) -> None:
+    """Make it, and show what it says."""
+    from fedcal.experiments.study.run import rehearse, release
+
+    if simulate is None and seed is not None:
+        raise InputError("--seed is of a simulation: noise of real sites has none")
+    with progress(f"{name}: waiting for the sites", quiet=quiet) as steps:
+        if simulate is not None:
+            if control is not None or without_unready:
+                raise InputError("--simulate asks nobody: leave --control and the like out")
+            told = rehearse(file, name, simulate, seed=seed or 0)
+        else:
+            told = release(
+                file,
+                name,
+                at=control,
+                without_unready=without_unready,
+                progress=lambda done, total: steps(done, total, name),
+            )
+    if json:
+        print(to_json(told), end="")
+    elif not quiet:
+        _show(told, file.parent / name)
+
+
+def _show(told: dict[str, Any], out: Path) -> None:
+    to = console()
+    rows = [(site, one["words"]) for site, one in told["sites"].items()]
+    print_table(to, TextTable(("site", "verdict"), rows, left=(1,)), edge=True)
+    to.print("\n".join(told["next"]))
+    to.print(f"the report: {out / 'report.html'}")

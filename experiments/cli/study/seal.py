@@ -1,0 +1,24 @@
+"""Enrol the sites of a study by what they sent back, and sign it: they compare its digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.experiments.report.terminal import console
+
+EXAMPLES = ("fedcal study seal sepsis.toml *.join",)
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
+    joins: Annotated[
+        list[Path], typer.Argument(metavar="SITE.join...", help="What the sites sent back, all.")
+    ],
+) -> None:
+    """Write the sealed study, and say its digest."""
+    from fedcal.experiments.study.kits import seal
+
+    console().print("\n".join(seal(file, joins)))

@@ -1,0 +1,34 @@
+"""Run the server of a sealed study: one command, which ends cleanly; it needs no signing key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.experiments.cli.parameters import other
+from fedcal.experiments.report.terminal import Stopped, console
+
+EXAMPLES = ("fedcal study serve sepsis.sealed",)
+
+PORTS = "Where it listens"
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
+    *,
+    control: Annotated[
+        str, other(PORTS, "HOST:PORT for whoever starts releases: it has no login.")
+    ] = "127.0.0.1:8000",
+    listen: Annotated[
+        str | None, other(PORTS, "HOST:PORT for the sites. Default: everywhere, the study's port.")
+    ] = None,
+) -> None:
+    """Run it until it is stopped."""
+    from fedcal.experiments.study.serve import serve
+
+    try:
+        serve(file, at=control, listen=listen, said=console().print)
+    except KeyboardInterrupt:
+        raise Stopped("the server is stopped; the same command starts it again") from None

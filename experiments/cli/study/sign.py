@@ -1,0 +1,25 @@
+"""Sign a quarter with the coordinator's key, on its machine, once all that it says is verified."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.experiments.cli.parameters import FILES, other
+from fedcal.experiments.report.terminal import console
+
+EXAMPLES = ("fedcal study sign 2026Q4 --key sepsis-coordinator/coordinator.pem",)
+
+
+def command(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the quarter.")],
+    *,
+    key: Annotated[Path, other(FILES, "The coordinator's private key.")],
+) -> None:
+    """Verify, then sign."""
+    from fedcal.experiments.study.verify import sign
+    from fedcal.secure_aggregation.keys import read_key
+
+    console().print("\n".join([*sign(folder, read_key(key)), f"{folder} is signed."]))

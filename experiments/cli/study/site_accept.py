@@ -1,0 +1,44 @@
+"""Accept a sealed study at a site: see what will be asked, the budget and the digest; say yes."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal.core.errors import InputError
+from fedcal.experiments.cli.parameters import FILES, other
+from fedcal.experiments.report.terminal import console
+
+EXAMPLES = ("fedcal site accept alder/ sepsis.sealed",)
+
+
+def command(
+    kit: Annotated[Path, typer.Argument(metavar="KIT", help="This site's folder.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The sealed study.")],
+    *,
+    yes: Annotated[
+        bool, other(FILES, "Accept without asking: the digest was compared before.", "--yes")
+    ] = False,
+) -> None:
+    """Show it, ask, and write down what this site takes part in."""
+    from fedcal.experiments.study.joining import Offer
+
+    offer, to = Offer.read(kit, file), console()
+    to.print("\n".join(offer.lines()))
+    if not yes:
+        if not sys.stdin.isatty():
+            raise InputError("nothing is accepted: nobody is here to say yes (--yes for scripts)")
+        to.print("Compare the digest by telephone, by a voice that you know. Is it the same, and")
+        with contextlib.suppress(EOFError):
+            yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
+        if not yes:
+            raise InputError("nothing is accepted")
+    offer.accept()
+    to.print(
+        f"accepted: {kit / 'site.toml'} has the rules. Next: fedcal site start {kit} (stop it "
+        "first where it runs)"
+    )

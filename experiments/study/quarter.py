@@ -1,0 +1,260 @@
+"""What a quarter's release says: the content of `study.json`, and the folder that holds it.
+
+All of it is post-processing of one private release and of earlier ones. It is pure, so that
+whoever has the folder can compute it again (`fedcal.experiments.study.verify`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from fedcal.core import pages
+from fedcal.core.errors import InputError
+from fedcal.evaluation.by_group import changes_by
+from fedcal.evaluation.calibrate import calibrator_from
+from fedcal.evaluation.drift import few
+from fedcal.evaluation.estimates import evaluate
+from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.pages.figures import reliability_part
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites.verdicts import MOST, detectable, verdicts_of
+from fedcal.evaluation.thresholds import at_threshold
+from fedcal.experiments.runs.files import to_json, write_folder
+from fedcal.experiments.runs.folders import QUARTER
+from fedcal.experiments.runs.rereading import comparable
+from fedcal.experiments.study.next_steps import in_words
+from fedcal.experiments.study.quarter_page import write_quarter_page
+from fedcal.experiments.study.sealed import Sealed
+from fedcal.experiments.study.signature import write_signature
+from fedcal.experiments.study.study_file import Study
+from fedcal.metrics import gap_change
+from fedcal.metrics.holm import ERROR
+from fedcal.queries.evaluation import names_text
+from fedcal.secure_aggregation.keys import SigningKey
+
+TOLD, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"
+EARLIER = "earlier-"
+"""Files of a quarter's folder, and how the names of earlier releases begin."""
+
+Earlier = tuple[ScoreRelease, Mapping[str, Any]]
+"""A quarter: its release, and of its `study.json` the keys `KEPT` at least."""
+
+KEPT = ("terms", "digest", "rehearsal", "took_part", "date")
+_METRICS = {
+    "positive": ("prevalence", "roc_auc", "brier"),
+    "confidence": ("accuracy", "confidence_auc", "brier"),
+}
+_AGREED = ("question", "contributors", "plural", "epsilon_release", "quorum", "score", "classes")
+_NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a release does not say of its run.
+
+    `name` is that of the quarter and its folder, `date` the day of the run in UTC (2026-12-31); a
+    `rehearsal` is of one file. Epsilon `spent` and `left` are of one of those protected in this
+    year of the study, after the release. `one_machine`: the coordinator's signing key lies on the
+    server's. `statement` is the run's, `ledger` its `fedcal.privacy.ledger.Entry` as plain values
+    ({} = none), `roster` the digest ("" in a rehearsal).
+    """
+
+    name: str
+    date: str
+    rehearsal: bool
+    took_part: tuple[str, ...]
+    absent: tuple[str, ...]
+    spent: float
+    left: float
+    one_machine: bool
+    statement: tuple[str, ...]
+    ledger: Mapping[str, Any]
+    versions: Mapping[str, str]
+    roster: str = ""
+
+    @classmethod
+    def of(cls, told: Mapping[str, Any]) -> Facts:
+        """Those of a `study.json`; KeyError or TypeError for anything else."""
+        own: dict[str, Any] = {field.name: told[field.name] for field in fields(cls)}
+        own |= {key: tuple(own[key]) for key in ("took_part", "absent", "statement")}
+        return cls(**own)
+
+    def check(self, study: Study) -> None:
+        """InputError if they cannot be of a release of this study."""
+        if sorted(self.took_part + self.absent) != sorted(study.sites):
+            raise InputError("the sites that took part and the absent ones are not the study's")
+        if len(self.took_part) < study.quorum:
+            raise InputError(f"{len(self.took_part)} sites took part, fewer than {study.quorum}")
+        if not math.isclose(self.spent + self.left, study.epsilon) or self.left < 0:
+            raise InputError(f"epsilon {self.spent:g} + {self.left:g} is not {study.epsilon:g}")
+
+
+def told_of(
+    study: Study, release: ScoreRelease, facts: Facts, earlier: Mapping[str, Earlier]
+) -> dict[str, Any]:
+    """The content of `study.json`, strict JSON; `earlier` are quarters by name.
+
+    Raises InputError if the facts are not of the study, or the release does not have its sites.
+    """
+    facts.check(study)
+    here, score = present(release, facts.took_part), study.score
+    since = {name: _since(study, release, facts, *one) for name, one in earlier.items()}
+    both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
+    verdicts = verdicts_of(here, both, level=ERROR / study.per_year).to_json()
+    histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
+    counts, root = here.by_site
+    rows = counts, here.question.bucket_edges, root
+    told: dict[str, Any] = {
+        "schema": 1,
+        "study": study.study,
+        "terms": json.loads(study.terms),
+        "digest": study.digest,
+        **asdict(facts),
+        **{name: getattr(study, name) for name in _AGREED},
+        "about": study.sites,
+        "until": study.until.isoformat(),
+        "committee": [len(study.committee.members), study.committee.threshold],
+        "noise_std": release.std,
+        "edges": rows[1].tolist(),
+        "since": since,
+        **verdicts,
+        "enough": _enough(study, here, verdicts),
+        "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in histograms.items()},
+        "calibrator": _calibrator(here, histograms["all sites"], score),
+        "thresholds": {
+            f"{at:g}": {s: _shares(h, at) for s, h in histograms.items()}
+            for at in study.model.thresholds
+        },
+        "groups": [
+            {"group": group, "site": s or "all sites"}
+            | _metrics(h, score, ("gap", "calibration_slope"))
+            for (s, group), h in here.within.items()
+        ],
+        "next_site": next_site.next_site(*rows, [*facts.took_part]) if len(rows[0]) > 2 else {},
+        "curves": pages.to_json(_curves(histograms, score)),
+    }
+    told = json.loads(json.dumps(told), parse_constant=lambda _: None)  # NaN is none of JSON's
+    return {**told, **in_words(told)}
+
+
+def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:
+    """The release of these sites alone: counts of one that is absent are noise.
+
+    Raises InputError if they were not counted apart.
+    """
+    asked, names = release.question, release.question.group_names
+    if asked.by != "site" or not set(sites) <= {*names}:
+        raise InputError(f"the release does not count {', '.join(sites)[:200]} apart")
+    own = release.counts.reshape(len(names), -1)[[names.index(site) for site in sites]]
+    question = replace(asked, groups=names_text(sites))
+    found = replace(release, question=question, counts=own.ravel())
+    found.of_classes(release.class_names)
+    return found
+
+
+def _since(
+    study: Study, release: ScoreRelease, facts: Facts, before: ScoreRelease, told: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What is kept of an earlier quarter, and why it cannot be compared; "" = it can."""
+    sites, why = [site for site in facts.took_part if site in told["took_part"]], ""
+    then, now = told["terms"], json.loads(study.terms)
+    pairs = {key: (then["model"][key], now["model"][key]) for key in ("name", "version")}
+    for key, (was, is_) in pairs.items():
+        why = why or f"the model's {key} was {was}, now it is {is_}" * (was != is_)
+    if not why and then != now:
+        other = sorted(key for key in now if then.get(key) != now[key])
+        why = f"the study had other terms ({', '.join(other)})"
+    if told["rehearsal"] != facts.rehearsal or not sites:
+        why = why or "one of the two is a rehearsal, or no site took part in both"
+    try:
+        comparable(before, release)
+    except InputError as e:
+        why = why or str(e)
+    return {**{key: told[key] for key in KEPT}, "why": why, "sites": sites}
+
+
+def _metrics(h: Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
+    """How many there are, and metrics with intervals; {} of these where there are too few."""
+    found = {} if few(h) else evaluate(h, score, only=names)
+    of = {name: e.to_json() for name, e in found.items()}
+    return {"rows": h.rows, "noise": h.rows_std, "of": of}
+
+
+def _shares(h: Histogram, at: float) -> dict[str, Any]:
+    return {} if few(h) else {name: e.to_json() for name, e in at_threshold(h, at).items()}
+
+
+def _enough(study: Study, here: ScoreRelease, verdicts: Mapping[str, Any]) -> int | None:
+    """How many of those protected a site needs for a gap of `MOST` to be seen, to two digits."""
+    edges, tests, level = here.question.bucket_edges, verdicts["tests"], verdicts["level"]
+
+    def seen(number: int) -> bool:
+        law: dict[str, Any] = {"rate": study.model.rate, "edges": edges, "std": here.std}
+        return detectable(number, **law, tests=tests, level=level) <= MOST
+
+    at = bisect_left(_NUMBERS, True, key=seen)
+    return _NUMBERS[at] if at < len(_NUMBERS) else None
+
+
+def _calibrator(here: ScoreRelease, whole: Histogram, score: Any) -> dict[str, Any]:
+    """What one calibrator for all sites would do to the gap of each of them."""
+    try:
+        made = calibrator_from(whole, score, "platt", here.question.classes, here.input)
+    except InputError:  # noise left nothing to fit
+        return {}
+    return gap_change.told(changes_by(here.histograms, made), score)
+
+
+def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:
+    """Reliability of each site beside that of all."""
+    (name, whole), *sites = histograms.items()
+    each = {site: {name: whole} | ({} if few(h) else {"this site": h}) for site, h in sites}
+    found = [reliability_part(site, series, score, 0.95) for site, series in each.items()]
+    return [part for part in found if part is not None]
+
+
+def write_quarter(
+    folder: Path,
+    study: Study,
+    sealed_text: str,
+    release: ScoreRelease,
+    facts: Facts,
+    earlier: Mapping[str, Earlier],
+    signer: SigningKey | None,
+) -> dict[str, Any]:
+    """Write all files of a quarter, or none; return the content of its `study.json`.
+
+    `sealed_text` is of the sealed study (a rehearsal has none); without the coordinator's key as
+    `signer` it is to be signed later. Raises InputError if these do not fit together, FedcalError
+    if a file cannot be written.
+    """
+    made: dict[str, Any] = {}
+
+    def write(draft: Path) -> None:
+        digest = ""
+        (draft / STUDY).write_text(study.to_toml(), "utf-8")
+        if not facts.rehearsal:
+            (draft / SEALED).write_text(sealed_text, "utf-8")
+            digest = Sealed.read(draft / SEALED).digest
+        versions = {**facts.versions, "matplotlib": version("matplotlib")}
+        known = replace(facts, roster=digest, versions=versions)
+        made.update(told_of(study, release, known, earlier))
+        (draft / TOLD).write_text(to_json(made), "utf-8")
+        (draft / LEDGER).write_text(to_json({"schema": 1, **made["ledger"]}), "utf-8")
+        release.write(draft, release.form)
+        for name, (before, _) in earlier.items():
+            before.write(draft, f"{EARLIER}{name}")
+        write_quarter_page(draft, made)
+        if signer is not None:
+            write_signature(draft, signer)
+
+    write_folder(folder, write, stale=QUARTER.files)
+    return made

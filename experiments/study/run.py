@@ -1,0 +1,247 @@
+"""One release of a study: over its sites, or of a file before anybody is asked."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedcal import datasets
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.datasets import Dataset
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.experiments.deploy.run import SERVER, deployed
+from fedcal.experiments.runs.result import versions
+from fedcal.experiments.runs.simulation import simulate
+from fedcal.experiments.study.quarter import Facts, write_quarter
+from fedcal.experiments.study.sealed import SEALED, Sealed
+from fedcal.experiments.study.serve import CONTROL, folder_of, roster
+from fedcal.experiments.study.study_file import DELTA, Study, named
+from fedcal.privacy.ledger import Entry, Ledger
+from fedcal.secure_aggregation.keys import read_key
+from fedcal.storage.artifact import Artifact
+from fedcal.strategies.server.checkpoint import CHECKPOINT
+from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+TOLD = "study.json"
+
+
+def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
+    """The release as it would be, of one file with the rows of all sites; nobody is asked.
+
+    Parameters
+    ----------
+    path
+        of the study's file
+    name
+        of the folder, beside the file
+    data
+        rows; their column `client` names sites of the study, else they are dealt out
+    seed
+        of the deal and the noise
+
+    Returns
+    -------
+    dict
+        what `study.json` holds
+
+    Raises
+    ------
+    InputError
+        The rows are not as the study wants them, or the folder holds something else.
+    """
+    out, study = _folder(path, name), Study.read(path)
+    rows = _rows_of_sites(study, data, seed)
+    config = study.config(partition="natural", seed=seed)
+    result = simulate(rows, config=replace(config, data=rows.name))
+    facts = Facts(
+        name=name,
+        date=_today(),
+        rehearsal=True,
+        took_part=tuple(study.sites),
+        absent=(),
+        spent=0.0,
+        left=study.epsilon,
+        one_machine=False,
+        statement=tuple(result.privacy["statement"]),
+        ledger={},
+        versions=versions(),
+    )
+    return write_quarter(out, study, study.to_toml(), _counts(result.artifact), facts, {}, None)
+
+
+def _rows_of_sites(study: Study, data: str, seed: int) -> Dataset:
+    """Rows of a file by the study's sites, with those protected and in the study's order."""
+    rows = datasets.load(data, classes=study.classes, others=True)
+    if study.protect != "record" and rows.subject is None:
+        rows = replace(rows, subject=np.arange(len(rows.labels)))
+        warnings.warn(
+            f"{data} has no column subject: each row is taken as a {study.protect} of its own",
+            stacklevel=3,
+        )
+    sites = tuple(study.sites)
+    if rows.client_names is not None and set(rows.client_names) == set(sites):
+        return rows
+    if rows.client_names is not None and len(rows.client_names) > 1:
+        strange = sorted(set(rows.client_names) ^ set(sites))
+        raise InputError(
+            f"{data}: its column client must name the sites {named(sites)}, or be left out; "
+            f"{strange[0]!r} is only in one of them"
+        )
+    about = np.array([study.sites[site] for site in sites], np.float64)
+    share = about / about.sum() if about.all() else np.full(len(sites), 1 / len(sites))
+    who = rows.subject if rows.subject is not None else np.arange(len(rows.labels))
+    _, who = np.unique(who, return_inverse=True)
+    of = np.random.default_rng(seed).choice(len(sites), who.max() + 1, p=share)
+    return replace(rows, client=of[who], client_names=sites)
+
+
+def release(
+    path: Path,
+    name: str,
+    *,
+    at: str | None = None,
+    without_unready: bool = False,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """One release over the sites of a sealed study, on the server's machine.
+
+    A run that was interrupted goes on, and is charged once; one that has its report is refused.
+
+    Parameters
+    ----------
+    path
+        of the study's file, or of the sealed one
+    name
+        of the folder, beside that
+    at
+        HOST:PORT of the control port; None = as the server that runs here has it
+    without_unready
+        go on without sites that say that they cannot take part
+    progress
+        called after each round
+
+    Returns
+    -------
+    dict
+        what `study.json` holds
+
+    Raises
+    ------
+    InputError
+        The study is not sealed or was changed since, no server runs, or the name is taken.
+    FedcalError
+        As `deployed`.
+    """
+    sealed_path = path.with_suffix(SEALED)
+    if not sealed_path.exists():
+        raise InputError(
+            f"{sealed_path} is not there: fedcal study seal makes it of the sites' .join files; "
+            "--simulate ROWS needs none"
+        )
+    sealed, out = Sealed.read(sealed_path), _folder(path, name)
+    study = sealed.study
+    if path != sealed_path and Study.read(path).digest != study.digest:
+        raise InputError(
+            f"{path} has other terms than {sealed_path}: seal it anew, and let the sites accept it"
+        )
+    home = folder_of(path, study.study, "server").resolve()
+    if at is None:
+        if not (home / CONTROL).exists():
+            raise InputError(f"no server runs here: fedcal study serve {sealed_path}")
+        at = (home / CONTROL).read_text("ascii").strip()
+    work, year = home / "runs" / name, study.year(datetime.datetime.now(datetime.UTC).date())
+    ledger = home / f"ledger-{year}.sqlite"
+    config = study.config(
+        engine="grpc",
+        control=at,
+        root_certificates=str(home / "ca.crt"),
+        federation=str(roster(home, sealed)),
+        ledger=str(ledger),
+        cap=study.epsilon,
+        cap_delta=DELTA * study.per_year,
+    )
+    config = replace(config, clients=None)
+    begun = any((work / SERVER / file).exists() for file in (CHECKPOINT, OUTCOME))
+    work.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        result = deployed(
+            config,
+            out=work,
+            resume=begun,
+            without_unready=without_unready,
+            report=False,
+            progress=progress,
+        )
+    except FedcalError as e:  # it is this command that goes on
+        again = str(e).replace(f"deploy resume --out {work}", f"study run {path} {name}")
+        raise type(e)(again) from None
+    run = Outcome.load(work / SERVER).run
+    with Ledger(ledger) as book:
+        entries = book.entries()
+    own = next((entry for entry in entries if entry.run == run), None)
+    sites = result.sites or {"absent": []}
+    spent = sum(entry.epsilon for entry in entries)
+    key = folder_of(path, study.study, "coordinator") / "coordinator.pem"
+    facts = Facts(
+        name=name,
+        date=_today(),
+        rehearsal=False,
+        took_part=tuple(site for site in study.sites if site not in sites["absent"]),
+        absent=tuple(sites["absent"]),
+        spent=spent,
+        left=max(study.epsilon - spent, 0.0),
+        one_machine=key.exists(),
+        statement=tuple(result.privacy["statement"]),
+        ledger={} if own is None else _plain(own),
+        versions=versions(),
+    )
+    text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
+    counts, earlier = _counts(result.artifact), earlier_of(out, study)
+    return write_quarter(out, study, text, counts, facts, earlier, signer)
+
+
+def earlier_of(out: Path, study: Study) -> dict[str, tuple[ScoreRelease, Mapping[str, Any]]]:
+    """Name -> release and `study.json` of this study's other quarters beside a folder."""
+    found = []
+    for path in sorted(out.parent.glob(f"*/{TOLD}")):
+        told = json.loads(path.read_text("utf-8"))
+        if told.get("study") == study.study and not told["rehearsal"] and path.parent != out:
+            found.append((told["date"], path.parent.name, told))
+    releases = {}
+    for _, name, told in sorted(found, key=lambda one: one[:2]):
+        releases[name] = _counts(ScoreRelease.read(out.parent / name, ScoreRelease.form)), told
+    return releases
+
+
+def _counts(artifact: Artifact) -> ScoreRelease:
+    if not isinstance(artifact, ScoreRelease):
+        raise InputError("the run has released no counts")
+    return artifact
+
+
+def _folder(path: Path, name: str) -> Path:
+    if not NAME.fullmatch(name):
+        raise InputError(f"a release is named by letters, digits and . _ -, not {name[:80]!r}")
+    out = path.parent / name
+    if (out / TOLD).exists():
+        raise InputError(f"{out} has its report already: choose another name")
+    if out.is_dir() and any(out.iterdir()):
+        raise InputError(f"{out} holds something else: choose another name")
+    return out
+
+
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
+def _plain(entry: Entry) -> dict[str, Any]:
+    return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(entry).items()}

@@ -1,0 +1,217 @@
+"""What sites send back, `SITE.join`, and what the coordinator makes of it, `STUDY.sealed`.
+
+**Formal guarantee.** A `.join` holds two public keys, names and digests: nothing in it comes from
+a row. It is signed by the site's own key, so nobody can enrol a key that is not theirs. The roster
+of a sealed study has the digest of the study's terms in its name; so its own digest, which sites
+compare by telephone and pin, is of the terms, the sites, their keys and the committee. What is
+only signed by the coordinator (the server's address, the keys of connections) lets somebody in or
+keeps a site out; it changes neither what is asked nor who opens sums.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from fedcal.core.errors import InputError
+from fedcal.experiments.study.study_file import Study
+from fedcal.secure_aggregation import keys
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.roster import Roster, check_digest, check_key
+from fedcal.storage.atomic import whole_file
+
+MOST_BYTES = 1 << 22
+SCHEMA = 1
+JOIN, SEALED = ".join", ".sealed"
+_JOIN, _SEALED = "study-join", "study-sealed"
+
+
+@dataclass(frozen=True)
+class Join:
+    """A site's answer to its kit.
+
+    Attributes
+    ----------
+    study, terms
+        name of the study, and digest of its terms in the kit
+    site
+        its name
+    key
+        its Ed25519 public key, 32 bytes: who it is in sums
+    connection
+        its public key for the server, one line of OpenSSH
+    classes
+        digest of the names of its classes
+    """
+
+    study: str
+    terms: str
+    site: str
+    key: bytes
+    connection: str
+    classes: str
+
+    def to_text(self, signer: SigningKey) -> str:
+        """The file, signed by the site's own key."""
+        fields = {**vars(self), "key": self.key.hex(), "schema": SCHEMA}
+        return _signed(fields, _JOIN, signer)
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The join of a file; InputError if it is none, or not signed by the key in it."""
+        fields = _read(path)
+        try:
+            key = check_key("key", fields["key"])
+            _verify(path, fields, _JOIN, key)
+            for name in ("terms", "classes"):
+                check_digest(name, fields[name])
+            texts = {k: str(fields[k]) for k in ("study", "terms", "site", "connection", "classes")}
+            return cls(key=key, **texts)
+        except KeyError as e:
+            raise InputError(f"{path} is no .join file: {e.args[0]!r} is missing") from None
+
+
+@dataclass(frozen=True)
+class Sealed:
+    """A study that has its sites.
+
+    Attributes
+    ----------
+    study
+        its file
+    roster
+        the sites, by their keys
+    connections
+        site -> its public key for the server, one line of OpenSSH
+    authority
+        PEM: by it the server's certificate is verified
+    coordinator
+        Ed25519 public key of who sealed it, 32 bytes
+    """
+
+    study: Study
+    roster: Roster
+    connections: Mapping[str, str]
+    authority: str
+    coordinator: bytes
+
+    @classmethod
+    def of(cls, study: Study, joins: Iterable[Join], authority: str, signer: SigningKey) -> Self:
+        """Enrol sites.
+
+        Raises InputError if a site is missing, is there twice, is none of the study's, or has
+        joined other terms or with other classes.
+        """
+        found: dict[str, Join] = {}
+        for one in joins:
+            if one.site not in study.sites:
+                raise InputError(f"{one.site!r} is none of the sites of {study.study}")
+            if one.site in found:
+                raise InputError(f"there are two .join files of {one.site}")
+            if one.terms != study.digest:
+                raise InputError(
+                    f"{one.site} joined other terms ({one.terms[:12]}) than those of the study's "
+                    f"file now ({study.digest[:12]}): send it a new kit"
+                )
+            if one.classes != study.class_digest:
+                raise InputError(f"{one.site} has other classes, or in another order")
+            found[one.site] = one
+        roster = study.roster({name: one.key for name, one in found.items()})
+        connections = {name: found[name].connection for name in study.sites}
+        return cls(study, roster, connections, authority, signer.public)
+
+    def to_text(self, signer: SigningKey) -> str:
+        """The file, signed."""
+        return _signed(self._fields, _SEALED, signer)
+
+    @cached_property
+    def _fields(self) -> dict[str, Any]:
+        return {
+            "authority": self.authority,
+            "connections": dict(self.connections),
+            "coordinator": self.coordinator.hex(),
+            "roster": self.roster.to_text(),
+            "schema": SCHEMA,
+            "study": self.study.to_toml(),
+        }
+
+    @property
+    def digest(self) -> str:
+        """Of the roster, and so of the terms: what people compare by telephone."""
+        return self.roster.digest
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The sealed study of a file.
+
+        Raises InputError if it is none, is not signed by the coordinator it names, or its roster is
+        not of its terms.
+        """
+        fields = _read(path)
+        try:
+            coordinator = check_key("coordinator", fields["coordinator"])
+            _verify(path, fields, _SEALED, coordinator)
+            study = Study.from_text(str(fields["study"]))
+            roster = Roster.from_text(str(fields["roster"]))
+            connections = {str(k): str(v) for k, v in fields["connections"].items()}
+            sealed = cls(study, roster, connections, str(fields["authority"]), coordinator)
+        except KeyError as e:
+            raise InputError(f"{path} is no sealed study: {e.args[0]!r} is missing") from None
+        except AttributeError:
+            raise InputError(f"{path} is no sealed study: connections must be a table") from None
+        if roster != study.roster({site.name: site.key for site in roster.sites}):
+            raise InputError(f"{path}: its roster is not that of its terms")
+        if set(connections) != set(study.sites):
+            raise InputError(f"{path}: a site has no key for its connection")
+        return sealed
+
+
+def signing_text(fields: Mapping[str, Any]) -> bytes:
+    """Canonical bytes of what is signed."""
+    plain = {k: v for k, v in fields.items() if k != "signature"}
+    return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
+
+
+def _signed(fields: Mapping[str, Any], purpose: str, signer: SigningKey) -> str:
+    made = signer.sign(purpose, keys.digest(purpose, signing_text(fields)))
+    return json.dumps({**fields, "signature": made.hex()}, indent=1, sort_keys=True) + "\n"
+
+
+def _verify(path: Path, fields: Mapping[str, Any], purpose: str, key: bytes) -> None:
+    """InputError if the fields of a file are not signed by a key."""
+    made, text = fields.get("signature"), keys.digest(purpose, signing_text(fields))
+    try:
+        signed = keys.verified(key, purpose, text, bytes.fromhex(str(made)))
+    except ValueError:
+        signed = False
+    if not signed:
+        raise InputError(f"{path} was changed after it was signed, or is signed by another key")
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The fields of a file; InputError if they are none of this version."""
+    try:
+        if not path.is_file():
+            raise InputError(f"{path} is not there, or no file")
+        if path.stat().st_size > MOST_BYTES:
+            raise InputError(f"{path} is larger than {MOST_BYTES} bytes")
+        fields = json.loads(path.read_text("utf-8"))
+    except InputError:
+        raise
+    except OSError as e:
+        raise InputError(f"{path} cannot be read: {e.strerror}") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path} is no file of a study: it is not JSON") from None
+    if not isinstance(fields, dict) or fields.get("schema") != SCHEMA:
+        raise InputError(f"{path} is no file of a study of this version")
+    return fields
+
+
+def write_text(path: Path, text: str) -> None:
+    """A file, all of it or none."""
+    with whole_file(path) as file:
+        file.write(text.encode())

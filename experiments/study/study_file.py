@@ -1,0 +1,443 @@
+"""The file of a study, `NAME.toml`: all that a person edits. What else there is follows from it.
+
+Policies, committee, quorum, the question and the epsilon of each release are computed here, by
+coordinator and sites alike: so a site that has accepted a study refuses nothing that it asks, and
+whatever changes in its terms has another digest.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import tomli_w
+from scipy.special import expit, logit
+
+from fedcal.clients.site.policy import REQUIRED
+from fedcal.core.checks import one_of, positive, whole
+from fedcal.core.classes import class_names, digest_of
+from fedcal.core.errors import InputError
+from fedcal.evaluation.sites.effects import CUTS
+from fedcal.experiments.deploy.fleet import read_address
+from fedcal.experiments.runs.config import Config
+from fedcal.experiments.runs.evaluated import METHOD
+from fedcal.experiments.runs.jobs import job_of
+from fedcal.mechanisms import DiscreteLaplace
+from fedcal.metrics.buckets import check_score
+from fedcal.privacy.noise_plan import Plan
+from fedcal.queries.encodings import Flat
+from fedcal.secure_aggregation import keys
+from fedcal.secure_aggregation.committee import EVERYBODY_UP_TO, Committee, default_threshold
+from fedcal.secure_aggregation.roster import Member, Roster, check_name
+from fedcal.storage.toml_files import check_keys, read_as
+from fedcal.trust import Distributed
+from fedcal.units import UNITS, Example, Subject
+
+MOST_BYTES = 1 << 20
+PROTECTED = {
+    **dict.fromkeys(("patient", "customer", "person"), Subject.name),
+    "record": Example.name,
+}
+"""Who is protected, in a study's words -> unit."""
+
+PLURAL = {"person": "people"}
+DELTA = 1e-9
+"""Of a release, at most: what the arithmetic of exact noise may add to a pure epsilon."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+_NEAR = 0.4  # log odds by which a cut is moved to a threshold
+_MOST_THRESHOLDS = 5
+
+
+@dataclass(frozen=True)
+class Model:
+    """Whose probabilities are judged: table `[model]`.
+
+    Attributes
+    ----------
+    classes
+        names, in the order of the columns
+    name, version
+        as reports name it; rows of another version are another study's
+    positive
+        of two classes the one that probabilities are of; "" = the second
+    thresholds
+        of its probability, that are of interest; of two classes only
+    rate
+        about how often the positive class occurs (of more classes: how often a prediction is
+        wrong), in public; `study check` alone uses it
+    """
+
+    classes: tuple[str, ...]
+    name: str = "the model"
+    version: str = "1"
+    positive: str = ""
+    thresholds: tuple[float, ...] = ()
+    rate: float = 0.5
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is asked, of whom, and what it may cost.
+
+    Attributes
+    ----------
+    study
+        its name, and that of its files
+    question
+        that the report answers, as a sentence
+    contributors
+        people as the report names them
+    server
+        HOST:PORT at which sites find the server
+    model
+        see `Model`
+    sites
+        name -> about how many of those protected it has in a release, in public; 0 = not said
+    protect
+        one of `PROTECTED`
+    epsilon
+        of one of those protected, in a year
+    per_year
+        releases in a year
+    since, years
+        from when on, and for how long
+    groups
+        names of groups of rows (column `group`) that are counted apart at each site
+    away, colluding
+        sites that may be missing in a release; sites that may work with whoever runs the server
+    """
+
+    study: str
+    model: Model
+    sites: Mapping[str, int]
+    server: str
+    question: str = ""
+    contributors: tuple[str, ...] = ()
+    protect: str = "patient"
+    epsilon: float = 4.0
+    per_year: int = 4
+    since: datetime.date = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date())
+    years: int = 1
+    groups: tuple[str, ...] = ()
+    away: int | None = None
+    colluding: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in (self.study, *self.sites):
+            if not _NAME.fullmatch(name):
+                raise InputError(f"a name is 1 to 40 letters, digits and . _ -, not {name[:80]!r}")
+        read_address("server", self.server)
+        one_of("protect", self.protect, PROTECTED)
+        positive("epsilon", self.epsilon)
+        whole("per-year", self.per_year, 1, 366)
+        whole("years", self.years, 1, 100)
+        sites = whole("the number of sites", len(self.sites), 2, 1000)
+        for name, about in self.sites.items():
+            whole(f"{self.plural} of {name}", about, 0)
+        for group in self.groups:
+            check_name("a group's name", group)
+        model, classes = self.model, len(self.model.classes)
+        class_names(model.classes, whole("the number of classes", classes, 2))
+        if classes != 2 and (model.positive or model.thresholds):
+            raise InputError("positive and thresholds of [model] are for two classes")
+        one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
+        whole("the number of thresholds", len(model.thresholds), 0, _MOST_THRESHOLDS)
+        for at in (*model.thresholds, model.rate):
+            if not 0 < at < 1:
+                raise InputError(f"thresholds and rate of [model] lie in (0, 1), got {at:g}")
+        self._resolve("away", sites - 2, max(1, sites // 5))
+        self._resolve("colluding", max(min(self.committee.colluding, self.quorum - 2), 0), 1)
+
+    def _resolve(self, name: str, most: int, usual: int) -> None:
+        """Check a number of sites; what was not said is the usual one, as far as can be."""
+        value = getattr(self, name)
+        object.__setattr__(self, name, min(usual, most) if value is None else value)
+        whole(name, getattr(self, name), 0, most)
+
+    # --- as a file --------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The study of a file; InputError, one line that names the file and what is wrong."""
+        return read_as(path, MOST_BYTES, cls.of)
+
+    @classmethod
+    def from_text(cls, text: str) -> Self:
+        """The study of such a file's text; InputError if it is none."""
+        try:
+            table = tomllib.loads(text)
+        except (tomllib.TOMLDecodeError, RecursionError):
+            raise InputError("the text of the study is not TOML") from None
+        return cls.of(table)
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> Self:
+        """The study of the tables of a file."""
+        for name in ("model", "sites"):
+            if not isinstance(table.get(name), dict):
+                raise InputError(f"the table [{name}] is missing")
+        given = _given("a study", table, cls)
+        sites = {name: _typed(name, about, "int") for name, about in given["sites"].items()}
+        model = Model(**_given("[model]", given["model"], Model))
+        return cls(**{**given, "model": model, "sites": sites})
+
+    def to_toml(self) -> str:
+        """The text of a file that `read` takes, with a comment at each line that needs one."""
+        lines = []
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        model, sites = vars(own.pop("model")), own.pop("sites")
+        for table, of in (("", own), ("model", model), ("sites", sites)):
+            lines += ["", *_said(f"[{table}]", self), f"[{table}]"] if table else []
+            for name, value in of.items():
+                lines += [*_said(name, self), _line(name.replace("_", "-"), value)]
+        return "\n".join(lines) + "\n"
+
+    # --- what is agreed ---------------------------------------------------------------------
+
+    @cached_property
+    def terms(self) -> str:
+        """Canonical JSON of all that a site accepts: what changes here must be accepted again."""
+        told = {name: getattr(self, name) for name in _TERMS}
+        told["model"] = {k: v for k, v in vars(self.model).items() if k != "rate"}
+        told |= {"since": self.since.isoformat(), "sites": list(self.sites)}
+        return json.dumps(told, sort_keys=True, separators=(",", ":"))
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the terms, 64 hexadecimal digits."""
+        return keys.digest("study", self.terms.encode()).hex()
+
+    @property
+    def class_digest(self) -> str:
+        """Of the names of the classes, as sites compare it."""
+        return digest_of(class_names(self.classes, len(self.classes)))
+
+    def roster(self, of: Mapping[str, bytes]) -> Roster:
+        """Who takes part, by the Ed25519 public key of each site; InputError if one is missing.
+
+        Its name holds the digest of the terms: so the roster's own digest is of these, too.
+        """
+        if missing := [name for name in self.sites if name not in of]:
+            raise InputError(f"no key of {', '.join(missing)}: their .join files are missing")
+        members = tuple(Member(name, of[name]) for name in self.sites)
+        name = f"{self.study[:28]} {self.digest[:32]}"
+        return Roster(name, members, self.committee, self.class_digest)
+
+    @property
+    def committee(self) -> Committee:
+        """Who opens sums: the first sites, up to seven."""
+        size = min(len(self.sites), EVERYBODY_UP_TO)
+        return Committee.of_first(size, default_threshold(size))
+
+    @property
+    def quorum(self) -> int:
+        """Fewest sites in a release."""
+        return len(self.sites) - (self.away or 0)
+
+    @property
+    def unit(self) -> str:
+        """Of privacy."""
+        return PROTECTED[self.protect]
+
+    @property
+    def plural(self) -> str:
+        """Those protected, in words."""
+        return PLURAL.get(self.protect, f"{self.protect}s")
+
+    @property
+    def epsilon_release(self) -> float:
+        """Of one release: epsilons add up over a year."""
+        return self.epsilon / self.per_year
+
+    @property
+    def until(self) -> datetime.date:
+        """The last day, in UTC, on which sites answer."""
+        return self.since + datetime.timedelta(days=round(365.25 * self.years))
+
+    def year(self, day: datetime.date) -> int:
+        """The number of a day's year in the study, from 1 on; InputError outside of it."""
+        if not self.since <= day <= self.until:
+            raise InputError(f"{self.study} is from {self.since} until {self.until}, not on {day}")
+        return min(int((day - self.since).days / 365.25) + 1, self.years)
+
+    @property
+    def epsilon_total(self) -> float:
+        """Of all releases."""
+        return self.epsilon * self.years
+
+    # --- the question -----------------------------------------------------------------------
+
+    @property
+    def score(self) -> str:
+        """What is binned."""
+        return check_score("", len(self.model.classes))
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Names in the order in which the question has them: of two the positive one is last."""
+        last = self.model.positive or self.model.classes[-1]
+        return (*(name for name in self.model.classes if name != last), last)
+
+    @property
+    def cuts(self) -> tuple[float, ...]:
+        """Inner edges of the buckets: nine for the least noise, moved to thresholds near them."""
+        cuts = CUTS[self.score]
+        for at in map(logit, self.model.thresholds):
+            near = np.abs(cuts - at)
+            cuts = np.delete(cuts, near.argmin()) if near.min() < _NEAR else cuts
+        return tuple(sorted({*self.model.thresholds, *np.round(expit(cuts), 6).tolist()}))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the method; each is named by a run and pinned by a policy."""
+        asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": Flat.name}
+        asked["groups"] = list(self.sites)
+        asked |= {"within": list(self.groups)} if self.groups else {}
+        if self.score == "positive":
+            asked["threshold"] = (*self.model.thresholds, 0.5)[0]
+        return asked
+
+    def config(self, **more: Any) -> Config:
+        """The run of one release."""
+        return Config(
+            method=METHOD,
+            class_names=",".join(self.classes),
+            clients=len(self.sites),
+            epsilon=self.epsilon_release,
+            unit=self.unit,
+            trust=Distributed.name,
+            mechanism=DiscreteLaplace.name,
+            secure_aggregation=REQUIRED,
+            quorum=(self.quorum - 0.5) / len(self.sites),
+            colluding=self.colluding,
+            set=self.settings,
+            **more,
+        )
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Of a release, as the server and each site make it."""
+        return job_of(self.config(), None).plan
+
+    def policy(self, federation: str) -> dict[str, Any]:
+        """The tables of a site's `site.toml`: all that the study asks, and nothing else.
+
+        Parameters
+        ----------
+        federation
+            digest of the roster, which the site has compared
+        """
+        committee = self.committee
+        texts = {
+            k: v if isinstance(v, (str, float)) else json.dumps(v) for k, v in self.settings.items()
+        }
+        pinned = {k: [v, v] if isinstance(v, float) else [v] for k, v in texts.items()}
+        return {
+            "federation": federation,
+            "class-digest": self.class_digest,
+            "expires": self.until,
+            "methods": [METHOD],
+            "unit": [self.unit],
+            "trust": [Distributed.name],
+            "adjacency": [UNITS[self.unit].adjacency(False)],
+            "rounds": 1,
+            "epsilon-per-run": self.epsilon_release,
+            "epsilon-total": self.epsilon_total,
+            "delta-per-run": DELTA,
+            "delta-total": DELTA * self.per_year * self.years,
+            "secure-aggregation": REQUIRED,
+            "answers": self.quorum,
+            "colluding": self.colluding,
+            "committee": [[len(committee.members), committee.threshold]],
+            "settings": {METHOD: pinned},
+        }
+
+
+_TERMS = ("study", "protect", "epsilon", "per_year", "years", "groups", "away", "colluding")
+_COMMENTS = {
+    "study": "A study: whose model, who is asked, and what that may cost; `fedcal study check` says"
+    "\nwhat it will show. Sites accept it, and what changes after that they accept again.",
+    "contributors": "As the report names them.",
+    "protect": "patient, customer or person: all rows of one (column `subject`); or record: a row.",
+    "epsilon": "What may be learnt of one {0.protect} in a year; each release costs "
+    "{0.epsilon_release:g}.",
+    "groups": "Names in the column `group`, counted apart at each site; [] = none.",
+    "away": "So many sites may be missing in a release.",
+    "colluding": "So many sites may work with whoever runs the server.",
+    "[model]": "Of two classes the last one is positive, unless another one is named.",
+    "rate": "About how often the positive class occurs: `study check` alone uses it.",
+    "[sites]": "About how many {0.plural} each has in a release, in public; 0 = not said.",
+}
+
+
+def _said(name: str, study: Study) -> list[str]:
+    """The comment at a line."""
+    return [f"# {line}" for line in _COMMENTS.get(name, "").format(study).splitlines()]
+
+
+def _given(where: str, table: Mapping[str, Any], of: type) -> dict[str, Any]:
+    """The fields of a dataclass from a table; InputError for other keys and wrong types."""
+    known = {f.name.replace("_", "-"): f for f in fields(of)}
+    check_keys(where, table, [*known])
+    for name, f in known.items():
+        if name not in table and f.default is f.default_factory is MISSING:
+            raise InputError(f"{name!r} of {where} is missing")
+    return {known[k].name: _typed(k, value, str(known[k].type)) for k, value in table.items()}
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
+    """A value of a file as its field has it, or InputError."""
+    word, types = _KINDS[next(known for known in _KINDS if kind.startswith(known))]
+    every = value if isinstance(value, list) and kind.startswith("tuple") else [value]
+    if not all(isinstance(v, types) and not isinstance(v, bool) for v in every):
+        raise InputError(f"{name} must be {word}, got {value!r:.80}")
+    if every is not value and kind.startswith("tuple"):
+        raise InputError(f"{name} must be {word}, got {value!r:.80}")
+    every = [float(v) for v in every] if float in types else every
+    return tuple(every) if every is value or kind.startswith("tuple") else every[0]
+
+
+_KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "tuple[str": ("a list of texts", (str,)),
+    "tuple[float": ("a list of numbers", (int, float)),
+    "str": ("a text", (str,)),
+    "float": ("a number", (int, float)),
+    "int": ("a whole number", (int,)),
+    "datetime": ("a day, as 2026-10-01", (datetime.date,)),
+    "": ("a table", (dict,)),
+}
+
+
+def _line(name: str, value: Any) -> str:
+    """`name = value` as TOML has it, in one line."""
+    key = tomli_w.dumps({name: 0}).partition("=")[0].strip()
+    many = isinstance(value, tuple)
+    texts = [tomli_w.dumps({"v": one})[4:].strip() for one in (value if many else [value])]
+    return f"{key} = [{', '.join(texts)}]" if many else f"{key} = {texts[0]}"
+
+
+def sites_of(text: str) -> dict[str, int]:
+    """Sites by comma, each NAME or NAME=ABOUT; InputError for anything else."""
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        name, _, about = part.strip().partition("=")
+        if name in found:
+            raise InputError(f"--sites names {name!r} twice")
+        if about and not about.isdecimal():
+            raise InputError(f"--sites: {part.strip()!r} is neither NAME nor NAME=NUMBER")
+        found[name] = int(about or 0)
+    return found
+
+
+def named(names: Sequence[str]) -> str:
+    """Names as a sentence has them."""
+    return ", ".join(names[:-1]) + (" and " if len(names) > 1 else "") + names[-1]

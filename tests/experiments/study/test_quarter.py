@@ -1,0 +1,165 @@
+"""What a quarter says of a release, and its page."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from html_page import page_of
+from quarters import facts_of, hospitals, quarter, release_of
+
+from fedcal.core.errors import InputError
+from fedcal.evaluation.histogram import from_each_edge
+from fedcal.experiments.study.next_steps import in_words
+from fedcal.experiments.study.quarter import present, told_of
+from fedcal.experiments.study.quarter_page import guidelines, parts, write_quarter_page
+
+STUDY = hospitals()
+FAULTS = {"shift": {"cedar": 1.2}, "slope": {"elm": 0.35}}
+
+
+@pytest.fixture(scope="module")
+def told():
+    return told_of(STUDY, release_of(STUDY, 2, **FAULTS), facts_of(STUDY), {})
+
+
+def test_faults_are_named_and_what_to_do_is_said(told):
+    assert {s: one["named"] for s, one in told["sites"].items() if one["named"]} == {
+        "cedar": ["gap"],
+        "elm": ["gap", "slope"],
+    }
+    assert told["headline"].startswith("2 of 5 sites show a fault: cedar predicts ")
+    first, *rest = told["next"]
+    assert "`fedcal site recalibrate --release 2026Q4/release.npz rows.csv --site cedar`" in first
+    assert "wait for the next quarter, or look at the site's own exact page" in rest[0]
+    assert f"{told['enough']} patients at a site" in rest[0]
+    assert json.loads(json.dumps(told, allow_nan=False)) == told
+
+
+def test_without_a_fault_the_model_stays_until_the_budget_is_spent(told):
+    clean = told | {"sites": {"dog": told["sites"]["dog"]}, "left": 0.5}
+    assert in_words(clean)["next"] == [
+        "Keep the model as it is, and ask again next quarter.",
+        "This year's budget is spent: the next release is next year's.",
+    ]
+
+
+def test_each_number_stands_under_its_name():
+    of = hospitals(groups=("women", "men"))
+    release = release_of(of, 2, **FAULTS)
+    tables = {t.title: t for t in parts(told_of(of, release, facts_of(of), {}))}
+
+    def cell(title, column, *row):
+        table = tables[title]
+        (line,) = (line for line in table.rows if line[: len(row)] == row)
+        return float(re.match(r"-?[\d.,]+", line[table.columns.index(column)])[0].replace(",", ""))
+
+    h = release.histograms["model", "dog", ""]
+    negative, positive = h.counts.sum(axis=1)
+    below, above = from_each_edge(h.counts)[:, int(np.argmin(np.abs(h.edges - 0.2)))]
+    shares = {
+        "sensitivity, %": above / positive,
+        "specificity, %": 1 - below / negative,
+        "precision, %": above / (above + below),
+        "flagged, %": (above + below) / h.rows,
+    }
+    for name, share in shares.items():
+        assert cell("Threshold 0.2 of the probability of sepsis", name, "dog") == pytest.approx(
+            100 * share, abs=0.6
+        )
+    assert cell("By site", "patients", "dog") == pytest.approx(h.rows, abs=0.6)
+    assert cell("By site", "prevalence, %", "dog") == pytest.approx(
+        100 * positive / h.rows, abs=0.6
+    )
+    one = release.within["cedar", "men"]
+    gap = (one.middles * one.counts.sum(axis=0)).sum() / one.rows - one.counts[1].sum() / one.rows
+    (name,) = (c for c in tables["Groups"].columns if "gap" in c or "minus" in c)
+    assert cell("Groups", name, "men", "cedar") == pytest.approx(100 * gap, abs=1.5)
+    assert cell("Groups", "patients", "men", "cedar") == pytest.approx(one.rows, abs=0.6)
+    assert cell("Calibration", "slope", "elm") == pytest.approx(0.35, abs=0.1)
+    assert cell("Calibration", "gap, points", "cedar") == pytest.approx(-17, abs=3)
+
+
+def test_counts_of_an_absent_site_are_noise_and_say_nothing():
+    took = ("alder", "cedar", "dog", "elm")
+    release = release_of(STUDY, 3, took)
+    facts = facts_of(STUDY, took_part=took, absent=("birch",))
+    cells = release.counts.copy().reshape(5, -1)
+    cells[1] += 1000
+    told, moved = (
+        told_of(STUDY, r, facts, {}) for r in (release, replace(release, counts=cells.ravel()))
+    )
+    assert told == moved
+    assert "birch" not in told["sites"]
+    assert "Call birch: nothing here is of their rows." in told["next"]
+    with pytest.raises(InputError, match="does not count zoo apart"):
+        present(release, ["zoo"])
+
+
+@pytest.mark.parametrize(
+    ("other", "facts", "why"),
+    [
+        ({}, {}, ""),
+        ({"model": {"version": "3.1"}}, {}, "the model's version was 3.1, now it is 3.2"),
+        ({"protect": "person"}, {}, "the study had other terms \\(protect\\)"),
+        ({}, {"rehearsal": True}, "one of the two is a rehearsal"),
+    ],
+)
+def test_an_earlier_quarter_is_compared_or_refused_with_the_reason(other, facts, why):
+    then, release = hospitals(**other), release_of(STUDY, 4)
+    before = release_of(then, 5)
+    earlier = before, told_of(then, before, facts_of(then, **facts), {})
+    told = told_of(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
+    assert re.match(why, told["since"]["2026Q3"]["why"])
+    assert len(told["changes"].get("2026Q3", ())) == (0 if why else 6)
+    assert told["tests"] == (5 if why else 11)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({"took_part": ("alder", "cedar", "dog", "elm")}, "are not the study's"),
+        ({"took_part": ("alder", "dog", "elm"), "absent": ("birch", "cedar")}, "fewer than 4"),
+        ({"spent": 2.0}, "is not 4"),
+    ],
+)
+def test_facts_that_are_not_of_the_study_are_refused(wrong, said):
+    with pytest.raises(InputError, match=said):
+        told_of(STUDY, release_of(STUDY), facts_of(STUDY, **wrong), {})
+
+
+def test_the_page_says_what_it_is_of(tmp_path):
+    of = hospitals(classes=("a", "b", "c"), groups=("women", "men"), protect="customer")
+    folder = tmp_path / "rehearsal"
+    facts = {"rehearsal": True, "one_machine": True, "ledger": {}}
+    _, told = quarter(folder, of, None, faults={"slope": {"elm": 0.35}}, **facts)
+    text = page_of(folder / "report.html").text
+    assert text.index("REHEARSAL") < text.index("of 5 sites show")
+    for said in (
+        "elm overconfident by",
+        "whoever runs the server chose the committee",
+        "Nothing: this is a rehearsal.",
+        "women",
+    ):
+        assert said in text
+    assert str(tmp_path) not in "".join(p.read_text("utf-8", "replace") for p in folder.iterdir())
+    many = told["sites"] | {f"z{k}": told["sites"]["dog"] for k in range(9)}
+    write_quarter_page(tmp_path, told | {"sites": many})
+    assert "And 4 more: table Calibration." in page_of(tmp_path / "report.html").text
+
+
+ITEMS = {
+    "TRIPOD+AI (BMJ 2024;385:e078378)": "1 2 3abc 4 5ab 6abc 7 8abc 9abc 10 11 12abcdefg 13 14 15 "
+    "16 17 18abcdef 19 20abc 21 22 23ab 24 25 26 27abc",
+    "TRIPOD-Cluster (BMJ 2023;380:e071018)": "1 2 3ab 4ab 5 6ab 7abcd 8abcdefg 9 10abc 11 12ab "
+    "13ab 14 15 16abc 17 18 19",
+}
+
+
+def test_every_item_of_the_guidelines_is_there_once(told):
+    found = {title: [key for key, *_ in table.rows] for title, table in guidelines(told)}
+    assert found == {
+        title: [n + k for n, letters in re.findall(r"(\d+)([a-g]*)", of) for k in letters or [""]]
+        for title, of in ITEMS.items()
+    }

@@ -1,0 +1,181 @@
+"""A site of a study while it runs: its rows, its rules, and what it shows of itself."""
+
+import json
+import os
+import time
+from dataclasses import replace
+
+import pytest
+from hospitals import Hospitals, table, write_rows
+from refusals import refused
+
+from fedcal.clients.site.prepared import alone, prepared
+from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
+from fedcal.clients.site.records.site_records import records_in
+from fedcal.core.errors import FedcalError, InputError
+from fedcal.experiments.cli.main import _run
+from fedcal.experiments.deploy import site
+from fedcal.experiments.study.joining import Kit, join
+from fedcal.experiments.study.kits import make_kits
+from fedcal.experiments.study.site_side import start, status
+
+pytestmark = pytest.mark.usefixtures("quick_figures")
+FACTS = JobFacts(
+    *("evaluate", "subject", "distributed", "add-remove", "discrete-laplace", 1.0, 0.0, 1),
+    *(OWN_NOISE, "host:9092", float("inf")),
+)
+
+
+@pytest.fixture
+def there(tmp_path, monkeypatch):
+    """Hospitals that have joined; a start ends where it would look for the server."""
+    monkeypatch.chdir(tmp_path)
+    hospitals = Hospitals(tmp_path)
+    hospitals.joined()
+
+    def away(*_):
+        raise FedcalError("nobody listens")
+
+    monkeypatch.setattr(site, "check_fleet", away)
+    return hospitals
+
+
+def started(there, data=None):
+    said = []
+    with pytest.raises(FedcalError, match="nobody listens"):
+        start(there.kit(), data, said.append)
+    return said
+
+
+def test_a_site_starts_with_what_it_has_accepted(there):
+    refused("has not accepted a study", start, there.kit(), None, print)
+    sealed = there.seal()
+    there.offer().accept()
+    assert started(there) == []
+    ours = prepared(there.kit() / "state")
+    assert (ours.roster, ours.names, ours.place) == (sealed.roster, ("survived", "sepsis"), 0)
+    assert (ours.server, ours.shards.names) == ("host:9092", ("alder",))
+    assert ours.policy is not None
+    assert ours.policy.federation == sealed.digest
+    other = write_rows(there.folder / "2027Q1.csv", table(40))
+    assert "40 patients" in "".join(started(there, "2027Q1.csv"))
+    assert Kit.read(there.kit()).data == str(other)  # from now on
+    write_rows(other, {"label": ["sepsis"]})
+    refused("no score columns", start, there.kit(), str(other), print)
+    log = (there.kit() / "state" / "site.log").read_text("utf-8")
+    assert "until it listens" in log
+    assert " 40 " not in log
+
+
+def test_status_says_what_was_asked_spent_and_what_to_do_next(there, capsys):
+    kit = there.kit()
+    empty = there.folder / "empty"
+    make_kits(there.file)
+    for name in ("kit.json", "study.toml"):
+        empty.mkdir(exist_ok=True)
+        (empty / name).write_bytes((kit / name).read_bytes())
+    assert status(empty)["next"].startswith(f"fedcal site join {empty} ROWS")
+    assert status(kit)["next"].startswith("wait for sepsis.sealed")
+    sealed = there.seal()
+    there.offer().accept()
+    assert status(kit)["next"] == f"fedcal site start {kit}"
+    started(there)
+    for number in range(4):
+        with records_in(kit / "state") as records:
+            facts, job = replace(FACTS), f"{number}" * 64
+            records.answer(job, facts, 1, "question", lambda: b"answer")
+            records.finish(job)
+        found = status(kit)
+        spent = found["epsilon"]["spent"]
+        assert (spent, found["epsilon"]["left"]) == (number + 1.0, 3.0 - number)
+    assert found["next"].startswith("nothing: the study's time or budget is over")
+    assert [job["asked by"] for job in found["answered"]] == ["host:9092"] * 4
+    assert not found["running"]
+    for run in ("first", "last"):
+        (kit / "state" / "results" / run).mkdir(parents=True)
+        release = kit / "state" / "results" / run / "release.npz"
+        release.touch()
+        os.utime(release, (0, 3 + (run == "last")))
+    assert status(kit)["release"] == str(release)
+    with alone(kit / "state"):
+        assert status(kit)["running"]
+    (kit / "state" / "site.log").write_text("a day refused to answer: no budget\nother\n")
+    assert _run(["site", "status", str(kit)]) == 0
+    shown = capsys.readouterr().out
+    for words in (
+        "4 spent, 0 left, 1 a release",
+        "host:9092",
+        "refused to answer: no budget",
+        "log: other",
+        "last",
+    ):
+        assert words in shown
+    assert sealed.digest in shown.replace(" ", "")
+    assert _run(["site", "status", str(kit), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["digest"] == sealed.digest
+
+
+def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
+    kit = there.kit()
+    there.seal()
+    there.offer().accept()
+    started(there)
+    with records_in(kit / "state") as records:
+        records.answer("1" * 64, FACTS, 1, "question", lambda: b"answer")
+        records.finish("1" * 64)
+    join(kit, "rows.csv", new_keys=True)
+    refused("has other keys than in the study that it accepted", start, kit, None, print)
+    assert status(kit)["next"].startswith("wait for sepsis.sealed")
+    there.seal()
+    there.offer().accept()
+    started(there)
+    found = status(kit)
+    assert (found["epsilon"]["spent"], found["records"]) == (1.0, "")
+    copy = (kit / "state" / "records.sqlite").read_bytes()
+    with records_in(kit / "state") as records:
+        records.answer("2" * 64, FACTS, 1, "question", lambda: b"answer")
+    (kit / "state" / "records.sqlite").write_bytes(copy)
+    assert status(kit)["next"].startswith("fedcal site restored --state")
+
+
+def test_a_changed_file_is_read_once_it_is_steady_and_nobody_asks(tmp_path, monkeypatch):
+    file, log = tmp_path / "rows.csv", tmp_path / "site.log"
+    monkeypatch.setattr(site, "_STEADY_S", 0.2)
+    file.write_text("1")
+    log.touch()
+    reads = []
+
+    def read():
+        reads.append(file.read_text())
+        if reads[-1] == "bad":
+            raise InputError("line 7: score 45")
+        return reads[-1]
+
+    watched = site._Watched(file, read, tmp_path)
+    past = time.time() - 60
+
+    def looks(text=None, *, quiet=past):
+        if text is not None:
+            file.write_text(text)
+        os.utime(log, (quiet, quiet))
+        first = watched.renewed()
+        time.sleep(0.25)
+        return first, watched.renewed()
+
+    assert looks() == (None, None)
+    assert looks("22") == (None, "22")  # not before it is steady
+    assert looks() == (None, None)
+    assert looks("333", quiet=time.time() + 60) == (None, None)  # the log tells of messages
+    with records_in(tmp_path) as records:
+        records.enrol("a" * 64, FACTS, lambda: (b"secret", b"signed"))
+    assert looks() == (None, None)
+    assert looks(quiet=past - 3600) == ("333", None)  # of that run nothing comes any more
+    with records_in(tmp_path) as records:
+        records.finish("a" * 64)
+    warned = []
+    monkeypatch.setattr(site.log, "warning", lambda *words: warned.append(words))
+    assert looks("bad") == (None, None)
+    assert (reads, len(warned)) == (["22", "333", "bad"], 1)
+    assert "45" not in str(warned)
+    file.unlink()
+    assert looks() == (None, None)

@@ -1,0 +1,112 @@
+"""The file of a study: read as written, refused in one line, and what follows from it."""
+
+import datetime
+import tomllib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from refusals import refused
+from studies import TODAY, study
+
+from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.study.study_file import Study, sites_of
+
+
+def test_a_file_reads_as_it_was_written():
+    one = study(
+        model={"thresholds": (0.1, 0.5), "positive": "survived", "rate": 0.1, "name": 'A "b" \\'},
+        contributors=("A, B", "Ü"),
+        groups=("f", "m"),
+        protect="customer",
+        years=2,
+    )
+    again = Study.from_text(one.to_toml())
+    assert again.to_toml() == one.to_toml()
+    assert again.digest == one.digest
+    assert again.classes == ("sepsis", "survived")  # of two the positive one is last
+    assert (again.quorum, again.colluding, again.unit) == (4, 1, "subject")
+    assert (again.epsilon_release, again.epsilon_total) == (1.0, 8.0)
+    assert again.year(TODAY) == 1
+    assert again.year(again.until) == 2
+    refused("not on 2026-11-26", again.year, TODAY - datetime.timedelta(1))
+
+
+def test_what_binds_changes_the_digest_and_what_does_not_does_not():
+    one = study()
+    for same in ({"question": "?"}, {"contributors": ("X",)}, {"server": "other:1"}):
+        assert replace(one, **same).digest == one.digest
+    assert study("alder=1,birch,cedar,dogwood,elm").digest == one.digest
+    changed = (
+        {"epsilon": 5.0},
+        {"per_year": 3},
+        {"years": 2},
+        {"groups": ("f",)},
+        {"away": 2},
+        {"colluding": 0},
+        {"protect": "person"},
+        {"since": TODAY + datetime.timedelta(1)},
+        *({"model": replace(one.model, **m)} for m in ({"version": "2"}, {"thresholds": (0.2,)})),
+    )
+    assert len({replace(one, **each).digest for each in changed} | {one.digest}) == 11
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ('study = "a b"', "letters, digits"),
+        ('server = "host"', "HOST:PORT"),
+        ("epsilon = 0.0", "epsilon"),
+        ('protect = "ward"', "patient"),
+        ("per-year = true", "per-year must be a whole number"),
+        ("away = 4", "away"),
+        ("colluding = 3", "colluding"),
+        ('rate = "x"', "rate must be a number"),
+        ("thresholds = [1.5]", r"lie in \(0, 1\)"),
+        ('thresholds = ["x"]', "thresholds must be a list"),
+        ('positive = "x"', r"positive of \[model\]"),
+        ('classes = ["a"]', "classes"),
+        ('aldr = "x"', "aldr must be a whole number"),
+        ('quorum = "x"', "unknown key of a study"),
+    ],
+)
+def test_what_cannot_be_is_one_line(change, word):
+    name = change.partition(" ")[0]
+    lines = study().to_toml().splitlines()
+    place = next((k for k, line in enumerate(lines) if line.startswith(f"{name} =")), None)
+    if place is not None:
+        lines[place] = change
+    else:
+        lines.insert(len(lines) if name == "aldr" else 0, change)
+    refused(word, Study.from_text, "\n".join(lines))
+
+
+def test_cuts_are_those_of_the_least_noise_and_the_thresholds():
+    plain, two = study().cuts, study(model={"thresholds": (0.1, 0.5)}).cuts
+    assert len(plain) == len(two) == 9
+    assert set(two) - set(plain) == {0.1}
+    assert len(study(model={"thresholds": (0.55, 0.58)}).cuts) == 10  # only one is near a cut
+    assert study(classes=("a", "b", "c")).cuts[-1] > 0.9999
+
+
+@pytest.mark.parametrize("sites", ["a,b", "a,b,c", "a,b,c,d,e", ",".join(map(str, range(20)))])
+@pytest.mark.parametrize("classes", [("no", "yes"), ("x", "y", "z")])
+def test_the_release_that_follows_can_be_planned(sites, classes):
+    one = study(sites, classes, groups=("f",) if len(classes) == 2 else ())
+    job = job_of(one.config(), None)
+    assert job.plan.quorum == one.quorum
+    assert job.plan.epsilon == one.epsilon_release
+    (asked,) = job.strategy().questions()
+    np.testing.assert_allclose(asked.fixed["edges"], [0.0, *one.cuts, 1.0])
+
+
+def test_sites_are_named_once():
+    assert sites_of("a=3, b") == {"a": 3, "b": 0}
+    refused("twice", sites_of, "a,a")
+    refused("neither NAME nor NAME=NUMBER", sites_of, "a=x")
+
+
+def test_the_text_is_toml_with_a_comment_that_says_the_price():
+    text = study().to_toml()
+    assert tomllib.loads(text)["epsilon"] == 4.0
+    assert "each release costs 1." in text

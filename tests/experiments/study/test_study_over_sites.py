@@ -1,0 +1,224 @@
+"""The study page's own lines over a SuperLink, then what goes wrong at real sites."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import compose
+import pytest
+from superlink import free_port
+
+from fedcal.privacy.ledger import Ledger
+from fedcal.strategies.server.checkpoint import CHECKPOINT
+
+pytestmark = pytest.mark.slow
+
+GUIDE = compose.ROOT / "docs" / "guide" / "study.md"
+PATIENCE = 120.0
+SITES = ("alder", "birch", "cedar", "dogwood", "elm")
+
+
+class Town:
+    """A folder in which people type lines of the guide; what runs on ends with the block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.fleet, self.control = folder, free_port(), free_port()
+        self.typed, self.running = 0, dict[str, subprocess.Popen[bytes]]()
+        path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
+        self.env = {**os.environ, "PATH": path, "FLWR_TELEMETRY_ENABLED": "0"}
+
+    def __enter__(self) -> "Town":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for name in reversed([*self.running]):
+            self.end(name, signal.SIGTERM)
+
+    def here(self, line: str) -> str:
+        """A line of the guide with the ports of this machine."""
+        line = line.replace("localhost:9092", f"localhost:{self.fleet}")
+        return line.replace("study serve", f"study serve --control 127.0.0.1:{self.control}")
+
+    def call(self, line: str, code: int = 0) -> str:
+        done = subprocess.run(
+            ["bash", "-c", self.here(line)],
+            cwd=self.folder,
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == code, f"{line}\n{done.stdout}{done.stderr}{self.logs()}"
+        return done.stdout + done.stderr
+
+    def begin(self, name: str, line: str) -> None:
+        log = self.folder / f"{name}.log"
+        with log.open("ab") as out:
+            self.running[name] = subprocess.Popen(
+                ["bash", "-c", f"exec {self.here(line)}"],
+                cwd=self.folder,
+                env=self.env,
+                stdout=out,
+                stderr=subprocess.STDOUT,
+            )
+
+    def end(self, name: str, how: int) -> None:
+        process = self.running.pop(name)
+        process.send_signal(how)
+        process.wait(30)
+
+    def log(self, name: str) -> str:
+        return (self.folder / f"{name}.log").read_text("utf-8", "replace")
+
+    def logs(self) -> str:
+        return "".join(
+            f"\n--- {f.name}\n{f.read_text()[-1500:]}" for f in self.folder.glob("*.log")
+        )
+
+    def until(self, name: str, words: str, start: int = 0) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while words not in self.log(name)[start:]:
+            assert time.monotonic() < deadline, f"{words}\n{self.logs()}"
+            time.sleep(0.2)
+
+    def start(self, site: str) -> None:
+        seen = len(self.log(site)) if (self.folder / f"{site}.log").exists() else 0
+        self.begin(site, f"fedcal site start sepsis-kits/{site}")
+        self.until(site, "connected to", seen)
+
+    def serve(self) -> None:
+        seen = len(self.log("serve")) if (self.folder / "serve.log").exists() else 0
+        self.begin("serve", "fedcal study serve sepsis.sealed")
+        self.until("serve", "serving 5 sites", seen)
+
+    def follow(self, line: str) -> None:
+        """Do what the guide says: some lines run until they are stopped."""
+        self.typed += 1
+        if line.startswith("fedcal study serve"):
+            self.begin("serve", line)
+            self.until("serve", "serving 5 sites")
+        elif "site start" in line:
+            assert re.search(r"for site in (.*); do fedcal site start sepsis-kits/\$site & ", line)
+            for site in SITES:
+                self.begin(site, f"fedcal site start sepsis-kits/{site}")
+            for site in SITES:
+                self.until(site, "connected to")
+        else:
+            self.call(line)
+
+    def told(self, name: str) -> dict:
+        return json.loads((self.folder / name / "study.json").read_text())
+
+    def spent(self, site: str) -> list[dict]:
+        words = f"fedcal site ledger --state sepsis-kits/{site}/state --json"
+        return json.loads(self.call(words))["jobs"]
+
+
+def lines_of(section: str, language: str = "console") -> list[str]:
+    text = GUIDE.read_text("utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
+    (block,) = re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL)
+    return [block] if language == "python" else block.replace("$ ", "").splitlines()
+
+
+@pytest.fixture(scope="module")
+def town(tmp_path_factory):
+    with Town(tmp_path_factory.mktemp("town")) as town:
+        yield town
+
+
+def test_from_an_empty_folder_to_the_first_table_as_the_guide_says(town):
+    began = time.monotonic()
+    (town.folder / "rows.py").write_text(lines_of("Rows", "python")[0])
+    town.follow("python rows.py")
+    for line in [*lines_of("Before anybody is asked"), *lines_of("Three files")]:
+        town.follow(line)
+    assert town.typed <= 12
+    print(f"{town.typed} commands, {time.monotonic() - began:.0f} s")
+    told = town.told("2026Q4")
+    assert told["absent"] == []
+    words = {site: one["words"] for site, one in told["sites"].items()}
+    assert "too low" in words["cedar"]
+    assert "too extreme" in words["elm"]
+    for site in ("alder", "birch", "dogwood"):
+        assert words[site].startswith(("no fault", "cannot tell"))
+    pages = [*(town.folder / "2026Q4").iterdir()]
+    for page in (page for page in pages if page.suffix in (".html", ".json", ".toml")):
+        assert str(town.folder) not in page.read_text("utf-8"), page
+    for join in town.folder.glob("*.join"):
+        assert set(json.loads(join.read_text())) == {
+            *("schema", "study", "terms", "site", "key", "connection", "classes", "signature")
+        }
+
+
+def test_a_quarter_with_a_site_away_and_a_server_that_dies_is_charged_once(town):
+    town.end("elm", signal.SIGKILL)
+    kept = shutil.ignore_patterns("flower-*")
+    shutil.copytree(town.folder / "sepsis-kits/elm/state", town.folder / "backup", ignore=kept)
+    (line,) = lines_of("The next quarter")
+    town.begin("coordinator", line)
+    work = town.folder / "sepsis-server" / "runs" / "2027Q1" / "server"
+    deadline = time.monotonic() + PATIENCE
+    while not (work / CHECKPOINT).exists():
+        assert time.monotonic() < deadline, town.logs()
+        time.sleep(0.05)
+    town.end("serve", signal.SIGKILL)
+    assert town.running.pop("coordinator").wait(PATIENCE) == 1
+    assert "fedcal study run sepsis.toml 2027Q1 goes on" in town.log("coordinator")
+    assert not (town.folder / "2027Q1").exists()
+    town.serve()
+    town.call(line)
+    told = town.told("2027Q1")
+    assert told["absent"] == ["elm"]
+    assert "elm" in (town.folder / "2027Q1" / "report.html").read_text("utf-8")
+    with Ledger(town.folder / "sepsis-server" / "ledger-1.sqlite") as book:
+        assert [entry.epsilon for entry in book.entries()] == [1.0, 1.0]
+    assert [job["epsilon"] for job in town.spent("alder")] == [1.0, 1.0]
+    town.call("fedcal study verify 2027Q1")
+
+
+def test_two_sites_away_are_too_many_and_nothing_is_charged(town):
+    town.end("dogwood", signal.SIGTERM)
+    said = town.call("fedcal study run sepsis.toml 2027Q2", 1)
+    assert "3 of 5 sites were there" in said
+    assert "nothing was asked" in said
+    assert len(town.spent("alder")) == 2
+    town.start("dogwood")
+
+
+def test_a_site_from_a_backup_answers_nothing_until_its_operator_says_what_was_spent(town):
+    state = town.folder / "sepsis-kits/elm/state"
+    shutil.rmtree(state)
+    shutil.copytree(town.folder / "backup", state)
+    town.begin("elm", "fedcal site start sepsis-kits/elm")
+    town.until("elm", "site restored", len(town.log("elm")) - 1)
+    town.end("elm", signal.SIGTERM)
+    town.call("fedcal site restored --state sepsis-kits/elm/state --spent nothing")
+    town.start("elm")
+
+
+def test_a_new_file_is_taken_while_the_site_runs_and_a_wrong_one_is_not(town):
+    file, seen = town.folder / "birch.csv", len(town.log("birch"))
+    rows = file.read_text().splitlines()
+    file.write_text("\n".join(["score,label", *(line.rpartition(",")[0] for line in rows[1:])]))
+    town.until("birch", "cannot be used: the rows of before stay", seen)
+    file.write_text("\n".join(rows[: len(rows) // 2]) + "\n")
+    town.until("birch", "connected to", len(town.log("birch")))
+    town.call("fedcal study run sepsis.toml 2027Q2")
+    told = town.told("2027Q2")
+    assert told["absent"] == []
+    assert set(told["changes"]) == {"2026Q4", "2027Q1"}
+
+
+def test_no_release_is_made_above_the_years_budget(town):
+    town.call("fedcal study run sepsis.toml 2027Q3")
+    said = town.call("fedcal study run sepsis.toml 2027Q4", 1)
+    assert re.search("cap|budget", said)
+    assert len(town.spent("alder")) == 4
+    assert not (town.folder / "2027Q4").exists()
+    assert "0 left" in town.call("fedcal site status sepsis-kits/alder")

@@ -1,0 +1,84 @@
+"""Quarters of a study of five sites: releases that are made up with the noise of its real plan."""
+
+from dataclasses import asdict, replace
+
+import numpy as np
+from studies import study
+
+from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.runs.result import versions
+from fedcal.experiments.runs.statement import of_plan
+from fedcal.experiments.study.quarter import Facts, write_quarter
+from fedcal.experiments.study.sealed import Join, Sealed
+from fedcal.privacy.ledger import Entry
+from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.strategies.server.participation import sentences
+
+SITES = "alder=300,birch=600,cedar=1000,dog=2000,elm=3000"
+
+
+def hospitals(**more):
+    model = {"name": "SepsisNet", "version": "3.2"} | more.pop("model", {})
+    if "classes" not in more:
+        model = {"thresholds": (0.2,)} | model
+    return study(**{"sites": SITES, "question": "Is it good?", "model": model} | more)
+
+
+def release_of(of, seed=0, took_part=(), shift=(), slope=()):
+    """Patients of each site by score and outcome; `shift` and `slope` are faults of some."""
+    job, rng = job_of(of.config(), None), np.random.default_rng(seed)
+    empty = job.strategy().result()
+    question, took_part = empty.question, took_part or tuple(of.sites)
+    cells = np.zeros((len(of.sites), len(question.within_names) + 1, 2, question.buckets))
+    for own, (site, rows) in zip(cells, of.sites.items(), strict=True):
+        n = (rows or 500) * (site in took_part)
+        truth = rng.normal(-1.0, 1.5, n)
+        truth = np.abs(truth) if of.score == "confidence" else truth
+        y = rng.random(n) < 1 / (1 + np.exp(-truth))
+        x = truth / dict(slope).get(site, 1.0) - dict(shift).get(site, 0.0)
+        at = np.searchsorted(question.bucket_edges[1:-1], 1 / (1 + np.exp(-x)), "right")
+        np.add.at(own, (rng.integers(0, len(own), n), y.astype(int), at), 1)
+    std = float(job.plan.std_of_sum(len(took_part))[0])
+    counts = np.round(cells.ravel() + rng.laplace(0.0, std / np.sqrt(2), cells.size))
+    told = {"law": "double-exponential", "known": True, "unit": job.plan.unit, "data": ""}
+    found = replace(empty, counts=counts, std=std, **told)
+    found.of_classes(of.classes)
+    return found
+
+
+def facts_of(of, **more):
+    """Of the first release of a real run."""
+    job = job_of(of.config(), None)
+    plan = job.plan
+    said = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
+    kinds = (plan.mechanism, plan.unit, plan.adjacency, plan.event)
+    line = asdict(Entry("run", plan.epsilon, plan.delta, 1, *kinds, (1,)))
+    facts = {
+        **{"name": "2026Q4", "date": "2026-12-31", "rehearsal": False, "one_machine": False},
+        **{"took_part": tuple(of.sites), "absent": (), "versions": versions()},
+        **{"spent": of.epsilon_release, "left": of.epsilon - of.epsilon_release},
+        **{"statement": tuple(said), "ledger": line | {"charged": [1]}},
+    }
+    facts |= more
+    sites = {"enrolled": len(of.sites), "answered": len(facts["took_part"]), "missed": {}}
+    facts["statement"] += tuple(sentences({**sites, "absent": facts["absent"]}))
+    return Facts(**facts)
+
+
+def sealed_of(of, coordinator):
+    def join(site):
+        key = SigningKey.generate().public
+        return Join(of.study, of.digest, site, key, f"key of {site}", of.class_digest)
+
+    return Sealed.of(of, map(join, of.sites), "PEM", coordinator).to_text(coordinator)
+
+
+def quarter(folder, of, key, *, earlier=(), signer=None, faults=None, **facts):
+    """A quarter in a folder of the name that the facts have: its release, and its study.json."""
+    known = facts_of(of, name=folder.name, **facts)
+    release = release_of(of, len(folder.name), known.took_part, **(faults or {}))
+    if known.rehearsal:
+        release = replace(release, data="rows.csv")
+        release.of_classes(of.classes)
+    text = of.to_toml() if known.rehearsal else sealed_of(of, key)
+    return release, write_quarter(folder, of, text, release, known, dict(earlier), signer)

@@ -1,0 +1,12 @@
+"""A study for tests."""
+
+import datetime
+
+from fedcal.experiments.study.study_file import Model, Study, sites_of
+
+TODAY = datetime.date(2026, 11, 27)
+
+
+def study(sites="alder=300,birch,cedar,dogwood,elm", classes=("survived", "sepsis"), **more):
+    model = Model(classes, **more.pop("model", {}))
+    return Study("sepsis", model, sites_of(sites), "host:9092", since=TODAY, **more)
