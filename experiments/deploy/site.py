@@ -39,7 +39,7 @@ LEASE_S = 120.0
 as connected still; Flower's lease is some 60 s."""
 
 _LEASE = "lease"
-_TICK, _PAUSE_S = 0.2, 5.0
+_TICK, _PAUSE_S, _LATER_S, _SOON = 0.2, 5.0, 30.0, 12  # after so many pauses longer ones
 _QUICK_S, _QUICK_ENDS = 10.0, 3
 _STEADY_S = 5.0
 """Seconds in which a file, and the site's log, must not have changed before rows are read anew."""
@@ -77,7 +77,8 @@ def run_site(
     state
         the site's folder
     wait
-        seconds to wait for a SuperLink that is not up yet; infinite = until it is
+        seconds to wait for a SuperLink that is not up yet; infinite = until it is, and until it
+        knows this site's key and its clock is right, too
     policy, federation, sign_key
         files, as `prepare` takes them
     key_records
@@ -128,14 +129,15 @@ def run_site(
     check_records(state)
     log_to(state / LOG)
     try:
-        with _until_terminated(), _Echo(state / LOG) as echo:
+        with until_terminated(), _Echo(state / LOG) as echo:
             _log_rules(state)
             if math.isinf(wait):
                 log.info("looking for %s, until it listens", fleet)
             echo.show()
             check_fleet(fleet, context, wait)
-            _keep_running(state, fleet, root_certificates, key, own, echo, file, write)
-    except _Terminated:
+            waits = math.isinf(wait)
+            _keep_running(state, fleet, root_certificates, key, own, echo, file, write, waits)
+    except Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
         log.info("stopped")
@@ -207,10 +209,14 @@ def _keep_running(
     echo: _Echo,
     file: _Watched,
     write: Callable[[SiteRows], None],
+    waits: bool,
 ) -> None:
-    """A SuperNode, and another one whenever it ends and may come back; never returns."""
+    """A SuperNode, and another one whenever it ends and may come back; never returns.
+
+    With `waits` it may also come back where somebody else has to mend something first.
+    """
     files: dict[str, Any] = {"root_certificates": root_certificates, "key": key}
-    quick, told = 0, ""
+    quick, told, again = 0, "", 0
     while True:
         began = time.monotonic()
         with supernode(state, fleet=str(fleet), **files) as node:
@@ -219,15 +225,17 @@ def _keep_running(
         if rows is not None:
             write(rows)
             log.info("the file of rows has changed: it was read anew")
-            quick, told = 0, ""
+            quick, told, again = 0, "", 0
             continue
-        quick = quick + 1 if time.monotonic() - began < _QUICK_S else 0
-        words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick)
-        if words != told:
+        turned_away = ended.denied or ended.code == NO_CONNECTION
+        quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
+        words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick, waits=waits)
+        again = again + 1 if words == told else 0
+        if not again:
             log.info(words)
             echo.show()
         told = words
-        time.sleep(_PAUSE_S)
+        time.sleep(_LATER_S if again > _SOON else _PAUSE_S)
 
 
 def _watch(
@@ -255,15 +263,30 @@ def _watch(
 
 
 def _may_come_back(
-    ended: Ended, lease: Path, fleet: Address, own: str, state: Path, quick: int
+    ended: Ended,
+    lease: Path,
+    fleet: Address,
+    own: str,
+    state: Path,
+    quick: int,
+    *,
+    waits: bool = False,
 ) -> str:
     """What the site waits for now; FedcalError if waiting will not mend it."""
     if ended.denied:
-        raise FedcalError(
+        words = (
             f"the SuperLink at {fleet} does not accept this site's signature: most likely the "
             "clocks of the two machines differ (5 s ahead or 305 s behind is too much)"
         )
+        if waits:
+            return f"{words}. Trying again"
+        raise FedcalError(words)
     if ended.code == NO_CONNECTION and time.time() - _last(lease) > LEASE_S:
+        if waits:
+            return (
+                f"the server at {fleet} does not know this site's key yet, or no more: trying "
+                "again; ask the coordinator"
+            )
         raise FedcalError(
             f"the SuperLink at {fleet} does not know this site's key, or another process is "
             f"connected by it: give whoever runs the SuperLink this public key to register: {own}"
@@ -357,14 +380,16 @@ class _Echo(contextlib.AbstractContextManager["_Echo"]):
         self._file.close()
 
 
-class _Terminated(BaseException):
+class Terminated(BaseException):
     """SIGTERM: how services are stopped."""
 
 
 @contextlib.contextmanager
-def _until_terminated() -> Iterator[None]:
+def until_terminated() -> Iterator[None]:
+    """Raise Terminated inside the block on SIGTERM."""
+
     def end(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
+        raise Terminated
 
     before = signal.signal(signal.SIGTERM, end)
     try:

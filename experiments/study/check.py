@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 import numpy as np
-from fedcal.evaluation.sites.verdicts import SEEN, detectable
 
+from fedcal.evaluation.sites.verdicts import SEEN, detectable
 from fedcal.experiments.study.study_file import Study
 from fedcal.metrics.holm import ERROR
 
@@ -72,7 +72,7 @@ def _costs(study: Study, std: float) -> list[str]:
         f"a {study.protect} epsilon {study.epsilon_release:g}, a year {study.epsilon:g}; the noise "
         f"on each count has a standard deviation of {std:.1f}.",
         f"A release comes if {study.quorum} of {len(study.sites)} sites answer; "
-        f"{study.may_collude} of them may work with whoever runs the server, and it still learns "
+        f"{study.colluding} of them may work with whoever runs the server, and it still learns "
         "noisy sums alone.",
     ]
 
@@ -97,7 +97,7 @@ def _doubts(study: Study, sees: dict[str, float | None]) -> list[str]:
             "No site's number is in the file: write about how many each has under [sites] to read "
             "what it will see."
         )
-    if study.may_be_away == 0:
+    if study.away == 0:
         said.append("If one site is away, there is no release.")
     if any(gap is None for gap in sees.values()):
         said.append("Fewer releases a year leave more epsilon for each, and show more.")

@@ -26,8 +26,10 @@ from fedcal.experiments.study.kits import (
     SCHEMA,
     STUDY,
     UNIT,
+    kit_files,
     policy_text,
     unit_text,
+    write_files,
 )
 from fedcal.experiments.study.sealed import JOIN, Join, Sealed, write_text
 from fedcal.experiments.study.study_file import Study, named
@@ -115,6 +117,18 @@ class Kit:
                 f"{self.site} has not joined: fedcal site join {self.folder} ROWS"
             ) from None
 
+    @property
+    def own_keys(self) -> tuple[bytes, str]:
+        """Its public keys: in sums, and for the server; InputError if it has not joined."""
+        if not self.signing.exists():
+            raise InputError(f"{self.site} has not joined: fedcal site join {self.folder} ROWS")
+        return read_key(self.signing).public, public_key(self.connection)
+
+    def is_enrolled(self, sealed: Sealed) -> bool:
+        """Return whether a sealed study has this site by its own keys."""
+        keys = {member.name: member.key for member in sealed.roster.sites}
+        return self.own_keys == (keys[self.site], sealed.connections[self.site])
+
     def remember(self, data: str) -> None:
         """Write down where its rows are."""
         write_text(self.folder / ROWS, to_json({"data": data}))
@@ -165,7 +179,8 @@ def rows_of(study: Study, data: str) -> tuple[SiteRows, list[str]]:
     )
     found = of_scores(kept, study.classes)
     # sites with logits and sites with probabilities are asked the same
-    found = replace(found, shards=replace(found.shards, input="probs"))
+    counts = found.counts.replace("subjects", study.plural)
+    found = replace(found, counts=counts, shards=replace(found.shards, input="probs"))
     return found, [*warnings, *found.doubts(), *_few(study, found)]
 
 
@@ -229,22 +244,24 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
                 old.unlink(missing_ok=True)
     except OSError as e:
         raise InputError(f"cannot write {e.filename}: {e.strerror}") from None
-    signer = read_key(kit.signing) if kit.signing.exists() else make_key(kit.signing)
+    if kit.signing.exists():  # a kit has none: they are ours, or somebody put them there
+        warnings.append(
+            f"the keys in {kit.keys} were there and are kept. If this site has not joined before, "
+            "somebody else made them: join again with --new-keys"
+        )
+    else:
+        make_key(kit.signing)
     if not kit.connection.exists():
         make_site_key(kit.keys, kit.connection.stem, kit.site)
     kit.remember(data)
     write_home(kit, rows)
-    write_text(kit.folder / UNIT, _own_unit(kit))
-    made = Join(
-        study=kit.study.study,
-        terms=kit.study.digest,
-        site=kit.site,
-        key=signer.public,
-        connection=public_key(kit.connection),
-        classes=kit.study.class_digest,
-    )
+    # what a kit has that could be run is not the coordinator's any more
+    ours = kit_files(kit.study, kit.site, one_machine=kit.one_machine) | {UNIT: _own_unit(kit)}
+    write_folder(kit.folder, lambda draft: write_files(draft, ours))
+    study, (key, connection) = kit.study, kit.own_keys
+    made = Join(study.study, study.digest, kit.site, key, connection, study.class_digest)
     out = Path(f"{kit.site}{JOIN}")
-    write_text(out, made.to_text(signer))
+    write_text(out, made.to_text(read_key(kit.signing)))
     return rows, warnings, out
 
 
@@ -275,11 +292,7 @@ class Offer:
         study, site = sealed.study, kit.site
         if study.study != kit.study.study or site not in study.sites:
             raise InputError(f"{path}: {site} is none of the sites of the study {study.study}")
-        if not kit.signing.exists():
-            raise InputError(f"{site} has not joined: fedcal site join {folder} ROWS")
-        keys = {member.name: member.key for member in sealed.roster.sites}
-        own = read_key(kit.signing).public, public_key(kit.connection)
-        if own != (keys[site], sealed.connections[site]):
+        if not kit.is_enrolled(sealed):
             raise InputError(
                 f"{path} has another key for {site} than this site's own: nothing is accepted. Ask "
                 f"the coordinator whose key it is, and send {site}{JOIN} again"
@@ -307,7 +320,7 @@ class Offer:
             f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
             f"{study.epsilon_total:g} in all, for each {study.protect}; all else is refused",
             f"  sums     of at least {study.quorum} sites; {committee.threshold} of "
-            f"{len(committee.members)} open them, and {study.may_collude} may work with the server",
+            f"{len(committee.members)} open them, and {study.colluding} may work with the server",
             f"  server   {study.server}",
         ]
         if self.kit.one_machine:

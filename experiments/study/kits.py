@@ -10,7 +10,8 @@ import datetime
 import json
 import shutil
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 from fedcal import __version__
@@ -85,7 +86,7 @@ def make_kits(path: Path) -> list[str]:
     for site in study.sites:
         files = kit_files(study, site, one_machine=is_ours)
         files[AUTHORITY] = (own / AUTHORITY).read_text("ascii")
-        write_folder(kits / site, lambda folder, files=files: _write(folder, files))  # type: ignore[misc]
+        write_folder(kits / site, partial(write_files, files=files))
     lines = [
         f"{kits}: one folder for each site, {named([*study.sites])}. Nothing in them is secret: "
         "send each to its site, which calls `fedcal site join` and sends back a .join file.",
@@ -198,7 +199,8 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     ]
 
 
-def _write(folder: Path, files: dict[str, str]) -> None:
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Write texts by name; scripts can be run."""
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")
         if name.endswith(".sh"):

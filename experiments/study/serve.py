@@ -6,20 +6,19 @@ learns, as long as somebody else chose the sites' keys: so it stands elsewhere t
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import socket
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from types import FrameType
 
 from fedcal.core.errors import FedcalError, InputError
 from fedcal.core.flower_internals import check_flower
 from fedcal.experiments.deploy.control import Control, control
 from fedcal.experiments.deploy.fleet import Address, read_address
+from fedcal.experiments.deploy.site import Terminated, until_terminated
 from fedcal.experiments.runs.engines.processes import ProcessTree
 from fedcal.experiments.runs.engines.superlink import (
     complaint,
@@ -83,22 +82,19 @@ def serve(
     for where in (ours, sites):
         _check_free(where)
     roster(home, sealed)
+    secret = ("--superexec-auth-secret-file", files["executor.key"])
     words: list[str | Path] = [
         *("flower-superlink", "--isolation", "process", "--enable-supernode-auth"),
         *("--database", home / "state.db", "--host", ours.host, "--port", str(ours.port)),
         *("--fleet-api-address", str(sites), "--disable-runtime-dependency-installation"),
         *("--ssl-ca-certfile", files["ca.crt"], "--ssl-certfile", files["server.crt"]),
-        *("--ssl-keyfile", files["server.key"]),
-        *("--superexec-auth-secret-file", files["executor.key"]),
+        *("--ssl-keyfile", files["server.key"], *secret),
     ]
-    executes: list[str | Path] = [
-        *("flower-superexec", "--runtime-api-address", str(ours)),
-        *("--root-certificates", files["ca.crt"]),
-        *("--superexec-auth-secret-file", files["executor.key"]),
-    ]
+    executes: list[str | Path] = ["flower-superexec", "--runtime-api-address", str(ours), *secret]
+    executes += ["--root-certificates", files["ca.crt"]]
     found, log = scripts("a server", "superlink", "superexec"), home / LOG
-    lock = locked(home / ".lock", f"another process serves {home}")
-    with lock, run_folder() as private, _until_terminated():
+    lock, ended = locked(home / ".lock", f"another process serves {home}"), suppress(Terminated)
+    with ended, lock, run_folder() as private, until_terminated():
         env = quiet_environment(private / "home")
         env["PATH"] = os.pathsep.join((str(found), env.get("PATH", os.defpath)))
         (private / "home").mkdir()
@@ -112,11 +108,10 @@ def serve(
                     f"{sealed.study.study}: serving {len(sealed.roster.sites)} sites at {named}, "
                     f"digest {sealed.digest[:16]}...; Ctrl-C ends it"
                 )
-                with contextlib.suppress(_Terminated):
-                    while (ended := _ended(superlink, executor)) is None:
-                        time.sleep(_TICK)
-                    raise FedcalError(f"{ended} has ended: {_last(log)}; its log is {log}")
-        (home / CONTROL).unlink(missing_ok=True)
+                while superlink.poll() is None and executor.poll() is None:
+                    time.sleep(_TICK)
+                raise FedcalError(f"a process has ended: {_last(log)}; its log is {log}")
+    (home / CONTROL).unlink(missing_ok=True)
 
 
 def roster(home: Path, sealed: Sealed) -> Path:
@@ -161,7 +156,7 @@ def _wait(superlink: ProcessTree, ports: tuple[Address, ...], log: Path) -> None
     for at in ports:
         host = "127.0.0.1" if at.host == "0.0.0.0" else at.host
         while True:
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 socket.create_connection((host, at.port), 1.0).close()
                 break
             if superlink.poll() is not None or time.monotonic() > deadline:
@@ -169,29 +164,5 @@ def _wait(superlink: ProcessTree, ports: tuple[Address, ...], log: Path) -> None
             time.sleep(_TICK)
 
 
-def _ended(superlink: ProcessTree, executor: ProcessTree) -> str | None:
-    if superlink.poll() is not None:
-        return "the SuperLink"
-    return None if executor.poll() is None else "its executor"
-
-
 def _last(log: Path) -> str:
     return complaint(log.read_text("utf-8", "replace")[-4000:])
-
-
-class _Terminated(BaseException):
-    """SIGTERM: how services are stopped."""
-
-
-@contextlib.contextmanager
-def _until_terminated() -> Iterator[None]:
-    def end(number: int, frame: FrameType | None) -> None:
-        raise _Terminated
-
-    before = signal.signal(signal.SIGTERM, end)
-    try:
-        yield
-    except _Terminated:
-        pass
-    finally:
-        signal.signal(signal.SIGTERM, before)

@@ -11,6 +11,7 @@ from typing import Any
 from fedcal.clients.site.prepared import SITE, alone
 from fedcal.clients.site.records.job_facts import spent_in_all
 from fedcal.clients.site.records.site_records import RECORDS, records_in
+from fedcal.clients.site.results import RESULTS
 from fedcal.clients.site.site_log import LOG
 from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.fleet import read_address
@@ -72,6 +73,11 @@ def _accepted(kit: Kit) -> Sealed:
             f"{kit.site} has not accepted a study: fedcal site accept {kit.folder} "
             f"{kit.study.study}.sealed"
         )
+    if not kit.is_enrolled(kit.accepted):
+        raise InputError(
+            f"{kit.site} has other keys than in the study that it accepted: send {kit.site}.join, "
+            "and accept the study that is sealed anew"
+        )
     return kit.accepted
 
 
@@ -97,6 +103,7 @@ def status(folder: Path) -> dict[str, Any]:
             }
             for job in booked
         ]
+    lines = _lines(kit.state / LOG)
     found: dict[str, Any] = {
         "study": study.study,
         "site": kit.site,
@@ -106,13 +113,15 @@ def status(folder: Path) -> dict[str, Any]:
         "rows": _rows(kit) if joined else None,
         "running": _runs(kit.state),
         "answered": jobs,
-        "refused": _refusals(kit.state / LOG),
+        "log": lines[-1] if lines else None,
+        "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-_SHOWN:],
         "epsilon": {
             "spent": spent,
             "left": max(study.epsilon_total - spent, 0.0),
             "release": study.epsilon_release,
         },
         "records": refusal,
+        "release": _last_release(kit.state),
     }
     return found | {"next": _next(kit, found, joined)}
 
@@ -123,7 +132,7 @@ def _next(kit: Kit, found: dict[str, Any], joined: bool) -> str:
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     if not joined:
         return f"fedcal site join {folder} ROWS, and send back {kit.site}.join"
-    if found["digest"] is None:
+    if kit.accepted is None or not kit.is_enrolled(kit.accepted):
         return f"wait for {kit.study.study}.sealed, then fedcal site accept {folder} FILE"
     if found["records"]:
         return f"fedcal site restored --state {kit.state}: nothing is answered until then"
@@ -137,6 +146,12 @@ def _next(kit: Kit, found: dict[str, Any], joined: bool) -> str:
     if found["rows"]["changed since"]:
         return "nothing: the new rows are read once no run is under way"
     return f"before the next release put the new rows into {found['rows']['data']}"
+
+
+def _last_release(state: Path) -> str | None:
+    """The file of the last release that this site has answered in."""
+    found = (state / RESULTS).glob("*/release.npz")
+    return str(max(found, key=lambda path: path.stat().st_mtime, default="")) or None
 
 
 def _rows(kit: Kit) -> dict[str, Any]:
@@ -162,12 +177,8 @@ def _runs(state: Path) -> bool:
         return True
 
 
-def _refusals(log: Path) -> list[str]:
-    """The last lines of the log that say what was refused."""
-    if not log.exists():
-        return []
-    lines = log.read_text("utf-8", "replace").splitlines()
-    return [line for line in lines if any(word in line for word in _REFUSALS)][-_SHOWN:]
+def _lines(log: Path) -> list[str]:
+    return log.read_text("utf-8", "replace").splitlines() if log.exists() else []
 
 
 def _time(seconds: float) -> str:

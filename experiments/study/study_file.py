@@ -12,13 +12,14 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import tomli_w
+from scipy.special import expit, logit
 
 from fedcal.clients.site.policy import REQUIRED
 from fedcal.core.checks import one_of, positive, whole
@@ -127,54 +128,40 @@ class Study:
     since: datetime.date = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date())
     years: int = 1
     groups: tuple[str, ...] = ()
-    away: int = -1
-    colluding: int = -1
+    away: int | None = None
+    colluding: int | None = None
 
     def __post_init__(self) -> None:
-        if not _NAME.fullmatch(self.study):
-            raise InputError(
-                f"study must be letters, digits and . _ - (at most 40), got {self.study[:80]!r}"
-            )
+        for name in (self.study, *self.sites):
+            if not _NAME.fullmatch(name):
+                raise InputError(f"a name is 1 to 40 letters, digits and . _ -, not {name[:80]!r}")
         read_address("server", self.server)
         one_of("protect", self.protect, PROTECTED)
         positive("epsilon", self.epsilon)
         whole("per-year", self.per_year, 1, 366)
         whole("years", self.years, 1, 100)
-        self._check_sites()
-        self._check_model()
-        for name, value, most in (
-            ("away", self.away, len(self.sites) - 2),
-            ("colluding", self.colluding, self._most_colluding),
-        ):
-            if value != -1:
-                whole(name, value, 0, most)
+        sites = whole("the number of sites", len(self.sites), 2, 1000)
+        for name, about in self.sites.items():
+            whole(f"{self.plural} of {name}", about, 0)
         for group in self.groups:
             check_name("a group's name", group)
-
-    def _check_sites(self) -> None:
-        whole("the number of sites", len(self.sites), 2, 1000)
-        for name, about in self.sites.items():
-            if not _NAME.fullmatch(name):
-                raise InputError(
-                    f"a site's name must be letters, digits and . _ -, got {name[:80]!r}"
-                )
-            whole(f"{self.plural} of {name}", about, 0)
-
-    def _check_model(self) -> None:
-        model = self.model
-        whole("the number of classes", len(model.classes), 2)
-        class_names(model.classes, len(model.classes))
-        if len(model.classes) != 2:
-            for name in ("positive", "thresholds"):
-                if getattr(model, name):
-                    raise InputError(f"{name} of [model] is for two classes")
-            return
-        if model.positive:
-            one_of("positive of [model]", model.positive, model.classes)
+        model, classes = self.model, len(self.model.classes)
+        class_names(model.classes, whole("the number of classes", classes, 2))
+        if classes != 2 and (model.positive or model.thresholds):
+            raise InputError("positive and thresholds of [model] are for two classes")
+        one_of("positive of [model]", model.positive or model.classes[-1], model.classes)
         whole("the number of thresholds", len(model.thresholds), 0, _MOST_THRESHOLDS)
         for at in (*model.thresholds, model.rate):
             if not 0 < at < 1:
                 raise InputError(f"thresholds and rate of [model] lie in (0, 1), got {at:g}")
+        self._resolve("away", sites - 2, max(1, sites // 5))
+        self._resolve("colluding", max(min(self.committee.colluding, self.quorum - 2), 0), 1)
+
+    def _resolve(self, name: str, most: int, usual: int) -> None:
+        """Check a number of sites; what was not said is the usual one, as far as can be."""
+        value = getattr(self, name)
+        object.__setattr__(self, name, min(usual, most) if value is None else value)
+        whole(name, getattr(self, name), 0, most)
 
     # --- as a file --------------------------------------------------------------------------
 
@@ -195,43 +182,23 @@ class Study:
     @classmethod
     def of(cls, table: Mapping[str, Any]) -> Self:
         """The study of the tables of a file."""
-        own = [*_TYPES, "model", "sites"]
-        check_keys("a study", table, own)
-        for name in ("study", "server", "model", "sites"):
-            if name not in table:
-                raise InputError(f"{name!r} is missing")
-        model, sites = table["model"], table["sites"]
-        if not isinstance(model, dict) or not isinstance(sites, dict):
-            raise InputError("[model] and [sites] must be tables")
-        check_keys("[model]", model, _MODEL)
-        given = {
-            name.replace("-", "_"): _typed(name, table[name], _TYPES[name])
-            for name in table
-            if name in _TYPES
-        }
-        named = {name: _typed(name, model[name], _MODEL[name]) for name in model}
-        if "classes" not in named:
-            raise InputError("'classes' of [model] is missing")
-        about = {str(name): _typed(name, value, int) for name, value in sites.items()}
-        return cls(model=Model(**named), sites=about, **given)
+        for name in ("model", "sites"):
+            if not isinstance(table.get(name), dict):
+                raise InputError(f"the table [{name}] is missing")
+        given = _given("a study", table, cls)
+        sites = {name: _typed(name, about, "int") for name, about in given["sites"].items()}
+        model = Model(**_given("[model]", given["model"], Model))
+        return cls(**{**given, "model": model, "sites": sites})
 
     def to_toml(self) -> str:
         """The text of a file that `read` takes, with a comment at each line that needs one."""
         lines = []
-        for name, comment in _COMMENTS.items():
-            value = getattr(self, name.replace("-", "_"))
-            value = {"away": self.may_be_away, "colluding": self.may_collude}.get(name, value)
-            lines += [*(f"# {line}" for line in comment.format(self=self).splitlines() if line)]
-            lines.append(_line(name, value))
-        lines += ["", "[model]"]
-        lines += [_line(name, getattr(self.model, name)) for name in _MODEL]
-        lines += [
-            "",
-            f"# About how many {self.plural} each has in a release: a public number.",
-            "# Only `fedcal study check` uses it; 0 = not said.",
-            "[sites]",
-        ]
-        lines += [_line(name, about) for name, about in self.sites.items()]
+        own = {f.name: getattr(self, f.name) for f in fields(self)}
+        model, sites = vars(own.pop("model")), own.pop("sites")
+        for table, of in (("", own), ("model", model), ("sites", sites)):
+            lines += ["", *_said(f"[{table}]", self), f"[{table}]"] if table else []
+            for name, value in of.items():
+                lines += [*_said(name, self), _line(name.replace("_", "-"), value)]
         return "\n".join(lines) + "\n"
 
     # --- what is agreed ---------------------------------------------------------------------
@@ -239,14 +206,9 @@ class Study:
     @cached_property
     def terms(self) -> str:
         """Canonical JSON of all that a site accepts: what changes here must be accepted again."""
-        model = {k: v for k, v in vars(self.model).items() if k != "rate"}
-        told = {name: getattr(self, name) for name in _TERMS} | {
-            "away": self.may_be_away,
-            "colluding": self.may_collude,
-            "model": model,
-            "since": self.since.isoformat(),
-            "sites": list(self.sites),
-        }
+        told = {name: getattr(self, name) for name in _TERMS}
+        told["model"] = {k: v for k, v in vars(self.model).items() if k != "rate"}
+        told |= {"since": self.since.isoformat(), "sites": list(self.sites)}
         return json.dumps(told, sort_keys=True, separators=(",", ":"))
 
     @property
@@ -259,17 +221,16 @@ class Study:
         """Of the names of the classes, as sites compare it."""
         return digest_of(class_names(self.classes, len(self.classes)))
 
-    @property
-    def federation(self) -> str:
-        """Name of its roster: it holds the digest of the terms, so the roster's digest does."""
-        return f"{self.study[:28]} {self.digest[:32]}"
-
     def roster(self, of: Mapping[str, bytes]) -> Roster:
-        """Who takes part, by the Ed25519 public key of each site; InputError if one is missing."""
+        """Who takes part, by the Ed25519 public key of each site; InputError if one is missing.
+
+        Its name holds the digest of the terms: so the roster's own digest is of these, too.
+        """
         if missing := [name for name in self.sites if name not in of]:
             raise InputError(f"no key of {', '.join(missing)}: their .join files are missing")
         members = tuple(Member(name, of[name]) for name in self.sites)
-        return Roster(self.federation, members, self.committee, self.class_digest)
+        name = f"{self.study[:28]} {self.digest[:32]}"
+        return Roster(name, members, self.committee, self.class_digest)
 
     @property
     def committee(self) -> Committee:
@@ -278,24 +239,9 @@ class Study:
         return Committee.of_first(size, default_threshold(size))
 
     @property
-    def may_be_away(self) -> int:
-        """Sites that may be missing in a release."""
-        sites = len(self.sites)
-        return min(max(1, sites // 5), sites - 2) if self.away == -1 else self.away
-
-    @property
     def quorum(self) -> int:
         """Fewest sites in a release."""
-        return len(self.sites) - self.may_be_away
-
-    @property
-    def _most_colluding(self) -> int:
-        return max(min(self.committee.colluding, self.quorum - 2), 0)
-
-    @property
-    def may_collude(self) -> int:
-        """Sites that may work with whoever runs the server, and it still learns noisy sums."""
-        return min(1, self._most_colluding) if self.colluding == -1 else self.colluding
+        return len(self.sites) - (self.away or 0)
 
     @property
     def unit(self) -> str:
@@ -315,19 +261,13 @@ class Study:
     @property
     def until(self) -> datetime.date:
         """The last day, in UTC, on which sites answer."""
-        days = datetime.timedelta(days=round(365.25 * self.years))
-        return self.since + days
+        return self.since + datetime.timedelta(days=round(365.25 * self.years))
 
     def year(self, day: datetime.date) -> int:
         """The number of a day's year in the study, from 1 on; InputError outside of it."""
         if not self.since <= day <= self.until:
             raise InputError(f"{self.study} is from {self.since} until {self.until}, not on {day}")
         return min(int((day - self.since).days / 365.25) + 1, self.years)
-
-    @property
-    def releases(self) -> int:
-        """In all."""
-        return self.per_year * self.years
 
     @property
     def epsilon_total(self) -> float:
@@ -350,34 +290,21 @@ class Study:
     @property
     def cuts(self) -> tuple[float, ...]:
         """Inner edges of the buckets: nine for the least noise, moved to thresholds near them."""
-        cuts = CUTS[self.score].tolist()
-        for threshold in self.model.thresholds:
-            at = float(np.log(threshold / (1 - threshold)))
-            near = min(cuts, key=lambda cut: abs(cut - at))
-            if abs(near - at) < _NEAR and near not in map(_log_odds, self.model.thresholds):
-                cuts.remove(near)
-            cuts.append(at)
-        edges = {round(float(1 / (1 + np.exp(-cut))), 6) for cut in cuts}
-        edges |= set(self.model.thresholds)
-        return tuple(sorted(edges))
-
-    @property
-    def threshold(self) -> float:
-        """Of predictions, where a single one is wanted."""
-        return self.model.thresholds[0] if self.model.thresholds else 0.5
+        cuts = CUTS[self.score]
+        for at in map(logit, self.model.thresholds):
+            near = np.abs(cuts - at)
+            cuts = np.delete(cuts, near.argmin()) if near.min() < _NEAR else cuts
+        return tuple(sorted({*self.model.thresholds, *np.round(expit(cuts), 6).tolist()}))
 
     @property
     def settings(self) -> dict[str, Any]:
         """Of the method; each is named by a run and pinned by a policy."""
-        asked: dict[str, Any] = {
-            "by": "site",
-            "cuts": list(self.cuts),
-            "encoding": Flat.name,
-            "groups": list(self.sites),
-        }
-        if self.groups:
-            asked["within"] = list(self.groups)
-        return asked | ({"threshold": self.threshold} if self.score == "positive" else {})
+        asked: dict[str, Any] = {"by": "site", "cuts": list(self.cuts), "encoding": Flat.name}
+        asked["groups"] = list(self.sites)
+        asked |= {"within": list(self.groups)} if self.groups else {}
+        if self.score == "positive":
+            asked["threshold"] = (*self.model.thresholds, 0.5)[0]
+        return asked
 
     def config(self, **more: Any) -> Config:
         """The run of one release."""
@@ -391,7 +318,7 @@ class Study:
             mechanism=DiscreteLaplace.name,
             secure_aggregation=REQUIRED,
             quorum=(self.quorum - 0.5) / len(self.sites),
-            colluding=self.may_collude,
+            colluding=self.colluding,
             set=self.settings,
             **more,
         )
@@ -410,10 +337,10 @@ class Study:
             digest of the roster, which the site has compared
         """
         committee = self.committee
-        pinned = {
-            name: [v, v] if isinstance(v, float) else [_text(v)]
-            for name, v in self.settings.items()
+        texts = {
+            k: v if isinstance(v, (str, float)) else json.dumps(v) for k, v in self.settings.items()
         }
+        pinned = {k: [v, v] if isinstance(v, float) else [v] for k, v in texts.items()}
         return {
             "federation": federation,
             "class-digest": self.class_digest,
@@ -426,76 +353,68 @@ class Study:
             "epsilon-per-run": self.epsilon_release,
             "epsilon-total": self.epsilon_total,
             "delta-per-run": DELTA,
-            "delta-total": DELTA * self.releases,
+            "delta-total": DELTA * self.per_year * self.years,
             "secure-aggregation": REQUIRED,
             "answers": self.quorum,
-            "colluding": self.may_collude,
+            "colluding": self.colluding,
             "committee": [[len(committee.members), committee.threshold]],
             "settings": {METHOD: pinned},
         }
 
 
-def _log_odds(share: float) -> float:
-    return float(np.log(share / (1 - share)))
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
-
-
-_TYPES: Mapping[str, type] = {
-    "study": str,
-    "question": str,
-    "contributors": tuple,
-    "server": str,
-    "protect": str,
-    "epsilon": float,
-    "per-year": int,
-    "since": datetime.date,
-    "years": int,
-    "groups": tuple,
-    "away": int,
-    "colluding": int,
-}
-_MODEL: Mapping[str, type] = {
-    "name": str,
-    "version": str,
-    "classes": tuple,
-    "positive": str,
-    "thresholds": tuple,
-    "rate": float,
-}
-_TERMS = ("study", "protect", "epsilon", "per_year", "years", "groups")
+_TERMS = ("study", "protect", "epsilon", "per_year", "years", "groups", "away", "colluding")
 _COMMENTS = {
-    "study": "A study: whose model, who is asked, and what that may cost. `fedcal study check` "
-    "says\nwhat it will show. Sites accept it; what changes after that they accept again.",
-    "question": "As the report asks it.",
+    "study": "A study: whose model, who is asked, and what that may cost; `fedcal study check` says"
+    "\nwhat it will show. Sites accept it, and what changes after that they accept again.",
     "contributors": "As the report names them.",
-    "server": "",
     "protect": "patient, customer or person: all rows of one (column `subject`); or record: a row.",
-    "epsilon": "What may be learnt of one {self.protect} in a year; each release costs "
-    "{self.epsilon_release:g}.",
-    "per-year": "",
-    "since": "",
-    "years": "",
+    "epsilon": "What may be learnt of one {0.protect} in a year; each release costs "
+    "{0.epsilon_release:g}.",
     "groups": "Names in the column `group`, counted apart at each site; [] = none.",
     "away": "So many sites may be missing in a release.",
     "colluding": "So many sites may work with whoever runs the server.",
+    "[model]": "Of two classes the last one is positive, unless another one is named.",
+    "rate": "About how often the positive class occurs: `study check` alone uses it.",
+    "[sites]": "About how many {0.plural} each has in a release, in public; 0 = not said.",
 }
 
 
-def _typed(name: str, value: Any, kind: type) -> Any:
+def _said(name: str, study: Study) -> list[str]:
+    """The comment at a line."""
+    return [f"# {line}" for line in _COMMENTS.get(name, "").format(study).splitlines()]
+
+
+def _given(where: str, table: Mapping[str, Any], of: type) -> dict[str, Any]:
+    """The fields of a dataclass from a table; InputError for other keys and wrong types."""
+    known = {f.name.replace("_", "-"): f for f in fields(of)}
+    check_keys(where, table, [*known])
+    for name, f in known.items():
+        if name not in table and f.default is f.default_factory is MISSING:
+            raise InputError(f"{name!r} of {where} is missing")
+    return {known[k].name: _typed(k, value, str(known[k].type)) for k, value in table.items()}
+
+
+def _typed(name: str, value: Any, kind: str) -> Any:
     """A value of a file as its field has it, or InputError."""
-    if kind is tuple and isinstance(value, list):
-        kinds = (int, float) if name == "thresholds" else (str,)
-        if all(isinstance(one, kinds) and not isinstance(one, bool) for one in value):
-            return tuple(map(float, value)) if name == "thresholds" else tuple(value)
-    elif kind is float and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    elif type(value) is kind:
-        return value
-    word = {tuple: "a list", str: "a text", int: "a whole number", float: "a number"}
-    raise InputError(f"{name} must be {word.get(kind, 'a day, as 2026-10-01')}, got {value!r:.80}")
+    word, types = _KINDS[next(known for known in _KINDS if kind.startswith(known))]
+    every = value if isinstance(value, list) and kind.startswith("tuple") else [value]
+    if not all(isinstance(v, types) and not isinstance(v, bool) for v in every):
+        raise InputError(f"{name} must be {word}, got {value!r:.80}")
+    if every is not value and kind.startswith("tuple"):
+        raise InputError(f"{name} must be {word}, got {value!r:.80}")
+    every = [float(v) for v in every] if float in types else every
+    return tuple(every) if every is value or kind.startswith("tuple") else every[0]
+
+
+_KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
+    "tuple[str": ("a list of texts", (str,)),
+    "tuple[float": ("a list of numbers", (int, float)),
+    "str": ("a text", (str,)),
+    "float": ("a number", (int, float)),
+    "int": ("a whole number", (int,)),
+    "datetime": ("a day, as 2026-10-01", (datetime.date,)),
+    "": ("a table", (dict,)),
+}
 
 
 def _line(name: str, value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -32,7 +33,9 @@ def command(
         if not sys.stdin.isatty():
             raise InputError("nothing is accepted: nobody is here to say yes (--yes for scripts)")
         to.print("Compare the digest by telephone, by a voice that you know. Is it the same, and")
-        if input("does this site take part? Type yes: ").strip().lower() != "yes":
+        with contextlib.suppress(EOFError):
+            yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
+        if not yes:
             raise InputError("nothing is accepted")
     offer.accept()
     to.print(

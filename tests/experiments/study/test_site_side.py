@@ -91,12 +91,24 @@ def test_status_says_what_was_asked_spent_and_what_to_do_next(there, capsys):
     assert found["next"].startswith("nothing: the study's time or budget is over")
     assert [job["asked by"] for job in found["answered"]] == ["host:9092"] * 4
     assert not found["running"]
+    for run in ("first", "last"):
+        (kit / "state" / "results" / run).mkdir(parents=True)
+        release = kit / "state" / "results" / run / "release.npz"
+        release.touch()
+        os.utime(release, (0, 3 + (run == "last")))
+    assert status(kit)["release"] == str(release)
     with alone(kit / "state"):
         assert status(kit)["running"]
     (kit / "state" / "site.log").write_text("a day refused to answer: no budget\nother\n")
     assert _run(["site", "status", str(kit)]) == 0
     shown = capsys.readouterr().out
-    for words in ("4 spent, 0 left, 1 a release", "host:9092", "refused to answer: no budget"):
+    for words in (
+        "4 spent, 0 left, 1 a release",
+        "host:9092",
+        "refused to answer: no budget",
+        "log: other",
+        "last",
+    ):
         assert words in shown
     assert sealed.digest in shown.replace(" ", "")
     assert _run(["site", "status", str(kit), "--json"]) == 0
@@ -112,6 +124,8 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
         records.answer("1" * 64, FACTS, 1, "question", lambda: b"answer")
         records.finish("1" * 64)
     join(kit, "rows.csv", new_keys=True)
+    refused("has other keys than in the study that it accepted", start, kit, None, print)
+    assert status(kit)["next"].startswith("wait for sepsis.sealed")
     there.seal()
     there.offer().accept()
     started(there)

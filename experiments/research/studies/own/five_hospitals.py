@@ -169,8 +169,7 @@ def named(counts: Floats) -> Named:
     joint, *own = site_tests.calibration(sites)
     changed = {}
     for a, b in BETWEEN:
-        found = site_tests.changes(sites[a], sites[b])
-        changed[a, b] = np.concatenate([found.p_values, found.common[..., None]], axis=-1)
+        changed[a, b] = site_tests.changes(sites[a], sites[b]).p_values
     parts: list[list[Floats]] = []
     singles = []
     for q in range(len(counts)):
