@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,9 @@ def check_without_running(block: Block) -> None:
     for words, _ in commands(block):
         while re.fullmatch(r"[A-Z_]+=.*", words[0]):
             words = words[1:]
+        if words[0] == "for":  # what a shell does for each
+            inner = [word.rstrip(";") for word in words[words.index("do") + 1 :]]
+            words = list(takewhile(lambda word: word not in ("&", "done"), inner))
         if words[0] == "fedcal":
             parse_fedcal(words[1:])
         elif words[0] == "flwr":
