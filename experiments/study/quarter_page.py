@@ -26,6 +26,7 @@ MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
 _COLUMNS = ("site", "verdict", "gap, points", "slope")
+_GUIDES = ("TRIPOD+AI", "TRIPOD-Cluster", "item", "here")
 _SHARES = {
     "recall": "sensitivity, %",
     "specificity": "specificity, %",
@@ -59,7 +60,7 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "steps": [step.split("`") for step in told["next"]],
         "sections": sections(list(parts(told))),
         "curves": curves and figure(curves, "curves"),
-        "items": TextTable(("TRIPOD+AI", "-Cluster", "item", "here"), items(told), left=range(4)),
+        "items": TextTable(_GUIDES, items(told), left=range(4)),
         "words": _words(told),
         "cuts": ", ".join(f"{edge:.4g}" for edge in told["edges"][1:-1]),
     }
