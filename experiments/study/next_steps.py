@@ -1,5 +1,4 @@
-"""A quarter in sentences: what was found, what to do next, what may be published, and how it was
-done. All of them follow from the numbers of `study.json`."""
+"""What a quarter has found and what to do next, in sentences, from the numbers of `study.json`."""
 
 from __future__ import annotations
 
@@ -13,36 +12,12 @@ from fedcal.experiments.study.study_file import named
 Told = Mapping[str, Any]
 """The content of `study.json`."""
 
-REHEARSAL = (
-    "All rows were one file on one machine, no site was asked, and the noise has a known seed: "
-    "this shows what a report looks like, protects nobody, and is not to be published."
-)
-_ONE_MACHINE = (
-    "The coordinator's signing key lies on the machine of the server: whoever runs the server "
-    "chose the committee that opens sums. The promise holds for sites that have compared the "
-    "digest with each other, and not with the coordinator alone."
-)
-_UNVERIFIED = (
-    "Nobody can verify that the sum is what the sites sent, nor who was absent: that is the word "
-    "of the server (signed openings are not kept)."
-)
 _MOST_NAMED = 5
-_PUBLISH = (
-    "All of this folder: it is one private release and what follows from it. Not the sites' own "
-    "pages: their numbers are exact, and nothing protects them."
-)
 
 
 def in_words(told: Told) -> dict[str, Any]:
     """The keys of `study.json` that are sentences; a command in them is between backquotes."""
-    rehearsal = told["rehearsal"]
-    return {
-        "headline": _headline(told),
-        "next": _steps(told),
-        "publish": "Nothing: this is a rehearsal." if rehearsal else _PUBLISH,
-        "methods": " ".join(_methods(told)),
-        "remarks": [REHEARSAL if rehearsal else _UNVERIFIED] + [_ONE_MACHINE] * told["one_machine"],
-    }
+    return {"headline": _headline(told), "next": _steps(told)}
 
 
 def some(names: Sequence[str]) -> str:
@@ -116,28 +91,3 @@ def _steps(told: Told) -> list[str]:
     if told["left"] < told["epsilon_release"] * (1 - 1e-9):
         steps.append("This year's budget is spent: the next release is next year's.")
     return steps
-
-
-def _methods(told: Told) -> list[str]:
-    terms, (size, threshold) = told["terms"], told["committee"]
-    model, who = terms["model"], terms["protect"]
-    absent = f" ({some(told['absent'])} took no part)" * bool(told["absent"])
-    cuts = ", ".join(f"{edge:.4g}" for edge in told["edges"][1:-1])
-    once = f"; each {who} counted once" * (who != "record")
-    changes = " and all tests of change" * bool(told["changes"])
-    return [
-        f"We evaluated the calibration of {model['name']} (version {model['version']}; "
-        f"{outcome(told)}) at {len(told['sites'])} sites{absent} on {told['date']}.",
-        f"Each site counted its {told['plural']} by outcome and score (cuts at {cuts}){once}.",
-        "Only the sum over sites, in which each site's counts stand apart, was opened, with noise, "
-        f"by secure aggregation: {threshold} of a committee of {size} sites open a sum of at least "
-        f"{told['quorum']}.",
-        f"It is differentially private for each {who} with epsilon = {told['epsilon_release']:g}; "
-        f"the noise of a count has a standard deviation of {told['noise_std']:.3g}.",
-        "Each site was tested for an offset of 0 and a slope of 1 on the log odds, with the noise "
-        f"in the test; all sites{changes} are one family (Holm) at level {told['level']:.3g} for "
-        f"each of {terms['per_year']} releases, so that in a year without faults any site is named "
-        "with a probability of at most 0.05.",
-        "Intervals are of 95 %, each alone, with sampling and noise; those for a new site are "
-        f"prediction intervals by random effects. Software: fedcal {told['versions']['fedcal']}.",
-    ]

@@ -22,6 +22,7 @@ from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimates import evaluate
 from fedcal.evaluation.histogram import Histogram
+from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.figures import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
@@ -110,8 +111,7 @@ def told_of(
     both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
     verdicts = verdicts_of(here, both, level=ERROR / study.per_year).to_json()
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
-    counts, root = here.by_site
-    rows = counts, here.question.bucket_edges, root
+    each, (counts, root), edges = histograms.items(), here.by_site, here.question.bucket_edges
     told: dict[str, Any] = {
         "schema": 1,
         "study": study.study,
@@ -123,14 +123,14 @@ def told_of(
         "until": study.until.isoformat(),
         "committee": [len(study.committee.members), study.committee.threshold],
         "noise_std": release.std,
-        "edges": rows[1].tolist(),
+        "edges": edges.tolist(),
         "since": since,
         **verdicts,
         "enough": _enough(study, here, verdicts),
-        "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in histograms.items()},
+        "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in each},
         "calibrator": _calibrator(here, histograms["all sites"], score),
         "thresholds": {
-            f"{at:g}": {s: _shares(h, at) for s, h in histograms.items()}
+            f"{at:g}": {s: _told(h, {} if few(h) else at_threshold(h, at)) for s, h in each}
             for at in study.model.thresholds
         },
         "groups": [
@@ -138,9 +138,11 @@ def told_of(
             | _metrics(h, score, ("gap", "calibration_slope"))
             for (s, group), h in here.within.items()
         ],
-        "next_site": next_site.next_site(*rows, [*facts.took_part]) if len(rows[0]) > 2 else {},
+        "next_site": {},
         "curves": pages.to_json(_curves(histograms, score)),
     }
+    if len(counts) > 2:
+        told["next_site"] = next_site.next_site(counts, edges, root, facts.took_part)
     told = json.loads(json.dumps(told), parse_constant=lambda _: None)  # NaN is none of JSON's
     return {**told, **in_words(told)}
 
@@ -164,16 +166,16 @@ def _since(
     study: Study, release: ScoreRelease, facts: Facts, before: ScoreRelease, told: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What is kept of an earlier quarter, and why it cannot be compared; "" = it can."""
-    sites, why = [site for site in facts.took_part if site in told["took_part"]], ""
-    then, now = told["terms"], json.loads(study.terms)
-    pairs = {key: (then["model"][key], now["model"][key]) for key in ("name", "version")}
-    for key, (was, is_) in pairs.items():
-        why = why or f"the model's {key} was {was}, now it is {is_}" * (was != is_)
-    if not why and then != now:
-        other = sorted(key for key in now if then.get(key) != now[key])
-        why = f"the study had other terms ({', '.join(other)})"
-    if told["rehearsal"] != facts.rehearsal or not sites:
-        why = why or "one of the two is a rehearsal, or no site took part in both"
+    sites = [site for site in facts.took_part if site in told["took_part"]]
+    then, now, why = told["terms"], json.loads(study.terms), ""
+    was, is_ = ({**terms["model"], **terms} for terms in (then, now))
+    changed = [key for key in ("name", "version", *sorted(now)) if was.get(key) != is_[key]]
+    if changed and changed[0] in now["model"]:
+        why = f"the model's {changed[0]} was {was[changed[0]]}, now it is {is_[changed[0]]}"
+    elif changed:
+        why = f"the study had other terms ({', '.join(changed)})"
+    elif told["rehearsal"] != facts.rehearsal or not sites:
+        why = "one of the two is a rehearsal, or no site took part in both"
     try:
         comparable(before, release)
     except InputError as e:
@@ -182,14 +184,13 @@ def _since(
 
 
 def _metrics(h: Histogram, score: str, names: Sequence[str]) -> dict[str, Any]:
+    return _told(h, {} if few(h) else evaluate(h, score, only=names))
+
+
+def _told(h: Histogram, found: Mapping[str, Estimate]) -> dict[str, Any]:
     """How many there are, and metrics with intervals; {} of these where there are too few."""
-    found = {} if few(h) else evaluate(h, score, only=names)
     of = {name: e.to_json() for name, e in found.items()}
     return {"rows": h.rows, "noise": h.rows_std, "of": of}
-
-
-def _shares(h: Histogram, at: float) -> dict[str, Any]:
-    return {} if few(h) else {name: e.to_json() for name, e in at_threshold(h, at).items()}
 
 
 def _enough(study: Study, here: ScoreRelease, verdicts: Mapping[str, Any]) -> int | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,21 +20,18 @@ from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.page import figure, write_with_figures
 from fedcal.experiments.report.tables import TextTable
-from fedcal.experiments.study.next_steps import REHEARSAL, Told, faults, hidden, outcome, some
+from fedcal.experiments.study.next_steps import Told, faults, hidden, outcome, some
 
 MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
 _COLUMNS = ("site", "verdict", "gap, points", "slope")
+_GUIDES = ("TRIPOD+AI", "TRIPOD-Cluster", "item", "here")
 _SHARES = {
     "recall": "sensitivity, %",
     "specificity": "specificity, %",
     "precision": "precision, %",
     "flagged": "flagged, %",
-}
-_GAP = {
-    "positive": "score minus outcome: above 0 the model predicts too high",
-    "confidence": "confidence minus share correct: above 0 the model is overconfident",
 }
 
 
@@ -52,21 +49,20 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; until "
         f"{told['until']}",
     }
-    more = len(lines) - MOST_LINES
     context = {
         "title": f"{told['study']}, {told['name']}",
         "verdict": told["headline"],
-        "rehearsal": REHEARSAL * told["rehearsal"],
+        "versions": told["versions"],
+        "told": told,
         "facts": TextTable((), [pair for pair in facts.items() if pair[1]], left=(0, 1)),
-        "verdicts": TextTable(_COLUMNS[:4], lines[:MOST_LINES], left=(0, 1)),
-        "unlisted": f"And {more} more: table Calibration." * (more > 0),
-        "gap": _GAP[told["score"]],
+        "verdicts": TextTable(_COLUMNS, lines[:MOST_LINES], left=(0, 1)),
+        "more": len(lines) - MOST_LINES,
         "steps": [step.split("`") for step in told["next"]],
         "sections": sections(list(parts(told))),
         "curves": curves and figure(curves, "curves"),
-        "guidelines": guidelines(told),
-        **{key: told[key] for key in ("publish", "methods", "versions")},
-        "statement": [*told["remarks"], *told["statement"]],
+        "items": TextTable(_GUIDES, items(told), left=range(4)),
+        "words": _words(told),
+        "cuts": ", ".join(f"{edge:.4g}" for edge in told["edges"][1:-1]),
     }
     sheets = {"curve-1": curves} if curves else {}
     return write_with_figures(folder, "quarter.html.j2", context, sheets)
@@ -94,21 +90,17 @@ def _interval(told: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str
     return "{} ({} to {})".format(*shown)
 
 
-def _tested(one: Mapping[str, Any]) -> tuple[str, str, str]:
-    return _interval(one["intercept"]), _p_value(one["adjusted"]), f"{100 * one['limit']:.1f}"
-
-
 def _p_value(p: float) -> str:
     return f"{p:.3f}" if p >= 1e-3 else "< 0.001"
 
 
 def parts(told: Told) -> Iterator[Part]:
     """Tables of the details, from top to bottom."""
-    rows: Any = [
-        (site, gap, slope, *_tested(told["sites"][site]), words)
-        for site, words, gap, slope in _verdicts(told, 1)
-        if site in told["sites"]
-    ]
+    rows: Any = []
+    for site, words, gap, slope in _verdicts(told, 1):
+        if one := told["sites"].get(site):
+            more = _interval(one["intercept"]), _p_value(one["adjusted"])
+            rows.append((site, gap, slope, *more, f"{100 * one['limit']:.1f}", words))
     note = (
         "p-values are of an offset of 0 and a slope of 1 together, corrected for all tests of this "
         f'release (Holm): below {told["level"]:.3g} a site is named. Gaps from "seen from" on are '
@@ -117,7 +109,8 @@ def parts(told: Told) -> Iterator[Part]:
     columns = ("intercept", "p-value", "seen from", "verdict")
     yield Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
-    yield _measured("By site", {(site,): one for site, one in told["metrics"].items()}, told, note)
+    by_site = [((site,), one) for site, one in told["metrics"].items()]
+    yield _measured("By site", by_site, told, note)
     for name, one in told["since"].items():
         tests = told["changes"].get(name, {}).items()
         rows = [(s or "all sites", c["words"], _p_value(c["adjusted"])) for s, c in tests]
@@ -128,33 +121,28 @@ def parts(told: Told) -> Iterator[Part]:
         note = f"Tried on the release; nobody uses it. {table.note} By the middles of buckets."
         yield replace(table, title="A common calibrator", note=note)
     for at, each in told["thresholds"].items():
-        rows = [
-            (s, *(whole("accuracy", from_json(own[n])) if own else "too few" for n in _SHARES))
-            for s, own in each.items()
-        ]
-        yield Table(
-            f"Threshold {at} of the {outcome(told)}", ("site", *_SHARES.values()), tuple(rows)
-        )
+        by_site = [((site,), one) for site, one in each.items()]
+        yield _measured(f"Threshold {at} of the {outcome(told)}", by_site, told, "")
     if told["groups"]:
         note = "Estimates, each alone: no verdicts are made of groups."
-        yield _measured("Groups", {(g["group"], g["site"]): g for g in told["groups"]}, told, note)
+        by_group = [((one["site"], one["group"]), one) for one in told["groups"]]
+        yield _measured("Groups", by_group, told, note)
     if told["next_site"]:
         yield next_site.table(told["next_site"])
 
 
-def _measured(
-    title: str, lines: Mapping[tuple[str, ...], Mapping[str, Any]], told: Told, note: str
-) -> Table:
-    """How many there are, and metrics, of each line."""
-    names = max((list(one["of"]) for one in lines.values()), key=len)
+def _measured(title: str, lines: Sequence[Any], told: Told, note: str) -> Table:
+    """How many there are, and metrics; each line has its labels and what was told."""
+    names = max((list(one["of"]) for _, one in lines), key=len)
     rows = []
-    for line, one in lines.items():
-        found = {name: whole(name, from_json(e)) for name, e in one["of"].items()}
+    for labels, one in lines:
+        of = ((n, "accuracy" if n in _SHARES else n, from_json(e)) for n, e in one["of"].items())
+        found = {name: whole(kind, estimate) for name, kind, estimate in of}
         number = f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
-        rows.append((*line, number, *(found.get(name, "too few") for name in names)))
-    columns = (*("group", "site")[-len(rows[0]) + len(names) + 1 :], told["plural"])
-    headings = [heading(name, told["score"]) for name in names]
-    return Table(title, (*columns, *headings), tuple(rows), note)
+        rows.append((*labels, number, *(found.get(name, "too few") for name in names)))
+    first = ("site", "group")[: len(lines[0][0])]
+    headings = [_SHARES.get(name) or heading(name, told["score"]) for name in names]
+    return Table(title, (*first, told["plural"], *headings), tuple(rows), note)
 
 
 def _curves(told: Told) -> Sheet | None:
@@ -167,7 +155,7 @@ def _curves(told: Told) -> Sheet | None:
     return Sheet(title, min(3, len(panels)), panels, legend) if panels else None
 
 
-def _filling(told: Told) -> dict[str, str]:
+def _words(told: Told) -> dict[str, str]:
     """What items are filled with."""
     about, limits = told["about"], [one["limit"] for one in told["sites"].values()]
     size = f"About {sum(about.values()):,} {told['plural']}, as the sites said before"
@@ -186,17 +174,12 @@ def _filling(told: Told) -> dict[str, str]:
     }
 
 
-def guidelines(told: Told) -> list[tuple[str, TextTable]]:
-    """Title and items of each reporting guideline, in the order of their numbers."""
-    found, words = [], _filling(told)
-    for one in tomllib.loads(Path(__file__).with_name("tripod.toml").read_text("utf-8"))[
-        "guideline"
-    ]:
-        items = {key: (ask, text.format_map(words)) for key, (ask, text) in one["filled"].items()}
-        for kind in ("author", "not of an evaluation"):
-            asked: Any = (line.split(maxsplit=1) for line in one[kind].split(";"))
-            items |= {key: (ask, kind) for key, ask in asked}
-        order = sorted(items, key=lambda key: (int(re.sub(r"\D", "", key)), key))
-        rows = [(key, *items[key]) for key in order]
-        found.append((one["title"], TextTable(("item", "what", "here"), rows, left=(0, 1, 2))))
-    return found
+def items(told: Told) -> list[tuple[str, ...]]:
+    """Items of two reporting guidelines: number in each, what is asked, and what is said here."""
+    text = tomllib.loads(Path(__file__).with_name("tripod.toml").read_text("utf-8"))
+    asked = {key: filled.format_map(_words(told)) for key, filled in text["filled"].items()}
+    for kind, said in (("author", "author"), ("development", "not of an evaluation")):
+        asked |= dict.fromkeys(map(str.strip, text[kind].split(";")), said)
+    keys = ((key.split(maxsplit=1), said) for key, said in asked.items())
+    rows = [(*numbers.split("/"), what, said) for (numbers, what), said in keys]
+    return sorted(rows, key=lambda row: [(int(re.sub(r"\D", "", n) or 99), n) for n in row[:2]])

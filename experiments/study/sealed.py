@@ -58,15 +58,15 @@ class Join:
     def to_text(self, signer: SigningKey) -> str:
         """The file, signed by the site's own key."""
         fields = {**vars(self), "key": self.key.hex(), "schema": SCHEMA}
-        return _signed(fields, _JOIN, signer)
+        return signed_text(fields, _JOIN, signer)
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """The join of a file; InputError if it is none, or not signed by the key in it."""
-        fields = _read(path)
+        fields = read_fields(path)
         try:
             key = check_key("key", fields["key"])
-            _verify(path, fields, _JOIN, key)
+            check_signed(path, fields, _JOIN, key)
             for name in ("terms", "classes"):
                 check_digest(name, fields[name])
             texts = {k: str(fields[k]) for k in ("study", "terms", "site", "connection", "classes")}
@@ -126,7 +126,7 @@ class Sealed:
 
     def to_text(self, signer: SigningKey) -> str:
         """The file, signed."""
-        return _signed(self._fields, _SEALED, signer)
+        return signed_text(self._fields, _SEALED, signer)
 
     @cached_property
     def _fields(self) -> dict[str, Any]:
@@ -151,10 +151,10 @@ class Sealed:
         Raises InputError if it is none, is not signed by the coordinator it names, or its roster is
         not of its terms.
         """
-        fields = _read(path)
+        fields = read_fields(path)
         try:
             coordinator = check_key("coordinator", fields["coordinator"])
-            _verify(path, fields, _SEALED, coordinator)
+            check_signed(path, fields, _SEALED, coordinator)
             study = Study.from_text(str(fields["study"]))
             roster = Roster.from_text(str(fields["roster"]))
             connections = {str(k): str(v) for k, v in fields["connections"].items()}
@@ -176,12 +176,13 @@ def signing_text(fields: Mapping[str, Any]) -> bytes:
     return json.dumps(plain, sort_keys=True, separators=(",", ":")).encode()
 
 
-def _signed(fields: Mapping[str, Any], purpose: str, signer: SigningKey) -> str:
+def signed_text(fields: Mapping[str, Any], purpose: str, signer: SigningKey) -> str:
+    """Fields and their signature as JSON."""
     made = signer.sign(purpose, keys.digest(purpose, signing_text(fields)))
     return json.dumps({**fields, "signature": made.hex()}, indent=1, sort_keys=True) + "\n"
 
 
-def _verify(path: Path, fields: Mapping[str, Any], purpose: str, key: bytes) -> None:
+def check_signed(path: Path, fields: Mapping[str, Any], purpose: str, key: bytes) -> None:
     """InputError if the fields of a file are not signed by a key."""
     made, text = fields.get("signature"), keys.digest(purpose, signing_text(fields))
     try:
@@ -192,7 +193,7 @@ def _verify(path: Path, fields: Mapping[str, Any], purpose: str, key: bytes) -> 
         raise InputError(f"{path} was changed after it was signed, or is signed by another key")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def read_fields(path: Path) -> dict[str, Any]:
     """The fields of a file; InputError if they are none of this version."""
     try:
         if not path.is_file():

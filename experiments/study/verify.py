@@ -21,16 +21,8 @@ from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.rereading import read_release
 from fedcal.experiments.runs.statement import of_plan
-from fedcal.experiments.study.quarter import (
-    EARLIER,
-    LEDGER,
-    SEALED,
-    STUDY,
-    TOLD,
-    Earlier,
-    Facts,
-    told_of,
-)
+from fedcal.experiments.study import quarter
+from fedcal.experiments.study.quarter import TOLD, Facts, told_of
 from fedcal.experiments.study.quarter_page import write_quarter_page
 from fedcal.experiments.study.sealed import Sealed
 from fedcal.experiments.study.signature import SIGNATURE, check_signature, write_signature
@@ -67,39 +59,37 @@ def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
     """`study.json`, and the sealed study; None of a rehearsal."""
     told = read_json(folder / TOLD, "quarter")
     with reading(folder, TOLD):
-        return told, None if told["rehearsal"] else Sealed.read(folder / SEALED)
+        return told, None if told["rehearsal"] else Sealed.read(folder / quarter.SEALED)
 
 
 def _held(folder: Path) -> list[str]:
     """All but the signature."""
     told, sealed = _read(folder)
-    study, release = Study.read(folder / STUDY), read_release(folder / "release.npz")
+    study, release = Study.read(folder / quarter.STUDY), read_release(folder / "release.npz")
     with reading(folder, TOLD):
-        facts, earlier = Facts.of(told), dict[str, Earlier]()
+        facts, earlier = Facts.of(told), dict[str, quarter.Earlier]()
         for name, one in told["since"].items():
             if Path(name).name != name:
                 raise InputError(f"{folder / TOLD}: {name!r:.80} is no name of a quarter")
-            earlier[name] = read_release(folder / f"{EARLIER}{name}.npz"), one
+            earlier[name] = read_release(folder / f"{quarter.EARLIER}{name}.npz"), one
         for what, found, wanted in _agreed(study, sealed, facts, release):
             if not np.array_equal(found, wanted):
                 raise InputError(
                     f"{folder}: the {what} is {found!r:.80}; by the terms it is {wanted!r:.80}"
                 )
-        if read_json(folder / LEDGER, "line of a ledger") != {"schema": 1, **facts.ledger}:
-            raise InputError(f"{folder / LEDGER} is not the line that {TOLD} has")
-        for where, old, new in _differences("", told, told_of(study, release, facts, earlier)):
+        if read_json(folder / quarter.LEDGER, "line of a ledger") != {"schema": 1, **facts.ledger}:
+            raise InputError(f"{folder / quarter.LEDGER} is not the line that {TOLD} has")
+        again = told_of(study, release, facts, earlier)
+        for where, old, new in _differences("", told, again):
             raise InputError(
                 f"{folder / TOLD} says {where} = {old!r:.60}; the release gives {new!r:.60}"
             )
         said = [_beside(folder, name, *one) for name, one in earlier.items()]
         _check_page(folder, told)
     made_by = facts.versions.get("fedcal")
-    return [
-        "The release is what the study asks: its noise, epsilon and unit are those of the terms.",
-        "All numbers of study.json and of the report follow from it.",
-        *([f"It was made by fedcal {made_by}, this is {__version__}."] * (made_by != __version__)),
-        *said,
-    ]
+    other = [f"It was made by fedcal {made_by}, this is {__version__}."] * (made_by != __version__)
+    terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
+    return [terms, f"All numbers of {TOLD} and of the report follow from it.", *other, *said]
 
 
 def _agreed(
@@ -150,8 +140,8 @@ def _beside(folder: Path, name: str, copy: ScoreRelease, then: Mapping[str, Any]
         check_signature(there, sealed.coordinator)
     same = all(told.get(key) == value for key, value in then.items() if key not in ("why", "sites"))
     if not same or not np.array_equal(read_release(there / "release.npz").counts, copy.counts):
-        raise InputError(f"{folder / f'{EARLIER}{name}.npz'} is not the release of {there}")
-    return f"{EARLIER}{name}.npz is the release of {name}/ beside it."
+        raise InputError(f"{folder / f'{quarter.EARLIER}{name}.npz'} is not the release of {there}")
+    return f"{quarter.EARLIER}{name}.npz is the release of {name}/ beside it."
 
 
 def _check_page(folder: Path, told: Mapping[str, Any]) -> None:

@@ -147,7 +147,7 @@ def test_only_the_coordinator_signs_and_only_what_holds(tmp_path, capsys):
     command(capsys, "report", folder)
     assert verify(folder)  # the page that was written again is the same
     write_signature(folder, KEY)
-    refused("is not of the coordinator", verify, folder)
+    refused("is signed by another key", verify, folder)
     page("probability", "certainty")(folder)
     refused("report.html is not what", sign, folder, key)
 
