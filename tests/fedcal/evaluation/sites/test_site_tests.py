@@ -62,9 +62,7 @@ def test_a_fault_that_stays_is_no_change_whatever_patients_come(offset, slope):
 
 
 def both(pair):
-    return Sites.of(
-        np.stack([s.counts for s in pair], axis=1), EDGES, pair[0].root, pair[0].law
-    )
+    return Sites.of(np.stack([s.counts for s in pair], axis=1), EDGES, pair[0].root, pair[0].law)
 
 
 @pytest.mark.parametrize(("offset", "slope"), [(0.0, 1.0), (0.5, 0.35), (0.0, -0.5)])

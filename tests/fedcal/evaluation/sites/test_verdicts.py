@@ -44,52 +44,53 @@ SITES = {
 
 def test_words_of_each_fault():
     found = verdicts_of(release(SITES), {}, level=0.0125)
-    said = {name: one.words for name, one in found.sites.items()}
-    low, high = (round(100 * abs(found.sites[n].gap.value)) for n in ("low", "high"))
-    slopes = {n: found.sites[n].slope for n in ("steep", "flat")}
+    sites = found["sites"]
+    said = {name: one["words"] for name, one in sites.items()}
+    low, high = (round(100 * abs(sites[n]["gap"]["value"])) for n in ("low", "high"))
+    steep, flat = (sites[n]["slope"] for n in ("steep", "flat"))
     assert said == {
         "low": f"predicts {low} points too low",
         "high": f"predicts {high} points too high",
-        "steep": f"too extreme (slope {slopes['steep'].value:.2g})",
-        "flat": f"too moderate (slope {slopes['flat'].value:.2g})",
+        "steep": f"too extreme (slope {steep['value']:.2g})",
+        "flat": f"too moderate (slope {flat['value']:.2g})",
         "fine": "no fault above 4 points found",
         "small": said["small"],
     }
     assert said["small"].startswith("cannot tell: noise hides what is below 3")
     assert 22 < low < 30
-    assert slopes["steep"].low < 0.35 < slopes["steep"].high
-    assert found.sites["low"].named == ("gap",)
-    assert found.tests == 6
+    assert steep["low"] < 0.35 < steep["high"]
+    assert sites["low"]["named"] == ["gap"]
+    assert found["tests"] == 6
     right = verdicts_of(release({"a": (5000, -1.2, 0.8)}, "confidence"), {}, level=0.01)
-    assert right.sites["a"].words.startswith("overconfident by 2")
+    assert right["sites"]["a"]["words"].startswith("overconfident by 2")
 
 
 def test_both_parts_are_named_and_a_joint_fault_has_a_name():
-    found = verdicts_of(release({"a": (3000, 1.2, 0.35)}), {}, level=0.01).sites["a"]
-    assert found.named == ("gap", "slope")
-    assert " points too low, and too extreme (slope 0." in found.words
+    found = verdicts_of(release({"a": (3000, 1.2, 0.35)}), {}, level=0.01)["sites"]["a"]
+    assert found["named"] == ["gap", "slope"]
+    assert " points too low, and too extreme (slope 0." in found["words"]
     small = {f"s{k}": (300, 0.45, 0.75) for k in range(200)}
-    parts = [v for v in verdicts_of(release(small), {}, level=1.0).sites.values() if v.named]
-    assert {"not calibrated"} == {v.words for v in parts if v.named == ("joint",)}
+    each = verdicts_of(release(small), {}, level=1.0)["sites"].values()
+    assert {"not calibrated"} == {v["words"] for v in each if v["named"] == ["joint"]}
 
 
 def test_changes_are_in_the_same_family():
     before = release(SITES)
     after = release(SITES | {"fine": (3000, 0.9, 1.0), "new": (1000, 0.0, 1.0)})
     found = verdicts_of(after, {"2026Q4": before}, level=0.0125)
-    since = found.changes["2026Q4"]
+    since = found["changes"]["2026Q4"]
     assert set(since) == {*SITES, ALL}
-    assert found.tests == 7 + 7
-    points = round(100 * abs(since["fine"].gap_change.value))
-    assert since["fine"].words == (
+    assert found["tests"] == 7 + 7
+    points = round(100 * abs(since["fine"]["gap_change"]["value"]))
+    assert since["fine"]["words"] == (
         f"changed since 2026Q4: predicts {points} points lower against outcomes than then"
     )
-    assert since["steep"].words == "no change since 2026Q4 found"
-    every = {("", n): v for n, v in found.sites.items()} | {("c", n): c for n, c in since.items()}
-    assert holm({k: v.p_value for k, v in every.items()}) == {
-        k: v.adjusted for k, v in every.items()
-    }
-    assert all(bool(v.named) == (v.adjusted <= 0.0125) for v in every.values())
+    assert since["steep"]["words"] == "no change since 2026Q4 found"
+    every = {("", n): v for n, v in found["sites"].items()}
+    every |= {("c", n): c for n, c in since.items()}
+    adjusted = holm({k: v["p_value"] for k, v in every.items()})
+    assert adjusted == {k: v["adjusted"] for k, v in every.items()}
+    assert all(bool(v["named"]) == (v["adjusted"] <= 0.0125) for v in every.values())
 
 
 def test_what_cannot_be_judged_is_refused_in_one_line():
@@ -108,9 +109,9 @@ def test_what_cannot_be_judged_is_refused_in_one_line():
 def test_any_release_has_verdicts(score, std, rows):
     sites = {"a": (0, 0.0, 1.0), "b": (rows, 0.0, 1.0)}
     found = verdicts_of(release(sites, score, std), {"q": release(sites, score, std)}, level=0.01)
-    json.dumps(found.to_json(), allow_nan=False)
-    assert found.sites["a"].words == "cannot tell: noise hides all there is"
-    assert not found.sites["b"].named
+    json.dumps(found, allow_nan=False)
+    assert found["sites"]["a"]["words"] == "cannot tell: noise hides all there is"
+    assert not found["sites"]["b"]["named"]
 
 
 def test_what_is_detectable_before_anything_ran():
