@@ -154,7 +154,7 @@ def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
     sites = sites_of(counts)
     joint, *own = site_tests.calibration(sites)
     pairs = [(a, b) for b in range(len(counts)) for a in range(b)]
-    changed = {pair: site_tests.changes(*(sites[q] for q in pair)).p_values for pair in pairs}
+    changed = {pair: site_tests.changes(*(sites[q] for q in pair))[0] for pair in pairs}
     off, single, changes = [], [], Changed()
     for q in range(len(counts)):
         mine = [pair for pair in pairs if pair[1] == q]
