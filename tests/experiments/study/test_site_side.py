@@ -151,7 +151,7 @@ def test_a_changed_file_is_read_once_it_is_steady_and_nobody_asks(tmp_path, monk
             raise InputError("line 7: score 45")
         return reads[-1]
 
-    watched = site._Watched(file, read, tmp_path)
+    watched = site._Rows(tmp_path, read, file, {})
     past = time.time() - 60
 
     def looks(text=None, *, quiet=past):
