@@ -24,8 +24,8 @@ from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.report.page import render
 from fedcal.experiments.runs.files import write_folder
 from fedcal.experiments.study.sealed import SEALED, Join, Sealed, write_text
-from fedcal.experiments.study.serve import folder_of
 from fedcal.experiments.study.study_file import Study, named
+from fedcal.experiments.study.study_server import folder_of
 from fedcal.secure_aggregation.keys import make_key, read_key
 from fedcal.secure_aggregation.roster import in_groups
 

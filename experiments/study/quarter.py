@@ -109,7 +109,7 @@ def told_of(
     here, score = present(release, facts.took_part), study.score
     since = {name: _since(study, release, facts, *one) for name, one in earlier.items()}
     both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
-    verdicts = verdicts_of(here, both, level=ERROR / study.per_year).to_json()
+    verdicts = verdicts_of(here, both, level=ERROR / study.per_year)
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
     each, (counts, root), edges = histograms.items(), here.by_site, here.question.bucket_edges
     told: dict[str, Any] = {

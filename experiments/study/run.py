@@ -22,8 +22,8 @@ from fedcal.experiments.runs.result import versions
 from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.study.quarter import Facts, write_quarter
 from fedcal.experiments.study.sealed import SEALED, Sealed
-from fedcal.experiments.study.serve import CONTROL, folder_of, roster
 from fedcal.experiments.study.study_file import DELTA, Study, named
+from fedcal.experiments.study.study_server import CONTROL, folder_of, roster
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.storage.artifact import Artifact

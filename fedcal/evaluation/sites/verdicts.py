@@ -9,9 +9,9 @@ level / number of tests.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -32,85 +32,36 @@ MOST = 0.1
 ALL = ""
 """Key of what has changed at all sites alike."""
 
+Told: TypeAlias = dict[str, Any]
+
 _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A value and its 95 % interval, not corrected for others; None = unknown, or no end."""
-
-    value: float | None
-    low: float | None
-    high: float | None
-
-    @classmethod
-    def of(cls, *ends: float) -> Interval:
-        """Of value, low and high, where not finite is unknown."""
-        return cls(*(float(x) if math.isfinite(x) else None for x in ends))
-
-    @classmethod
-    def around(cls, value: float, std: float) -> Interval:
-        """Of a normal estimate."""
-        return cls.of(value, value - 1.96 * std, value + 1.96 * std)
-
-
-@dataclass(frozen=True)
-class SiteVerdict:
-    """What a release says of a site; gaps (mean score less outcome) and `limit` are fractions.
-
-    `p_value` is that it is calibrated, `adjusted` that in the family. `named` is "gap", "slope",
-    or both; "joint" = not calibrated, and neither shows by itself; () = nothing found. `slope` and
-    `intercept` are those of outcomes on the score's log odds. A gap of `limit` (1 = none) is named
-    here with the chance `SEEN` at least.
-    """
-
-    p_value: float
-    adjusted: float
-    named: tuple[str, ...]
-    gap: Interval
-    slope: Interval
-    intercept: Interval
-    limit: float
-    words: str
-
-
-@dataclass(frozen=True)
-class Change:
-    """What has changed since an earlier release; fields as of `SiteVerdict`, later less earlier."""
-
-    p_value: float
-    adjusted: float
-    named: tuple[str, ...]
-    gap_change: Interval
-    slope_change: Interval
-    words: str
-
-
-@dataclass(frozen=True)
-class Verdicts:
-    """All verdicts of a release: of each site, and earlier release -> site or `ALL` -> change.
-
-    `level` is the chance of any false name among all `tests`.
-    """
-
-    sites: Mapping[str, SiteVerdict]
-    changes: Mapping[str, Mapping[str, Change]]
-    level: float
-    tests: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
-
-
 def verdicts_of(
     release: ScoreRelease, earlier: Mapping[str, ScoreRelease], *, level: float
-) -> Verdicts:
+) -> Told:
     """Judge each site of a release of counts by site, at no further cost.
 
-    `earlier` are those that it is compared with, by name, at the sites that both have; `level` is
-    `fedcal.metrics.holm.ERROR` / releases a year.
+    Parameters
+    ----------
+    release
+        of the score positive or confidence
+    earlier
+        name -> release that it is compared with, at the sites that both have
+    level
+        chance of any false name: `fedcal.metrics.holm.ERROR` / releases a year
+
+    Returns
+    -------
+    dict
+        `sites` by name, and `changes`: name of the earlier release -> site, or `ALL` -> change;
+        `level`; `tests`, their number. Each has `p_value` (calibrated, or unchanged), `adjusted`,
+        that in the family, `named`: "gap", "slope" or both; "joint" = neither shows by itself; none
+        = nothing found, and `words`. Estimates with single 95 % intervals (`value`, `low`, `high`;
+        None = unknown, or no end): a site's `gap` (mean score less outcome), `slope` and
+        `intercept` of outcomes on the score's log odds, and `gap_change` and `slope_change`, later
+        less earlier. A gap of `limit` (1 = none) is named at a site with the chance `SEEN` at least
 
     Raises
     ------
@@ -126,36 +77,47 @@ def verdicts_of(
         same = [name for name in names if name in there]
         if _asked(other) != _asked(release) or not same:
             raise InputError(f"{when} counts otherwise, or other sites: it cannot be compared")
-        found = site_tests.changes(
-            *(s[[*map(n.index, same)]] for n, s in ((there, then), (names, now)))
-        )
+        pair = (s[[*map(n.index, same)]] for n, s in ((there, then), (names, now)))
+        found = site_tests.changes(*pair)
         for k, name in enumerate((*same, ALL)):
             alone[when, name] = float(found.p_values[k])
             moved[when, name] = [(v[k], std[k]) for v, std in (found.gap, found.slope)]
     adjusted, single = holm(alone), level / len(alone)
 
-    def judged(key: tuple[str, str], gap: float, slope: float) -> dict[str, Any]:
-        parts = ("gap",) * (gap <= single) + ("slope",) * (slope <= single) or ("joint",)
-        named = parts if adjusted[key] <= level else ()
+    def judged(key: tuple[str, str], gap: float, slope: float) -> Told:
+        parts = ["gap"] * (gap <= single) + ["slope"] * (slope <= single) or ["joint"]
+        named = parts if adjusted[key] <= level else []
         return {"p_value": alone[key], "adjusted": adjusted[key], "named": named}
 
-    gaps = [*map(Interval.around, *site_tests.gaps(now, now.shares(now.fit())))]
-    slopes, offsets = ([*map(Interval.of, *site_tests.spans(now, of))] for of in (1, 0))
-    sites: dict[str, SiteVerdict] = {}
-    changes: dict[str, dict[str, Change]] = {when: {} for when in earlier}
-    for k, least in enumerate(site_tests.least_gap(now, single, SEEN).tolist()):
-        known, limit = judged(("", names[k]), *(p[k] for p in own)), min(least, 1.0)
-        words = _words(known["named"], gaps[k], slopes[k], score, False) or _nothing(limit)
-        about = {"gap": gaps[k], "slope": slopes[k], "intercept": offsets[k], "limit": limit}
-        sites[names[k]] = SiteVerdict(**known, **about, words=words)
+    told: Told = {"sites": {}, "changes": {when: {} for when in earlier}}
+    gaps = [*map(_around, *site_tests.gaps(now, now.shares(now.fit())))]
+    slopes, offsets = ([*map(_interval, *site_tests.spans(now, of))] for of in (1, 0))
+    limits = np.minimum(site_tests.least_gap(now, single, SEEN), 1.0).tolist()
+    for k, (name, limit) in enumerate(zip(names, limits, strict=True)):
+        one = judged(("", name), *(p[k] for p in own))
+        one |= {"gap": gaps[k], "slope": slopes[k], "intercept": offsets[k], "limit": limit}
+        words = _words(one["named"], gaps[k], slopes[k], score, False) or _nothing(limit)
+        told["sites"][name] = one | {"words": words}
     for (when, name), each in moved.items():
-        known = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
-        gap, slope = (Interval.around(*both) for both in each)
-        words = f"changed since {when}" if known["named"] else f"no change since {when} found"
-        if how := _words(known["named"], gap, slope, score, True):
-            words += f": {how}"
-        changes[when][name] = Change(**known, gap_change=gap, slope_change=slope, words=words)
-    return Verdicts(sites, changes, level, len(alone))
+        one = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
+        gap, slope = (_around(*both) for both in each)
+        how = _words(one["named"], gap, slope, score, True)
+        words = f"changed since {when}{': ' * bool(how)}{how}"
+        words = words if one["named"] else f"no change since {when} found"
+        one |= {"gap_change": gap, "slope_change": slope, "words": words}
+        told["changes"][when][name] = one
+    return told | {"level": level, "tests": len(alone)}
+
+
+def _interval(*ends: float) -> Told:
+    """Value, low and high, None where not finite."""
+    each = (float(x) if math.isfinite(x) else None for x in ends)
+    return dict(zip(("value", "low", "high"), each, strict=True))
+
+
+def _around(value: float, std: float) -> Told:
+    """Interval of a normal estimate."""
+    return _interval(value, value - 1.96 * std, value + 1.96 * std)
 
 
 def detectable(
@@ -167,15 +129,15 @@ def detectable(
     tests: int,
     level: float,
     seen: float = SEEN,
-    law: NoiseLaw = "double-exponential",
 ) -> float:
     """Gap that a site will see, by public numbers: named with the chance `seen` at least; 1 = none.
 
     Of patients that count once each, and of a score that does not tell outcomes apart (others see
-    smaller gaps); `rate` of the outcome, or of right predictions: .5 is the worst. `edges`, `std`
-    and `law` are of buckets and of the noise of each count, `tests` and `level` of the family.
+    smaller gaps); `rate` of the outcome, or of right predictions: .5 is the worst. `edges` are of
+    buckets, `std` of the Laplace noise of each count, `tests` and `level` of the family.
     """
     buckets = len(edges) - 1
+    law: NoiseLaw = "double-exponential"
     nothing = Sites.of(np.zeros((2, buckets)), edges, std * np.eye(buckets), law)
     one = np.arange(buckets) == np.searchsorted(edges, rate, side="right") - 1
     points = np.where(one[:, None], math.log(rate / (1 - rate)), nothing.points)
@@ -188,11 +150,10 @@ def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
         raise InputError(f"{name} does not count rows by site in 4 buckets of a score, or more")
-    hists = [release.histograms["model", site, ""] for site in asked.group_names]
     # no largest probability is below 1 / c
     least = -math.log(asked.classes - 1) if asked.score == "confidence" else -math.inf
-    first, counts = hists[0], np.array([h.counts for h in hists])
-    sites = Sites.of(counts, first.edges, first.root, first.law, least)
+    counts, root = release.by_site
+    sites = Sites.of(counts, asked.bucket_edges, root, release.law, least)
     return asked.group_names, replace(sites, most=max(asked.subject_rows, 1))
 
 
@@ -214,9 +175,9 @@ _SLOPES = {
 }
 
 
-def _words(named: tuple[str, ...], gap: Interval, slope: Interval, score: str, change: bool) -> str:
+def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: bool) -> str:
     """What is named, "" = nothing; of a change, "" also where gap and slope do not show it."""
-    said, by, turn = [], gap.value or 0.0, slope.value or 0.0
+    said, by, turn = [], gap["value"] or 0.0, slope["value"] or 0.0
     if "gap" in named:
         points = f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}"
         points += " point" if points == "1" else " points"

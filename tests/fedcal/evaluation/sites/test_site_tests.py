@@ -1,0 +1,103 @@
+"""Tests of sites hold where another parameter is off, see what they say, and bear with buckets."""
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from fedcal import datasets
+from fedcal.evaluation.sites import site_tests
+from fedcal.evaluation.sites.effects import edges_of
+from fedcal.evaluation.sites.site_tests import Sites, calibration, changes, least_gap, spans
+
+EDGES, STD = edges_of("positive"), 1.8
+RNG = np.random.default_rng(0)
+LOG_ODDS = RNG.normal(0, 1.5, 200_000)
+
+
+def counted(x, y, shape):
+    bucket = np.clip(np.searchsorted(EDGES, expit(x), side="right") - 1, 0, 9)
+    place = (np.arange(len(x))[:, None] * 2 + y) * 10 + bucket
+    found = np.bincount(place.ravel(), minlength=len(x) * 20).reshape(*shape, 2, 10)
+    return found + RNG.laplace(0, STD / 2**0.5, found.shape)
+
+
+def sites(rows, offset=0.0, slope=1.0, mean=0.0, releases=2000):
+    x = mean + LOG_ODDS[RNG.integers(0, len(LOG_ODDS), (releases, rows))]
+    y = RNG.random(x.shape) < expit(offset + slope * x)
+    return Sites.of(counted(x, y, (releases,)), EDGES, STD * np.eye(10), "double-exponential")
+
+
+def rare(p):
+    """Share of p-values of at most .01."""
+    return (p <= 0.01).mean()
+
+
+HONEST = 0.0175  # .01 + 3.4 std, of 2,000
+FOUND = 0.9
+
+
+def test_each_fault_is_told_from_the_other():
+    none, off, steep = sites(400), sites(400, offset=1.2), sites(1500, slope=0.35)
+    assert max(map(rare, calibration(none))) < HONEST
+    joint, gap, slope = map(rare, calibration(off))
+    assert min(joint, gap) > FOUND
+    assert slope < HONEST
+    joint, gap, slope = map(rare, calibration(steep))
+    assert min(joint, slope) > FOUND
+    assert gap < HONEST  # the mean of 0 is right
+
+
+@pytest.mark.parametrize(("offset", "slope"), [(0, 1), (0, 0.35), (1.2, 1)])
+def test_a_fault_that_stays_is_no_change_whatever_patients_come(offset, slope):
+    before = [sites(n, offset, slope) for n in (300, 2000)]
+    after = [sites(n, offset, slope, mean=-1.0) for n in (300, 2000)]
+    found = changes(*(both(pair) for pair in (before, after)))
+    assert max(map(rare, found.p_values.T)) < HONEST
+    value, std = found.slope
+    assert np.abs(value / std).mean() == pytest.approx(0.8, abs=0.12)  # a normal's
+    moved = both([after[0], sites(2000, offset + 0.8, slope)])
+    p = changes(both(before), moved).p_values
+    assert rare(p[:, 0]) < HONEST
+    assert min(rare(p[:, 1]), rare(p[:, 2])) > FOUND
+
+
+def both(pair):
+    return Sites.of(np.stack([s.counts for s in pair], axis=1), EDGES, pair[0].root, pair[0].law)
+
+
+@pytest.mark.parametrize(("offset", "slope"), [(0.0, 1.0), (0.5, 0.35), (0.0, -0.5)])
+def test_intervals_hold_offset_and_slope(offset, slope):
+    of = sites(300, offset, slope, releases=600)
+    for which, truth in enumerate((offset, slope)):
+        _, low, high = spans(of, which)
+        assert 0.92 < ((low <= truth) & (truth <= high)).mean() < 0.985
+
+
+@pytest.mark.parametrize(("rows", "mean"), [(300, 0.0), (300, -2.5), (3000, 0.0)])
+def test_what_a_site_is_said_to_see_is_seen(rows, mean):
+    level = 0.0125 / 23
+    gap = np.median(least_gap(sites(rows, mean=mean, releases=100), level, 0.8))
+    at = np.linspace(0, 3, 301)
+    x = mean + LOG_ODDS[:20_000]
+    more = np.array([(expit(x + o) - expit(x)).mean() for o in at])
+    found = calibration(sites(rows, at[np.searchsorted(more, gap)], mean=mean))
+    assert 0.78 < ((found[0] <= level) & (found[1] <= level)).mean() < 0.93
+
+
+def test_a_large_site_is_not_named_for_what_buckets_misread(monkeypatch):
+    score = expit(np.diff(datasets.load("adult-income").split(0).logits, axis=1)[:, 0])
+    bucket = np.searchsorted(EDGES, score, side="right") - 1
+    each = [np.bincount(bucket, part, 10) for part in (1 - score, score)]
+    counts = np.array(each) * 1e7 / len(score)
+    none = (EDGES, np.zeros((10, 0)), "normal")
+    assert min(calibration(Sites.of(counts, *none))) > 0.01
+    for name in ("MISREAD", "CROWDED"):
+        monkeypatch.setattr(site_tests, name, 0.0)
+    assert calibration(Sites.of(counts, *none))[0] < 1e-4
+
+
+def test_a_site_without_rows_says_nothing():
+    empty = Sites.of(np.zeros((1, 2, 10)), EDGES, np.zeros((10, 0)), "normal")
+    assert [float(p[0]) for p in calibration(empty)] == [1.0, 1.0, 1.0]
+    assert least_gap(empty, 0.01, 0.8)[0] == np.inf
+    assert (changes(empty, sites(300, releases=1)).p_values == 1.0).all()

@@ -1,0 +1,124 @@
+"""Verdicts say what is wrong in words that a reader acts on, as one family, of any release."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from refusals import refused
+from scipy.special import expit
+
+from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.evaluation.sites.effects import edges_of
+from fedcal.evaluation.sites.verdicts import ALL, detectable, verdicts_of
+from fedcal.metrics.holm import holm
+from fedcal.queries import ScoreCounts
+from fedcal.queries.evaluation import names_text
+
+RNG = np.random.default_rng(0)
+CUT = {"positive": 0.0, "confidence": 1.5}
+
+
+def release(sites, score="positive", std=1.8, **more):
+    """Of name -> rows, offset, slope."""
+    classes = 2 if score == "positive" else 5
+    edges, names = edges_of(score), names_text(list(sites))
+    asked = ScoreCounts(classes, edges, score, groups=names, by="site", subject_rows=1)
+    counts = []
+    for rows, offset, slope in sites.values():
+        x = CUT[score] + 1.4 * RNG.standard_normal(rows)
+        x = np.maximum(x, -np.log(classes - 1)) if score == "confidence" else x
+        y = RNG.random(rows) < expit(offset + slope * x)
+        bucket = np.clip(np.searchsorted(edges, expit(x), side="right") - 1, 0, 9)
+        counts.append(np.bincount(10 * y + bucket, minlength=20))
+    noise = RNG.laplace(0, std / 2**0.5, asked.counts) if std else 0.0
+    law = "double-exponential" if std else "normal"
+    return ScoreRelease(asked, np.concatenate(counts) + noise, std, law, **more)
+
+
+SITES = {
+    **{"low": (3000, 1.4, 1.0), "high": (3000, -1.4, 1.0), "steep": (3000, 0.0, 0.35)},
+    **{"flat": (3000, 0.0, 2.5), "fine": (3000, 0.0, 1.0), "small": (100, 0.0, 1.0)},
+}
+
+
+def test_words_of_each_fault():
+    found = verdicts_of(release(SITES), {}, level=0.0125)
+    sites = found["sites"]
+    said = {name: one["words"] for name, one in sites.items()}
+    low, high = (round(100 * abs(sites[n]["gap"]["value"])) for n in ("low", "high"))
+    steep, flat = (sites[n]["slope"] for n in ("steep", "flat"))
+    assert said == {
+        "low": f"predicts {low} points too low",
+        "high": f"predicts {high} points too high",
+        "steep": f"too extreme (slope {steep['value']:.2g})",
+        "flat": f"too moderate (slope {flat['value']:.2g})",
+        "fine": "no fault above 4 points found",
+        "small": said["small"],
+    }
+    assert said["small"].startswith("cannot tell: noise hides what is below 3")
+    assert 22 < low < 30
+    assert steep["low"] < 0.35 < steep["high"]
+    assert sites["low"]["named"] == ["gap"]
+    assert found["tests"] == 6
+    right = verdicts_of(release({"a": (5000, -1.2, 0.8)}, "confidence"), {}, level=0.01)
+    assert right["sites"]["a"]["words"].startswith("overconfident by 2")
+
+
+def test_both_parts_are_named_and_a_joint_fault_has_a_name():
+    found = verdicts_of(release({"a": (3000, 1.2, 0.35)}), {}, level=0.01)["sites"]["a"]
+    assert found["named"] == ["gap", "slope"]
+    assert " points too low, and too extreme (slope 0." in found["words"]
+    small = {f"s{k}": (300, 0.45, 0.75) for k in range(200)}
+    each = verdicts_of(release(small), {}, level=1.0)["sites"].values()
+    assert {"not calibrated"} == {v["words"] for v in each if v["named"] == ["joint"]}
+
+
+def test_changes_are_in_the_same_family():
+    before = release(SITES)
+    after = release(SITES | {"fine": (3000, 0.9, 1.0), "new": (1000, 0.0, 1.0)})
+    found = verdicts_of(after, {"2026Q4": before}, level=0.0125)
+    since = found["changes"]["2026Q4"]
+    assert set(since) == {*SITES, ALL}
+    assert found["tests"] == 7 + 7
+    points = round(100 * abs(since["fine"]["gap_change"]["value"]))
+    assert since["fine"]["words"] == (
+        f"changed since 2026Q4: predicts {points} points lower against outcomes than then"
+    )
+    assert since["steep"]["words"] == "no change since 2026Q4 found"
+    every = {("", n): v for n, v in found["sites"].items()}
+    every |= {("c", n): c for n, c in since.items()}
+    adjusted = holm({k: v["p_value"] for k, v in every.items()})
+    assert adjusted == {k: v["adjusted"] for k, v in every.items()}
+    assert all(bool(v["named"]) == (v["adjusted"] <= 0.0125) for v in every.values())
+
+
+def test_what_cannot_be_judged_is_refused_in_one_line():
+    one = release({"a": (300, 0, 1)})
+    other = release({"b": (300, 0, 1)})
+    for earlier in (other, release({"a": (300, 0, 1)}, "confidence"), replace(one, input="probs")):
+        refused("2026Q4 counts otherwise", verdicts_of, one, {"2026Q4": earlier}, level=0.01)
+    groups = replace(one.question, by="group")
+    group = ScoreRelease(groups, np.zeros(groups.counts))
+    refused("does not count rows by site", verdicts_of, group, {}, level=0.01)
+
+
+@pytest.mark.parametrize("score", ["positive", "confidence"])
+@pytest.mark.parametrize("std", [0.0, 1.8, 1e6])
+@pytest.mark.parametrize("rows", [0, 1, 10**6])
+def test_any_release_has_verdicts(score, std, rows):
+    sites = {"a": (0, 0.0, 1.0), "b": (rows, 0.0, 1.0)}
+    found = verdicts_of(release(sites, score, std), {"q": release(sites, score, std)}, level=0.01)
+    json.dumps(found, allow_nan=False)
+    assert found["sites"]["a"]["words"] == "cannot tell: noise hides all there is"
+    assert not found["sites"]["b"]["named"]
+
+
+def test_what_is_detectable_before_anything_ran():
+    facts = {"edges": edges_of("positive"), "std": 1.8, "tests": 23, "level": 0.0125}
+    gaps = [detectable(n, **facts) for n in (10, 300, 1000, 3000)]
+    assert gaps == sorted(gaps, reverse=True)
+    assert gaps[0] == 1.0
+    assert 0.13 < gaps[1] < 0.18
+    assert detectable(300, rate=0.1, **facts) < gaps[1] < detectable(300, **facts, seen=0.95)
+    assert detectable(300, **facts | {"tests": 5}) < gaps[1]
