@@ -143,31 +143,29 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
     signing, connection = folder / SIGNING, folder / CONNECTION
     data = os.path.abspath(data) if Path(data).exists() else data
     rows, warnings = rows_of(kit.study, data)
-    if new_keys:
+    if new_keys or not (signing.exists() and connection.exists()):
         check_federation(folder / STATE, None)
-    try:
-        signing.parent.mkdir(mode=0o700, exist_ok=True)
-        if new_keys:  # their records stay: the new ones take over what was spent
+        try:
+            signing.parent.mkdir(mode=0o700, exist_ok=True)
+            # their records stay: new keys take over what was spent
             for old in (signing, connection, connection.with_suffix(".pub")):
                 old.unlink(missing_ok=True)
-    except OSError as e:
-        raise InputError(f"cannot write {e.filename}: {e.strerror}") from None
-    if signing.exists():  # a kit has none: they are ours, or somebody put them there
+        except OSError as e:
+            raise InputError(f"cannot write {e.filename}: {e.strerror}") from None
+        make_site_key(connection.parent, connection.stem, kit.site)
+        make_key(signing)
+    else:  # a kit has none: they are ours, or somebody put them there
         warnings.append(
             f"the keys in {signing.parent} were there and are kept. If this site has not joined "
             "before, somebody else made them: join again with --new-keys"
         )
-    else:
-        make_key(signing)
-    if not connection.exists():
-        make_site_key(connection.parent, connection.stem, kit.site)
     kit.use(data, rows)
     # what a kit has that could be run is not the coordinator's any more
     paths = (sys.executable, str(folder.absolute()), str(Path.cwd()))
     python, here, beside = (path.replace("%", "%%") for path in paths)
     command = f'"{python}" -m fedcal site start "{here}"'
     ours = kits.kit_files(kit.study, kit.site, one_machine=kit.one_machine)
-    unit = {"user": os.getuid(), "folder": here, "beside": beside, "command": command}
+    unit = {"account": os.getuid(), "folder": here, "beside": beside, "command": command}
     ours[kits.UNIT] = render("kit.service.j2", site=kit.site, **unit)
     write_folder(folder, lambda draft: kits.write_files(draft, ours))
     study, own = kit.study, kit.own_keys

@@ -104,7 +104,12 @@ def kit_files(study: Study, site: str, *, one_machine: bool) -> dict[str, str]:
     home, note = f"/srv/fedcal/{site}", ONE_MACHINE if one_machine else ""
     said = {"title": f"{study.study}: {site}", "versions": {"fedcal": __version__}, "note": note}
     said["verdict"] = f"{site} is asked to take part in the study {study.study}."
-    unit = {"user": "fedcal", "folder": home, "beside": home, "command": f"/bin/sh {home}/start.sh"}
+    unit = {
+        "account": "fedcal",
+        "folder": home,
+        "beside": home,
+        "command": f"/bin/sh {home}/start.sh",
+    }
     return {
         STUDY: study.to_toml(),
         KIT: json.dumps({"schema": 1, "site": site, "one_machine": one_machine}) + "\n",

@@ -16,6 +16,7 @@ from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
 from fedcal.clients.site.records.site_records import records_in
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import at_home
+from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.study.joining import Kit, join, rows_of
 from fedcal.experiments.study.kits import seal
@@ -127,6 +128,7 @@ def test_a_kit_brings_neither_keys_nor_code(there):
         (kit / name).write_text(strange)
     (kit / "keys").mkdir()
     planted = make_key(kit / "keys" / "signing.pem").public
+    make_site_key(kit / "keys", "connection", "alder")
     rows = str(write_rows(there.folder / "rows.csv"))
     assert any("somebody else made them" in line for line in join(kit, rows)[1])
     assert not any("keys" in line for line in join(kit, rows, new_keys=True)[1])
