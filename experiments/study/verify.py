@@ -79,24 +79,16 @@ def _held(folder: Path) -> list[str]:
                 )
         if read_json(folder / quarter.LEDGER, "line of a ledger") != {"schema": 1, **facts.ledger}:
             raise InputError(f"{folder / quarter.LEDGER} is not the line that {TOLD} has")
-        made_by = facts.versions.get("fedcal")
-        other = f"It was made by fedcal {made_by}, this is {__version__}." * (
-            made_by != __version__
-        )
+        by = facts.versions.get("fedcal")
+        other = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
         again = told_of(study, release, facts, earlier)
         for where, old, new in _differences("", told, again):
-            raise InputError(
-                f"{folder / TOLD} says {where} = {old!r:.60}; "
-                f"the release gives {new!r:.60}. {other}".rstrip()
-            )
+            found = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{other}"
+            raise InputError(f"{folder / TOLD} {found}")
         said = [_beside(folder, name, *one) for name, one in earlier.items()]
         _check_page(folder, told)
     terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
-    return [
-        terms,
-        f"All numbers of {TOLD} and of the report follow from it. {other}".rstrip(),
-        *said,
-    ]
+    return [terms, f"All numbers of {TOLD} and of the report follow from it.{other}", *said]
 
 
 def _agreed(
