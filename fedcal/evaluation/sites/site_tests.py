@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -36,6 +36,9 @@ _REACH, _FARTHEST = (8.0, 4.0), 15.0
 _LITTLE = 1e-6
 """Information of a site without rows."""
 _SIDES = np.array([-1.0, 1.0])
+Moved: TypeAlias = tuple[Floats, Floats]
+"""Later less earlier, and the std of that."""
+
 _BY_BUCKET, _BY_POINT = ("counts", "rows", "misread"), ("points", "within")
 
 
@@ -218,23 +221,11 @@ def _first(holds: Callable[[Floats], Any], far: float, shape: tuple[int, ...]) -
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class Changes:
-    """What has changed at each site, and last at all of them if they change alike, (..., S + 1).
+def changes(earlier: Sites, later: Sites) -> tuple[Floats, Moved, Moved]:
+    """P-values of an unchanged offset and slope, and what gap and slope changed by, (..., S + 1).
 
-    `p_values` are of an unchanged offset and slope; `gap` and `slope` are later less earlier, and
-    the std of that.
-    """
-
-    p_values: Floats
-    gap: tuple[Floats, Floats]
-    slope: tuple[Floats, Floats]
-
-
-def changes(earlier: Sites, later: Sites) -> Changes:
-    """Contrast the scores of two releases at a fit to both, which what they share leaves at 0.
-
-    The same sites (..., S), counted between the same edges.
+    Scores of two releases of the same sites (..., S) are contrasted at a fit to both, which what
+    they share leaves at 0; last come all sites, if they change alike.
     """
     pair, half = _side_by_side(earlier, later), earlier.rows.shape[-1]
     truth, ways, parts = pair.shares(pair.fit()), pair.ways, (np.s_[..., :half], np.s_[..., half:])
@@ -253,7 +244,7 @@ def changes(earlier: Sites, later: Sites) -> Changes:
     size = earlier.total * later.total / (earlier.total + later.total)
     gap = _plus(size * (after - before), -1) / _plus(size, -1)
     std = np.sqrt(_plus(size**2 * (a**2 + b**2), -1)) / _plus(size, -1)
-    return Changes(p_values, (gap, std), (slope, np.sqrt(spread[..., 1, 1])))
+    return p_values, (gap, std), (slope, np.sqrt(spread[..., 1, 1]))
 
 
 def _plus(part: Floats, axis: int) -> Floats:

@@ -78,10 +78,10 @@ def verdicts_of(
         if _asked(other) != _asked(release) or not same:
             raise InputError(f"{when} counts otherwise, or other sites: it cannot be compared")
         pair = (s[[*map(n.index, same)]] for n, s in ((there, then), (names, now)))
-        found = site_tests.changes(*pair)
+        p_values, *parts = site_tests.changes(*pair)
         for k, name in enumerate((*same, ALL)):
-            alone[when, name] = float(found.p_values[k])
-            moved[when, name] = [(v[k], std[k]) for v, std in (found.gap, found.slope)]
+            alone[when, name] = float(p_values[k])
+            moved[when, name] = [(v[k], std[k]) for v, std in parts]
     adjusted, single = holm(alone), level / len(alone)
 
     def judged(key: tuple[str, str], gap: float, slope: float) -> Told:

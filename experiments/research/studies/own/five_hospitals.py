@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from itertools import product
 from typing import Any, TypeAlias
 
@@ -32,6 +32,7 @@ from fedcal.evaluation.sites.verdicts import SEEN, detectable
 from fedcal.experiments.research.studies import rows as shared
 from fedcal.experiments.research.studies.rows import rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
+from fedcal.metrics.buckets import bucket_of
 from fedcal.metrics.holm import ERROR, holm
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import FedPrior
@@ -50,6 +51,7 @@ FALSE, LIMIT, NAMED = 0.05, 0.07, 0.9
 """Targets: years with a false name, its upper limit, releases that name a fault."""
 PROMISES = ("promised before anything ran", "promised by a release")
 ALIKE, CROSSED = "all alike", ("1, 3", "2, 3", "1, 4", "2, 4")
+FEATURES = (2, 4, 6, 10)
 TESTS = len(SITES) + (QUARTERS - 1) * (len(SITES) + 1)
 """Of the last quarter, the largest family."""
 
@@ -152,7 +154,7 @@ def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
     sites = sites_of(counts)
     joint, *own = site_tests.calibration(sites)
     pairs = [(a, b) for b in range(len(counts)) for a in range(b)]
-    changed = {pair: site_tests.changes(*(sites[q] for q in pair)).p_values for pair in pairs}
+    changed = {pair: site_tests.changes(*(sites[q] for q in pair))[0] for pair in pairs}
     off, single, changes = [], [], Changed()
     for q in range(len(counts)):
         mine = [pair for pair in pairs if pair[1] == q]
@@ -178,14 +180,14 @@ def rows(quick: bool = False, progress: Progress | None = None, *, years: int = 
         `what` "years": share with a `false` name, and its upper `limit` (Clopper & Pearson, 97.5 %,
         one-sided). "sites": releases that name a hospital, for all that is `right`, or for what is
         `wrong`; `least` is the lower limit of `right`. "changes": the same of pairs of quarters.
-        "seen": of releases with a gap as large as a promise, those that name it
+        "seen": of releases with a gap as large as a promise, those that name it. "few values": of
+        calibrated scores of as many yes-or-no features, those that are named
     """
     years = 10 if quick else years
-    todo: list[tuple[Any, float]] = [(False, 0), (True, 0), *product(PROMISES, (-1.0, 1.0))]
-    found: Rows = []
-    for way, sign in shared.counted(todo, progress):
-        found += year_rows(way, years) if isinstance(way, bool) else seen_rows(way, sign, 4 * years)
-    return found
+    todo = [partial(year_rows, faults, years) for faults in (False, True)]
+    todo += [partial(seen_rows, *each, 4 * years) for each in product(PROMISES, (-1.0, 1.0))]
+    todo += [partial(few_rows, features, years) for features in FEATURES]
+    return [row for part in shared.counted(todo, progress) for row in part()]
 
 
 def year_rows(faults: bool, years: int) -> Rows:
@@ -254,6 +256,23 @@ def seen_rows(by: str, sign: float, releases: int) -> Rows:
     ]
 
 
+def few_rows(features: int, releases: int) -> Rows:
+    """How often calibrated sites are named whose score has 2^features values, other ones each."""
+    rng, told = rng_of(NAME, 4, features), Rows()
+    for name, n in PATIENTS.items():
+        counts = np.zeros((releases, 2, 10))
+        for one in counts:
+            weights, share = rng.normal(0, 1.2, features), rng.uniform(0.1, 0.6, features)
+            p = expit(-1.2 + ((rng.random((n, features)) < share) - share) @ weights)
+            y = (rng.random(n) < p).astype(np.int64)
+            np.add.at(one, (y, bucket_of(p[:, None], edges_of("positive"))[:, 0]), 1.0)
+        noise = rng.laplace(0, plan()[2] / math.sqrt(2), counts.shape)
+        hits = site_tests.calibration(sites_of(counts + noise))[0] <= LEVEL / TESTS
+        told.append({"what": "few values", "site": name, "values": 2**features})
+        told[-1] |= {"wrong": _five(hits.mean()), "limit": _limit(hits)}
+    return told
+
+
 def claims(found: Rows) -> Iterator[RowsClaim]:
     """The targets, and what was found."""
     for r in where(found, what="years"):
@@ -272,3 +291,8 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
         told = f"least often {100 * few['seen']:.1f} %: {PATIENTS[few['site']]:,} patients, "
         told += f"{100 * few['gap']:.1f} points too {'high' if few['sign'] > 0 else 'low'}"
         yield f"{by}: a gap of that size is named in at least 80 %", few["seen"] >= SEEN, told
+    few = max(where(found, what="few values"), key=lambda r: r["wrong"])
+    told = f"up to {100 * few['wrong']:.1f} %: {PATIENTS[few['site']]:,} patients, "
+    told += f"{few['values']} values"
+    text = "calibrated scores of few values: no more of them are named than the level allows"
+    yield text, few["wrong"] <= LEVEL / TESTS, told
