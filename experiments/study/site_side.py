@@ -34,13 +34,10 @@ def start(folder: Path, data: str | None, said: Callable[[str], None]) -> None:
     site's own terminal.
     """
     kit = Kit.read(folder)
-    if (sealed := kit.accepted) is None:
-        file = f"{kit.study.study}.sealed"
-        raise InputError(f"nothing is accepted yet: fedcal site accept {folder} {file}")
-    if not kit.is_enrolled(sealed):
+    if (sealed := kit.accepted) is None or not kit.is_enrolled(sealed):
         raise InputError(
-            f"{kit.site} has other keys than in the study that it accepted: send {kit.site}.join, "
-            "and accept the study that is sealed anew"
+            f"{kit.site} has accepted nothing, or has other keys since: fedcal site accept {folder}"
+            f" {kit.study.study}.sealed, once the study is sealed with them"
         )
     rows = kit.data if data is None else os.path.abspath(data) if Path(data).exists() else data
 

@@ -48,7 +48,7 @@ def started(there, data=None):
 
 
 def test_a_site_starts_with_what_it_has_accepted(there):
-    refused("nothing is accepted yet", start, there.kit(), None, print)
+    refused("has accepted nothing, or has other keys", start, there.kit(), None, print)
     sealed = there.seal()
     there.offer().accept()
     assert started(there) == []
@@ -124,7 +124,7 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
         records.answer("1" * 64, FACTS, 1, "question", lambda: b"answer")
         records.finish("1" * 64)
     join(kit, "rows.csv", new_keys=True)
-    refused("has other keys than in the study that it accepted", start, kit, None, print)
+    refused("has accepted nothing, or has other keys", start, kit, None, print)
     assert status(kit)["next"].startswith("wait for sepsis.sealed")
     there.seal()
     there.offer().accept()
