@@ -41,8 +41,7 @@ as connected still; Flower's lease is some 60 s."""
 _LEASE = "lease"
 _TICK, _PAUSE_S, _LATER_S, _SOON = 0.2, 5.0, 30.0, 12  # after so many pauses longer ones
 _QUICK_S, _QUICK_ENDS = 10.0, 3
-_STEADY_S = 5.0
-"""Seconds in which a file, and the site's log, must not have changed before rows are read anew."""
+_STEADY_S = 5.0  # in which a file, and the site's log, has not changed before rows are read anew
 _FORGOTTEN_S = CPU_SECONDS + 300.0  # an answer takes less, and then another message comes
 
 log = logging.getLogger(LOGGER)
@@ -103,40 +102,27 @@ def run_site(
     if policy is not None:
         check_policy(policy)
     check_federation(state, federation)
+    rules = {"federation": federation, "sign_key": sign_key, "policy": policy}
+    count = key_records or count_beside(sign_key or key)
     read = read or partial(site_rows, data, names)
-    file = _Watched(watched, read, state)
-    rows = read()
+    given = _Rows(state, read, watched, {**rules, "server": str(fleet), "count": count})
+    rows, screen = read(), sys.stdout.isatty()
     # what goes into a file or a container's log tells of no rows
-    screen = sys.stdout.isatty()
     console().print("\n".join([rows.described(counts=screen), *(rows.doubts() if screen else ())]))
-
-    def write(rows: SiteRows) -> None:
-        prepare(
-            state,
-            rows.shards,
-            test=rows.test,
-            test_inputs=rows.test_inputs,
-            names=rows.names,
-            federation=federation,
-            sign_key=sign_key,
-            policy=policy,
-            server=str(fleet),
-            count=key_records or count_beside(sign_key or key),
-        )
-
-    write(rows)
+    given.prepare(rows)
     del rows
     check_records(state)
     log_to(state / LOG)
     try:
         with until_terminated(), _Echo(state / LOG) as echo:
             _log_rules(state)
-            if math.isinf(wait):
+            if waits := math.isinf(wait):
                 log.info("looking for %s, until it listens", fleet)
             echo.show()
             check_fleet(fleet, context, wait)
-            waits = math.isinf(wait)
-            _keep_running(state, fleet, root_certificates, key, own, echo, file, write, waits)
+            node = partial(supernode, state, fleet=str(fleet), key=key)
+            node = partial(node, root_certificates=root_certificates)
+            _keep_running(node, state, fleet, own, echo, given, waits)
     except Terminated:
         log.info("stopped")
     except KeyboardInterrupt:
@@ -201,35 +187,28 @@ def _log_rules(state: Path) -> None:
 
 
 def _keep_running(
+    node_of: Callable[[], contextlib.AbstractContextManager[SuperNode]],
     state: Path,
     fleet: Address,
-    root_certificates: Path,
-    key: Path,
     own: str,
     echo: _Echo,
-    file: _Watched,
-    write: Callable[[SiteRows], None],
+    given: _Rows,
     waits: bool,
 ) -> None:
-    """A SuperNode, and another one whenever it ends and may come back; never returns.
-
-    With `waits` it may also come back where somebody else has to mend something first.
-    """
-    files: dict[str, Any] = {"root_certificates": root_certificates, "key": key}
+    """A SuperNode, and another one whenever it ends and may come back; never returns."""
     quick, told, again = 0, "", 0
     while True:
         began = time.monotonic()
-        with supernode(state, fleet=str(fleet), **files) as node:
-            rows = _watch(node, state / _LEASE, fleet, echo, file)
+        with node_of() as node:
+            rows = _watch(node, state / _LEASE, fleet, echo, given)
             ended = node.ended()
         if rows is not None:
-            write(rows)
+            given.prepare(rows)
             log.info("the file of rows has changed: it was read anew")
-            quick, told, again = 0, "", 0
             continue
         turned_away = ended.denied or ended.code == NO_CONNECTION
         quick = quick + 1 if time.monotonic() - began < _QUICK_S and not turned_away else 0
-        words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick, waits=waits)
+        words = _may_come_back(ended, state / _LEASE, fleet, own, state, quick, waits)
         again = again + 1 if words == told else 0
         if not again:
             log.info(words)
@@ -239,7 +218,7 @@ def _keep_running(
 
 
 def _watch(
-    node: SuperNode, lease: Path, fleet: Address, echo: _Echo, file: _Watched
+    node: SuperNode, lease: Path, fleet: Address, echo: _Echo, given: _Rows
 ) -> SiteRows | None:
     """Show the site's log while the node runs; remember when it was last known to be connected.
 
@@ -254,7 +233,7 @@ def _watch(
             log.info("connected to %s: waiting for questions", fleet)
         if node.stuck():
             return None
-        if (rows := file.renewed()) is not None:
+        if (rows := given.renewed()) is not None:
             return rows
         node.bound_log()
         echo.show()
@@ -263,42 +242,37 @@ def _watch(
 
 
 def _may_come_back(
-    ended: Ended,
-    lease: Path,
-    fleet: Address,
-    own: str,
-    state: Path,
-    quick: int,
-    *,
-    waits: bool = False,
+    ended: Ended, lease: Path, fleet: Address, own: str, state: Path, quick: int, waits: bool
 ) -> str:
-    """What the site waits for now; FedcalError if waiting will not mend it."""
+    """What the site waits for now; FedcalError if waiting will not mend it.
+
+    With `waits` somebody else may mend it, too: a clock, a key that the SuperLink must know.
+    """
     if ended.denied:
         words = (
             f"the SuperLink at {fleet} does not accept this site's signature: most likely the "
             "clocks of the two machines differ (5 s ahead or 305 s behind is too much)"
         )
-        if waits:
-            return f"{words}. Trying again"
-        raise FedcalError(words)
-    if ended.code == NO_CONNECTION and time.time() - _last(lease) > LEASE_S:
-        if waits:
-            return (
-                f"the server at {fleet} does not know this site's key yet, or no more: trying "
-                "again; ask the coordinator"
-            )
-        raise FedcalError(
-            f"the SuperLink at {fleet} does not know this site's key, or another process is "
-            f"connected by it: give whoever runs the SuperLink this public key to register: {own}"
-        )
-    if ended.code == NO_CONNECTION:
+    elif ended.code == NO_CONNECTION and time.time() - _last(lease) <= LEASE_S:
         return "the SuperLink counts this site as connected still, it seems: trying for two minutes"
-    if quick >= _QUICK_ENDS:
+    elif ended.code == NO_CONNECTION:
+        mend = f"give whoever runs the SuperLink this public key to register: {own}"
+        words = f"the SuperLink at {fleet} does not know this site's key"
+        words += (
+            " yet, or no more: ask the coordinator"
+            if waits
+            else (f", or another process is connected by it: {mend}")
+        )
+    elif quick >= _QUICK_ENDS:
         raise FedcalError(
             f"the SuperNode ends again and again: {ended.words[:200]}; its log is "
             f"{state / FLOWER_LOG}"
         )
-    return f"the connection to {fleet} has ended: connecting again"
+    else:
+        return f"the connection to {fleet} has ended: connecting again"
+    if not waits:
+        raise FedcalError(words)
+    return f"{words}. Trying again"
 
 
 def _last(lease: Path) -> float:
@@ -308,13 +282,20 @@ def _last(lease: Path) -> float:
         return 0.0
 
 
-class _Watched:
-    """A file of rows, and what comes of it once it has changed."""
+class _Rows:
+    """The rows of a site, and others once a file has changed; `rules` are those of `prepare`."""
 
-    def __init__(self, path: Path | None, read: Callable[[], SiteRows], state: Path) -> None:
-        self._path, self._read, self._state = path, read, state
+    def __init__(
+        self, state: Path, read: Callable[[], SiteRows], file: Path | None, rules: dict[str, Any]
+    ) -> None:
+        self._state, self._read, self._file, self._rules = state, read, file, rules
         self._known = self._seen = self._stamp()
         self._since = time.monotonic()
+
+    def prepare(self, rows: SiteRows) -> None:
+        """Write rows where messages are answered."""
+        tested: dict[str, Any] = {"test": rows.test, "test_inputs": rows.test_inputs}
+        prepare(self._state, rows.shards, names=rows.names, **tested, **self._rules)
 
     def renewed(self) -> SiteRows | None:
         """Return the rows of a file that has changed, once it is steady and nobody asks for rows.
@@ -337,10 +318,9 @@ class _Watched:
             return None
 
     def _stamp(self) -> tuple[int, ...] | None:
-        """Return what tells versions of the file apart; None = there is none."""
-        if self._path is None or not self._path.is_file():
+        if self._file is None or not self._file.is_file():
             return None
-        found = self._path.stat()
+        found = self._file.stat()
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _idle(self) -> bool:

@@ -6,7 +6,7 @@ import datetime
 import json
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,12 @@ from fedcal.core.errors import FedcalError, InputError
 from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.run import SERVER, deployed
-from fedcal.experiments.runs.result import versions
+from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.simulation import simulate
 from fedcal.experiments.study.quarter import Facts, write_quarter
 from fedcal.experiments.study.sealed import SEALED, Sealed
-from fedcal.experiments.study.serve import CONTROL, folder_of, roster
 from fedcal.experiments.study.study_file import DELTA, Study, named
+from fedcal.experiments.study.study_server import CONTROL, folder_of, roster
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.storage.artifact import Artifact
@@ -37,45 +37,42 @@ TOLD = "study.json"
 def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
     """The release as it would be, of one file with the rows of all sites; nobody is asked.
 
-    Parameters
-    ----------
-    path
-        of the study's file
-    name
-        of the folder, beside the file
-    data
-        rows; their column `client` names sites of the study, else they are dealt out
-    seed
-        of the deal and the noise
-
-    Returns
-    -------
-    dict
-        what `study.json` holds
-
-    Raises
-    ------
-    InputError
-        The rows are not as the study wants them, or the folder holds something else.
+    Rows whose column `client` does not name the sites are dealt out, by the seed, which also draws
+    the noise. Returns what `study.json` of the folder `name` beside the study's file holds; raises
+    InputError if the rows are not as the study wants them, or the folder holds something else.
     """
     out, study = _folder(path, name), Study.read(path)
     rows = _rows_of_sites(study, data, seed)
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
-    facts = Facts(
-        name=name,
-        date=_today(),
-        rehearsal=True,
-        took_part=tuple(study.sites),
-        absent=(),
-        spent=0.0,
-        left=study.epsilon,
-        one_machine=False,
-        statement=tuple(result.privacy["statement"]),
-        ledger={},
-        versions=versions(),
-    )
+    facts = _facts(name, result, study)
     return write_quarter(out, study, study.to_toml(), _counts(result.artifact), facts, {}, None)
+
+
+def _facts(
+    name: str,
+    result: SimulationResult,
+    study: Study,
+    book: Sequence[Entry] | None = None,
+    run: str = "",
+    one_machine: bool = False,
+) -> Facts:
+    """What is known beside its release of a run; `book` has the ledger's year, None = rehearsed."""
+    absent, spent = (result.sites or {"absent": []})["absent"], sum(e.epsilon for e in book or ())
+    own = [{**vars(e), "charged": [*e.charged]} for e in book or () if e.run == run]
+    return Facts(
+        name=name,
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        took_part=tuple(site for site in study.sites if site not in absent),
+        absent=tuple(absent),
+        spent=spent,
+        left=max(study.epsilon - spent, 0.0),
+        statement=tuple(result.privacy["statement"]),
+        ledger=own[0] if own else {},
+        versions=versions(),
+        rehearsal=book is None,
+        one_machine=one_machine,
+    )
 
 
 def _rows_of_sites(study: Study, data: str, seed: int) -> Dataset:
@@ -116,23 +113,9 @@ def release(
 
     A run that was interrupted goes on, and is charged once; one that has its report is refused.
 
-    Parameters
-    ----------
-    path
-        of the study's file, or of the sealed one
-    name
-        of the folder, beside that
-    at
-        HOST:PORT of the control port; None = as the server that runs here has it
-    without_unready
-        go on without sites that say that they cannot take part
-    progress
-        called after each round
-
-    Returns
-    -------
-    dict
-        what `study.json` holds
+    `path` is that of the study's file or of the sealed one, `name` of the folder beside it; `at` is
+    HOST:PORT of the control port, None = as the server that runs here has it; `without_unready`
+    goes on without sites that say that they cannot take part. Returns what `study.json` holds.
 
     Raises
     ------
@@ -173,37 +156,16 @@ def release(
     begun = any((work / SERVER / file).exists() for file in (CHECKPOINT, OUTCOME))
     work.parent.mkdir(parents=True, exist_ok=True)
     try:
-        result = deployed(
-            config,
-            out=work,
-            resume=begun,
-            without_unready=without_unready,
-            report=False,
-            progress=progress,
-        )
+        more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
+        result = deployed(config, out=work, resume=begun, report=False, **more)
     except FedcalError as e:  # it is this command that goes on
         again = str(e).replace(f"deploy resume --out {work}", f"study run {path} {name}")
         raise type(e)(again) from None
     run = Outcome.load(work / SERVER).run
     with Ledger(ledger) as book:
         entries = book.entries()
-    own = next((entry for entry in entries if entry.run == run), None)
-    sites = result.sites or {"absent": []}
-    spent = sum(entry.epsilon for entry in entries)
     key = folder_of(path, study.study, "coordinator") / "coordinator.pem"
-    facts = Facts(
-        name=name,
-        date=_today(),
-        rehearsal=False,
-        took_part=tuple(site for site in study.sites if site not in sites["absent"]),
-        absent=tuple(sites["absent"]),
-        spent=spent,
-        left=max(study.epsilon - spent, 0.0),
-        one_machine=key.exists(),
-        statement=tuple(result.privacy["statement"]),
-        ledger={} if own is None else _plain(own),
-        versions=versions(),
-    )
+    facts = _facts(name, result, study, entries, run, key.exists())
     text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
     counts, earlier = _counts(result.artifact), earlier_of(out, study)
     return write_quarter(out, study, text, counts, facts, earlier, signer)
@@ -237,11 +199,3 @@ def _folder(path: Path, name: str) -> Path:
     if out.is_dir() and any(out.iterdir()):
         raise InputError(f"{out} holds something else: choose another name")
     return out
-
-
-def _today() -> str:
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
-
-
-def _plain(entry: Entry) -> dict[str, Any]:
-    return {k: list(v) if isinstance(v, tuple) else v for k, v in vars(entry).items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,68 +19,49 @@ from fedcal.core.errors import InputError
 from fedcal.experiments.deploy.fleet import read_address
 from fedcal.experiments.deploy.rows import SiteRows
 from fedcal.experiments.deploy.site import run_site
-from fedcal.experiments.study.joining import Kit, placed, rows_of, write_home
+from fedcal.experiments.study import joining
+from fedcal.experiments.study.joining import Kit, rows_of
 from fedcal.experiments.study.kits import AUTHORITY
-from fedcal.experiments.study.sealed import Sealed
 
 _REFUSALS = ("refused to", "cannot take part", "cannot be used")
-_SHOWN = 3
 
 
 def start(folder: Path, data: str | None, said: Callable[[str], None]) -> None:
     """Run a site that has accepted its study until a signal comes; as `run_site`.
 
-    While it runs a file of rows that has changed is checked and used, without a command.
-
-    Parameters
-    ----------
-    folder
-        its kit
-    data
-        its rows from now on; None = those that it has
-    said
-        gets warnings about the rows, for the site's own terminal
+    While it runs a file of rows that has changed is checked and used, without a command. `data`
+    are its rows from now on (None = those that it has); `said` gets warnings about them, for the
+    site's own terminal.
     """
     kit = Kit.read(folder)
-    sealed = _accepted(kit)
-    rows = kit.data if data is None else placed(data)
+    if (sealed := kit.accepted) is None or not kit.is_enrolled(sealed):
+        raise InputError(
+            f"{kit.site} has accepted nothing, or has other keys since: fedcal site accept {folder}"
+            f" {kit.study.study}.sealed, once the study is sealed with them"
+        )
+    rows = kit.data if data is None else os.path.abspath(data) if Path(data).exists() else data
 
     def read() -> SiteRows:
         found, warnings = rows_of(sealed.study, rows)
         for line in warnings:
             said(line)
-        write_home(kit, found)
-        kit.remember(rows)
+        kit.use(rows, found)
         return found
 
     run_site(
         rows,
         fleet=read_address("server", sealed.study.server),
         root_certificates=folder / AUTHORITY,
-        key=kit.connection,
+        key=folder / joining.CONNECTION,
         names=sealed.study.classes,
-        state=kit.state,
+        state=folder / joining.STATE,
         wait=math.inf,
-        policy=folder / "site.toml",
-        federation=folder / "federation.toml",
-        sign_key=kit.signing,
+        policy=folder / joining.POLICY,
+        federation=folder / joining.FEDERATION,
+        sign_key=folder / joining.SIGNING,
         read=read,
         watched=Path(rows),
     )
-
-
-def _accepted(kit: Kit) -> Sealed:
-    if kit.accepted is None:
-        raise InputError(
-            f"{kit.site} has not accepted a study: fedcal site accept {kit.folder} "
-            f"{kit.study.study}.sealed"
-        )
-    if not kit.is_enrolled(kit.accepted):
-        raise InputError(
-            f"{kit.site} has other keys than in the study that it accepted: send {kit.site}.join, "
-            "and accept the study that is sealed anew"
-        )
-    return kit.accepted
 
 
 def status(folder: Path) -> dict[str, Any]:
@@ -86,90 +69,67 @@ def status(folder: Path) -> dict[str, Any]:
 
     Raises InputError if the folder is no kit, or its records cannot be used.
     """
-    kit = Kit.read(folder)
-    sealed, study = kit.accepted, kit.study if kit.accepted is None else kit.accepted.study
-    joined = (folder / "rows.json").exists()
+    kit, state = Kit.read(folder), folder / joining.STATE
+    study = kit.study if kit.accepted is None else kit.accepted.study
     jobs, spent, refusal = [], 0.0, ""
-    if (kit.state / RECORDS).exists():
-        with records_in(kit.state) as records:
+    if (state / RECORDS).exists():
+        with records_in(state) as records:
             booked, refusal = records.booked(), records.refusal
         spent = (spent_in_all(booked) or ("", 0.0, 0.0))[1]
-        jobs = [
-            {
-                "when": _time(job.when),
-                "epsilon": job.about.epsilon if math.isfinite(job.about.epsilon) else None,
-                "asked by": job.about.server,
-                "state": job.closed or "open",
-            }
-            for job in booked
-        ]
-    lines = _lines(kit.state / LOG)
+        for job in booked:
+            epsilon = None if job.about.exact else job.about.epsilon
+            asked = {"answered": _time(job.when), "asked by": job.about.server}
+            jobs.append({**asked, "epsilon": epsilon, "state": job.closed or "open"})
+    log = state / LOG
+    lines = log.read_text("utf-8", "replace").splitlines() if log.exists() else []
+    releases = (state / RESULTS).glob("*/release.npz")
+    last = max(releases, key=lambda path: path.stat().st_mtime, default=None)
+    has_joined, is_read = (folder / joining.ROWS).exists(), (state / SITE).exists()
     found: dict[str, Any] = {
         "study": study.study,
-        "site": kit.site,
-        "server": study.server,
-        "digest": None if sealed is None else sealed.digest,
         "until": study.until.isoformat(),
-        "rows": _rows(kit) if joined else None,
-        "running": _runs(kit.state),
-        "answered": jobs,
-        "log": lines[-1] if lines else None,
-        "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-_SHOWN:],
+        "site": kit.site,
+        "running": is_read and _runs(state),
+        "asked by": study.server,
+        "digest": None if kit.accepted is None else kit.accepted.digest,
+        "rows": kit.data if has_joined else None,
+        "read": _time((state / SITE).stat().st_mtime) if is_read else None,
         "epsilon": {
             "spent": spent,
             "left": max(study.epsilon_total - spent, 0.0),
-            "release": study.epsilon_release,
+            "a release": study.epsilon_release,
         },
-        "records": refusal,
-        "release": _last_release(kit.state),
+        "records": refusal or None,
+        "release": None if last is None else str(last),
+        "log": lines[-1] if lines else None,
+        "refused": [line for line in lines if any(w in line for w in _REFUSALS)][-3:],
+        "answered": jobs,
     }
-    return found | {"next": _next(kit, found, joined)}
+    return found | {"next": _next(kit, found)}
 
 
-def _next(kit: Kit, found: dict[str, Any], joined: bool) -> str:
+def _next(kit: Kit, found: dict[str, Any]) -> str:
     """What the hospital does next."""
-    epsilon, folder = found["epsilon"], kit.folder
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    if not joined:
+    folder, rows = kit.folder, found["rows"]
+    if rows is None:
         return f"fedcal site join {folder} ROWS, and send back {kit.site}.join"
     if kit.accepted is None or not kit.is_enrolled(kit.accepted):
         return f"wait for {kit.study.study}.sealed, then fedcal site accept {folder} FILE"
     if found["records"]:
-        return f"fedcal site restored --state {kit.state}: nothing is answered until then"
-    if found["until"] < today or epsilon["left"] < epsilon["release"] * (1 - 1e-9):
-        return (
-            "nothing: the study's time or budget is over. read-me.html says what is kept and how "
-            "it is deleted"
-        )
+        return f"fedcal site restored --state {folder / joining.STATE}: until then no answers"
+    over, epsilon = found["until"] < _time(time.time())[:10], found["epsilon"]
+    if over or epsilon["left"] < epsilon["a release"] * (1 - 1e-9):
+        return "nothing: time or budget is over; read-me.html says what is kept, and how to delete"
     if not found["running"]:
         return f"fedcal site start {folder}"
-    if found["rows"]["changed since"]:
-        return "nothing: the new rows are read once no run is under way"
-    return f"before the next release put the new rows into {found['rows']['data']}"
-
-
-def _last_release(state: Path) -> str | None:
-    """The file of the last release that this site has answered in."""
-    found = (state / RESULTS).glob("*/release.npz")
-    return str(max(found, key=lambda path: path.stat().st_mtime, default="")) or None
-
-
-def _rows(kit: Kit) -> dict[str, Any]:
-    """Where the rows are, when they were read, and whether the file has changed since."""
-    prepared, file = kit.state / SITE, Path(kit.data)
-    read = prepared.stat().st_mtime if prepared.exists() else None
-    changed = read is not None and file.is_file() and file.stat().st_mtime > read
-    return {
-        "data": kit.data,
-        "read": None if read is None else _time(read),
-        "changed since": changed,
-        "there": file.exists() or ":" in kit.data,
-    }
+    again = f"before the next release put the new rows into {rows}"
+    if found["release"] is None:
+        return again
+    at_home = f"--release {found['release']} {rows} --site {kit.site} --out at-home"
+    return f"{again}; to recalibrate at home, fedcal site recalibrate {at_home}"
 
 
 def _runs(state: Path) -> bool:
-    if not (state / SITE).exists():
-        return False
     try:
         with alone(state):
             return False
@@ -177,9 +137,5 @@ def _runs(state: Path) -> bool:
         return True
 
 
-def _lines(log: Path) -> list[str]:
-    return log.read_text("utf-8", "replace").splitlines() if log.exists() else []
-
-
 def _time(seconds: float) -> str:
-    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="seconds")
+    return datetime.datetime.fromtimestamp(seconds, datetime.UTC).isoformat(timespec="minutes")

@@ -61,19 +61,10 @@ _MOST_THRESHOLDS = 5
 class Model:
     """Whose probabilities are judged: table `[model]`.
 
-    Attributes
-    ----------
-    classes
-        names, in the order of the columns
-    name, version
-        as reports name it; rows of another version are another study's
-    positive
-        of two classes the one that probabilities are of; "" = the second
-    thresholds
-        of its probability, that are of interest; of two classes only
-    rate
-        about how often the positive class occurs (of more classes: how often a prediction is
-        wrong), in public; `study check` alone uses it
+    `classes` are names in the order of the columns; of two the `positive` one is that of the
+    probabilities, "" = the last. `thresholds` of its probability are of interest. Rows of another
+    `version` are another study's. `rate`: about how often the positive class occurs (of more
+    classes: how often a prediction is right), in public; the forecast alone uses it.
     """
 
     classes: tuple[str, ...]
@@ -88,32 +79,12 @@ class Model:
 class Study:
     """What is asked, of whom, and what it may cost.
 
-    Attributes
-    ----------
-    study
-        its name, and that of its files
-    question
-        that the report answers, as a sentence
-    contributors
-        people as the report names them
-    server
-        HOST:PORT at which sites find the server
-    model
-        see `Model`
-    sites
-        name -> about how many of those protected it has in a release, in public; 0 = not said
-    protect
-        one of `PROTECTED`
-    epsilon
-        of one of those protected, in a year
-    per_year
-        releases in a year
-    since, years
-        from when on, and for how long
-    groups
-        names of groups of rows (column `group`) that are counted apart at each site
-    away, colluding
-        sites that may be missing in a release; sites that may work with whoever runs the server
+    `study` is its name, and that of its files; `question` and `contributors` are as the report has
+    them; sites find the server at `server`, HOST:PORT. `sites` has about how many of those
+    protected each has in a release, in public (0 = not said); `protect` is one of `PROTECTED`.
+    `epsilon` is of one of those, in a year from `since` on, for so many `years`, with `per_year`
+    releases. `groups` of rows (column `group`) are counted apart at each site. So many sites may be
+    `away` in a release; so many may work with whoever runs the server (`colluding`).
     """
 
     study: str

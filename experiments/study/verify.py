@@ -79,17 +79,16 @@ def _held(folder: Path) -> list[str]:
                 )
         if read_json(folder / quarter.LEDGER, "line of a ledger") != {"schema": 1, **facts.ledger}:
             raise InputError(f"{folder / quarter.LEDGER} is not the line that {TOLD} has")
+        by = facts.versions.get("fedcal")
+        other = "" if by == __version__ else f" It was made by fedcal {by}, this is {__version__}."
         again = told_of(study, release, facts, earlier)
         for where, old, new in _differences("", told, again):
-            raise InputError(
-                f"{folder / TOLD} says {where} = {old!r:.60}; the release gives {new!r:.60}"
-            )
+            found = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{other}"
+            raise InputError(f"{folder / TOLD} {found}")
         said = [_beside(folder, name, *one) for name, one in earlier.items()]
         _check_page(folder, told)
-    made_by = facts.versions.get("fedcal")
-    other = [f"It was made by fedcal {made_by}, this is {__version__}."] * (made_by != __version__)
     terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
-    return [terms, f"All numbers of {TOLD} and of the report follow from it.", *other, *said]
+    return [terms, f"All numbers of {TOLD} and of the report follow from it.{other}", *said]
 
 
 def _agreed(
@@ -119,7 +118,9 @@ def _differences(where: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any
     """Where two values of JSON differ, in dots; another machine may differ in the last digits."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
-            yield from _differences(f"{where}.{key}".lstrip("."), old.get(key), new.get(key))
+            yield from _differences(
+                f"{where}.{key or 'all'}".lstrip("."), old.get(key), new.get(key)
+            )
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for k, (one, other) in enumerate(zip(old, new, strict=True)):
             yield from _differences(f"{where}.{k}", one, other)

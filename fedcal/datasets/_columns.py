@@ -143,8 +143,9 @@ def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
     A column `patient`, `customer` or `person` is `subject` where there is none of that name.
     """
     stands = next((name for name in _SUBJECTS if name in names), None)
-    if stands is not None and "subject" not in names:
-        names = ["subject" if name == stands else name for name in names]
+    _, subject, _ = IDS
+    if stands is not None and subject not in names:
+        names = [subject if name == stands else name for name in names]
 
     def is_known(name: str) -> bool:
         plain = name.removeprefix(_OTHER)

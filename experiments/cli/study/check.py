@@ -19,7 +19,7 @@ def command(
     json: Json = False,
 ) -> None:
     """Say it."""
-    from fedcal.experiments.study.check import check
+    from fedcal.experiments.study.forecast import check
     from fedcal.experiments.study.study_file import Study
 
     told = check(Study.read(file))

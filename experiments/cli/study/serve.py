@@ -26,7 +26,7 @@ def command(
     ] = None,
 ) -> None:
     """Run it until it is stopped."""
-    from fedcal.experiments.study.serve import serve
+    from fedcal.experiments.study.study_server import serve
 
     try:
         serve(file, at=control, listen=listen, said=console().print)

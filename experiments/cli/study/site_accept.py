@@ -29,16 +29,11 @@ def command(
 
     offer, to = Offer.read(kit, file), console()
     to.print("\n".join(offer.lines()))
-    if not yes:
-        if not sys.stdin.isatty():
-            raise InputError("nothing is accepted: nobody is here to say yes (--yes for scripts)")
+    if not yes and sys.stdin.isatty():
         to.print("Compare the digest by telephone, by a voice that you know. Is it the same, and")
         with contextlib.suppress(EOFError):
             yes = input("does this site take part? Type yes: ").strip().lower() == "yes"
-        if not yes:
-            raise InputError("nothing is accepted")
+    if not yes:
+        raise InputError("nothing is accepted: somebody must type yes (--yes for scripts)")
     offer.accept()
-    to.print(
-        f"accepted: {kit / 'site.toml'} has the rules. Next: fedcal site start {kit} (stop it "
-        "first where it runs)"
-    )
+    to.print(f"accepted: the rules are in {kit / 'site.toml'}. Next: fedcal site start {kit}")

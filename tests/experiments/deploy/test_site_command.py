@@ -141,9 +141,9 @@ def test_a_dry_run_warns_of_inverted_scores_and_of_one_class(tmp_path, capsys, m
 def test_what_is_said_of_a_supernode_that_has_ended(tmp_path, monkeypatch):
     lease = tmp_path / "lease"
 
-    def what_now(ended: Ended, quick: int = 0, **more: bool) -> str:
+    def what_now(ended: Ended, quick: int = 0, *, waits: bool = False) -> str:
         hub, state = Address("hub", 1), Path("state")
-        return _may_come_back(ended, lease, hub, "ecdsa-key", state, quick, **more)
+        return _may_come_back(ended, lease, hub, "ecdsa-key", state, quick, waits)
 
     refused = Ended(305, "Failed to activate SuperNode.")
     with pytest.raises(FedcalError, match="this public key to register: ecdsa-key") as error:
@@ -158,7 +158,7 @@ def test_what_is_said_of_a_supernode_that_has_ended(tmp_path, monkeypatch):
     with pytest.raises(FedcalError, match="the clocks of the two machines differ"):
         what_now(Ended(None, "Finished server process", denied=True))
     # of a study, whose server and coordinator are others' and may come later
-    assert "yet, or no more: trying again" in what_now(refused, waits=True)
+    assert "yet, or no more: ask the coordinator. Trying again" in what_now(refused, waits=True)
     assert what_now(Ended(None, "", denied=True), waits=True).endswith("Trying again")
     gone = Ended(None, "StatusCode.UNAVAILABLE")
     assert what_now(gone) == "the connection to hub:1 has ended: connecting again"

@@ -48,7 +48,7 @@ def started(there, data=None):
 
 
 def test_a_site_starts_with_what_it_has_accepted(there):
-    refused("has not accepted a study", start, there.kit(), None, print)
+    refused("has accepted nothing, or has other keys", start, there.kit(), None, print)
     sealed = there.seal()
     there.offer().accept()
     assert started(there) == []
@@ -88,7 +88,7 @@ def test_status_says_what_was_asked_spent_and_what_to_do_next(there, capsys):
         found = status(kit)
         spent = found["epsilon"]["spent"]
         assert (spent, found["epsilon"]["left"]) == (number + 1.0, 3.0 - number)
-    assert found["next"].startswith("nothing: the study's time or budget is over")
+    assert found["next"].startswith("nothing: time or budget is over")
     assert [job["asked by"] for job in found["answered"]] == ["host:9092"] * 4
     assert not found["running"]
     for run in ("first", "last"):
@@ -103,7 +103,7 @@ def test_status_says_what_was_asked_spent_and_what_to_do_next(there, capsys):
     assert _run(["site", "status", str(kit)]) == 0
     shown = capsys.readouterr().out
     for words in (
-        "4 spent, 0 left, 1 a release",
+        "epsilon: 4 spent, 0 left, 1 a release",
         "host:9092",
         "refused to answer: no budget",
         "log: other",
@@ -124,13 +124,13 @@ def test_what_was_spent_outlasts_new_keys_and_a_copy_is_noticed(there):
         records.answer("1" * 64, FACTS, 1, "question", lambda: b"answer")
         records.finish("1" * 64)
     join(kit, "rows.csv", new_keys=True)
-    refused("has other keys than in the study that it accepted", start, kit, None, print)
+    refused("has accepted nothing, or has other keys", start, kit, None, print)
     assert status(kit)["next"].startswith("wait for sepsis.sealed")
     there.seal()
     there.offer().accept()
     started(there)
     found = status(kit)
-    assert (found["epsilon"]["spent"], found["records"]) == (1.0, "")
+    assert (found["epsilon"]["spent"], found["records"]) == (1.0, None)
     copy = (kit / "state" / "records.sqlite").read_bytes()
     with records_in(kit / "state") as records:
         records.answer("2" * 64, FACTS, 1, "question", lambda: b"answer")
@@ -151,7 +151,7 @@ def test_a_changed_file_is_read_once_it_is_steady_and_nobody_asks(tmp_path, monk
             raise InputError("line 7: score 45")
         return reads[-1]
 
-    watched = site._Watched(file, read, tmp_path)
+    watched = site._Rows(tmp_path, read, file, {})
     past = time.time() - 60
 
     def looks(text=None, *, quiet=past):

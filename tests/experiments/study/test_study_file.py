@@ -10,6 +10,7 @@ from refusals import refused
 from studies import TODAY, study
 
 from fedcal.experiments.runs.jobs import job_of
+from fedcal.experiments.study.forecast import check
 from fedcal.experiments.study.study_file import Study, sites_of
 
 
@@ -110,3 +111,13 @@ def test_the_text_is_toml_with_a_comment_that_says_the_price():
     text = study().to_toml()
     assert tomllib.loads(text)["epsilon"] == 4.0
     assert "each release costs 1." in text
+
+
+def test_the_forecast_says_what_each_number_of_patients_shows():
+    told = check(study("alder=300,birch=300,elm=3000"))
+    assert [*told["sees"]] == ["300", "3000"]
+    assert 0.01 < told["sees"]["3000"] < told["sees"]["300"] < 0.5
+    assert any("alder, birch (about 300 patients)" in line for line in told["sentences"])
+    half = check(study("alder=300,birch=300,elm=3000", model={"rate": 0.1}))
+    assert half["sees"]["300"] < told["sees"]["300"]
+    assert "write about how many" in " ".join(check(study("a,b,c"))["sentences"])

@@ -77,6 +77,11 @@ def release(name, **change):
     return alter
 
 
+def other_version(plain):
+    plain["versions"]["fedcal"] = "9.9"
+    gap_of_cedar(plain)
+
+
 def swapped_roster(folder):
     (folder / "study.sealed").write_text(sealed_of(STUDY, KEY))
 
@@ -88,6 +93,7 @@ def other_terms(folder):
 
 ALTERED = [
     (told(gap_of_cedar), "says sites.cedar.gap.value"),
+    (told(other_version), "gap.value .* It was made by fedcal 9.9, this is "),
     (told(lambda t: t.update(headline="All is well.")), "says headline = 'All is well.'"),
     (told(lambda t: t.update(noise_std=0.5)), "says noise_std = 0.5"),
     (told(lambda t: t["since"]["2026Q4"].update(why="of another kind")), "says .*why"),

@@ -31,8 +31,8 @@ def check(study: Study) -> dict[str, Any]:
     (std,) = set(plan.noise_std or (0.0,))
     said = {name: about for name, about in study.sites.items() if about}
     sizes = sorted(set(said.values()) or _SIZES)
-    # each site once, and against each earlier quarter of a year each site and all
-    tests = len(study.sites) + (study.per_year - 1) * (len(study.sites) + 1)
+    # of the last release: each site, and against each earlier one each site and all of them
+    tests = len(study.sites) + (study.per_year * study.years - 1) * (len(study.sites) + 1)
     edges = np.array([0.0, *study.cuts, 1.0])
     parts = len(study.groups) + 1
     sees: dict[str, float | None] = {}
