@@ -14,6 +14,7 @@ import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.printable import printable
+from fedcal.evaluation.sites.verdicts import misread
 from fedcal.experiments.deploy.certificates import make_site_key
 from fedcal.experiments.deploy.fleet import public_key
 from fedcal.experiments.deploy.rows import SiteRows, of_scores, read_rows
@@ -29,6 +30,9 @@ from fedcal.units import Subject
 
 FEW, FEW_OF_A_CLASS = 100, 10
 """Fewer of those protected, and fewer rows of a class, are warned of."""
+
+MISREAD = 0.02
+"""Mean score, as buckets are read, further off than this is warned of: it looks like a gap."""
 
 SIGNING, CONNECTION, STATE, HOME = "keys/signing.pem", "keys/connection.key", "state", "home"
 FEDERATION, POLICY, SEALED_COPY, ROWS = "federation.toml", "site.toml", "study.sealed", "rows.json"
@@ -122,6 +126,11 @@ def rows_of(study: Study, data: str) -> tuple[SiteRows, list[str]]:
     if own < FEW:
         few = f"{own} {study.plural}: below {FEW} the noise hides all but the largest faults"
         warnings.append(f"warning: {few}")
+    edges = np.array([0.0, *study.cuts, 1.0])
+    off = misread(shards, study.score, edges, int(subjects is not None))
+    if abs(off) > MISREAD:
+        way = f"{100 * abs(off):.0f} points too {'high' if off > 0 else 'low'}"
+        warnings.append(f"warning: the study reads these scores {way}: they have few values")
     if found.test is not None:
         warnings.append("warning: rows of the part test are not counted")
     if others := sorted(groups - set(study.groups)):

@@ -16,11 +16,13 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from fedcal.core.errors import InputError
+from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
+from fedcal.metrics.buckets import Score, bucket_of, scored
 from fedcal.metrics.holm import holm
 
 SEEN = 0.8
@@ -145,16 +147,34 @@ def detectable(
     return min(float(site_tests.least_gap(site, level / tests, seen)), 1.0)
 
 
+def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float:
+    """Mean score as its buckets are read, less the exact one: of few values it is far off.
+
+    For a site's own eyes, before it takes part. `subject_rows` as of `Shards.weights`.
+    """
+    kind: Score = score  # type: ignore[assignment]
+    value, _ = scored(rows.logits, rows.labels, kind)
+    weights = rows.weights(subject_rows)
+    count = np.bincount(bucket_of(value, edges)[:, 0], weights, len(edges) - 1)
+    root, least = np.zeros((len(count), 0)), _least(score, rows.classes)
+    read = Sites.of(np.stack([count, 0 * count]), edges, root, "normal", least)
+    return float(count @ read.shares() - weights @ value[:, 0]) / float(read.total)
+
+
 def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
     """Names of the sites, and what is told of them."""
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
         raise InputError(f"{name} does not count rows by site in 4 buckets of a score, or more")
-    # no largest probability is below 1 / c
-    least = -math.log(asked.classes - 1) if asked.score == "confidence" else -math.inf
     counts, root = release.by_site
+    least = _least(asked.score, asked.classes)
     sites = Sites.of(counts, asked.bucket_edges, root, release.law, least)
     return asked.group_names, replace(sites, most=max(asked.subject_rows, 1))
+
+
+def _least(score: str, classes: int) -> float:
+    """Lowest log odds: no largest probability is below 1 / c."""
+    return -math.log(classes - 1) if score == "confidence" else -math.inf
 
 
 def _asked(release: ScoreRelease) -> tuple[Any, ...]:

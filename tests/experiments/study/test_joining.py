@@ -70,6 +70,11 @@ def test_rows_that_look_wrong_are_warned_of(tmp_path):
         (ONE, changed(score=inverted), ["warning: the scores rank rows the wrong way round"]),
         (ONE, changed(label=["survived"] * n), ["have the same label, survived"]),
         (ONE, changed(label=one), ["warning: only 5 rows of sepsis"]),
+        (
+            ONE,
+            changed(score=[0.25, 0.45] * (n // 2)),
+            ["the study reads these scores 4 points too low"],
+        ),
         (ONE, few, ["warning: 40 patients: below 100 the noise"]),
         (study(groups=("v",)), changed(group=["v"] + ["w"] * (n - 1)), ["not counted apart: w"]),
         (study(protect="record"), changed(patient=None), []),

@@ -8,9 +8,10 @@ import pytest
 from refusals import refused
 from scipy.special import expit
 
+from fedcal.core.shards import Shards
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import edges_of
-from fedcal.evaluation.sites.verdicts import ALL, detectable, verdicts_of
+from fedcal.evaluation.sites.verdicts import ALL, detectable, misread, verdicts_of
 from fedcal.metrics.holm import holm
 from fedcal.queries import ScoreCounts
 from fedcal.queries.evaluation import names_text
@@ -122,3 +123,13 @@ def test_what_is_detectable_before_anything_ran():
     assert 0.13 < gaps[1] < 0.18
     assert detectable(300, rate=0.1, **facts) < gaps[1] < detectable(300, **facts, seen=0.95)
     assert detectable(300, **facts | {"tests": 5}) < gaps[1]
+
+
+def test_a_site_sees_what_buckets_misread_of_its_rows():
+    p, subjects = np.repeat([0.25, 0.45], 300), np.arange(600) // 2
+    for score, of in ((p, -0.04), (expit(RNG.normal(-1, 1.5, 6000)), 0.0)):
+        logits = np.log(np.stack([1 - score, score], axis=1))
+        about = subjects if score is p else np.arange(6000)
+        rows = Shards.from_owner(logits, score < 0.3, 0 * about, 1, subjects=about)
+        off = misread(rows, "positive", edges_of("positive"), 1)
+        assert off == pytest.approx(of, abs=0.005)
