@@ -161,6 +161,6 @@ def _wrong_certificate(fleet: Address, error: ssl.SSLCertVerificationError) -> s
         word = "has expired" if error.verify_code == _EXPIRED else "is not valid yet"
         return f"the certificate of {fleet} {word} by this machine's clock"
     return (
-        f"the certificate of {fleet} was not signed by --root-certificates: ask whoever runs the "
-        f"SuperLink for its ca.crt ({error.verify_message})"
+        f"the certificate of {fleet} was not signed by --root-certificates (of a study ca.crt): "
+        f"another server listens there, or its ca.crt is another one ({error.verify_message})"
     )

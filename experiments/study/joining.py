@@ -99,7 +99,7 @@ class Kit:
         write_text(self.folder / ROWS, to_json({"data": data}))
 
 
-def rows_of(study: Study, data: str) -> tuple[SiteRows, list[str]]:
+def rows_of(study: Study, data: str, site: str = "") -> tuple[SiteRows, list[str]]:
     """The rows of a site as a study counts them, and warnings for its own screen.
 
     Of two classes a column `score` is the probability of the positive one, and label 1 is that
@@ -111,6 +111,8 @@ def rows_of(study: Study, data: str) -> tuple[SiteRows, list[str]]:
             f"{data} has no column subject (or {study.protect}), and the study protects each "
             f"{study.protect}: rows of one {study.protect} need the same entry there, others others"
         )
+    if strange := {*study.sites} & {*(rows.client_names or ())} - {site}:
+        raise InputError(f"{data} has rows of {min(strange)} (column client), this is {site}")
     groups = set(rows.group_names or ()) if study.groups else set()
     if study.groups and not groups & set(study.groups):
         raise InputError(
@@ -151,7 +153,7 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
     kit = Kit.read(folder)
     signing, connection = folder / SIGNING, folder / CONNECTION
     data = os.path.abspath(data) if Path(data).exists() else data
-    rows, warnings = rows_of(kit.study, data)
+    rows, warnings = rows_of(kit.study, data, kit.site)
     if new_keys or not (signing.exists() and connection.exists()):
         check_federation(folder / STATE, None)
         try:
@@ -203,6 +205,12 @@ class Offer:
         study, site = sealed.study, kit.site
         if study.study != kit.study.study or site not in study.sites:
             raise InputError(f"{path}: {site} is none of the sites of the study {study.study}")
+        study.must_go_on()
+        if kit.accepted is not None and sealed.when < kit.accepted.when:
+            raise InputError(
+                f"{path} was sealed on {sealed.when[:16]}, before what this site has accepted "
+                f"({kit.accepted.when[:16]}): ask the coordinator for the latest"
+            )
         if not kit.is_enrolled(sealed):
             raise InputError(
                 f"{path} has another key for {site} than this site's own: nothing is accepted. Ask "

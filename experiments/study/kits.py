@@ -133,14 +133,18 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     Raises InputError as `Join.read` and `Sealed.of`, or if there are no kits yet.
     """
     study = Study.read(path)
+    study.must_go_on()
     own, out = folder_of(path, study.study, "coordinator"), path.with_suffix(SEALED)
     if not (own / _KEY).exists():
         raise InputError(f"{own / _KEY} is not there: fedcal study kit {path} makes it")
     signer, authority = read_key(own / _KEY), (own / AUTHORITY).read_text("ascii")
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
     notes = [ONE_MACHINE] if is_here(read_address("server", study.server).host) else []
-    if out.exists() and Sealed.read(out).digest == sealed.digest:
-        notes.append("the digest is as before: who has accepted it need not do so again")
+    before = Sealed.read(out) if out.exists() else None
+    if before is not None and before.digest == sealed.digest:
+        same = (before.study.server, before.connections) == (study.server, sealed.connections)
+        need = "need not" if same else "must all the same: address or keys of connections are new"
+        notes.append(f"the digest is as before: who has accepted it {need} do so again")
     write_text(out, sealed.to_text(signer))
     return [
         f"{out}: {len(study.sites)} sites, until {study.until}. Its digest:",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from fedcal import datasets
-from fedcal.core.errors import FedcalError, InputError
+from fedcal.core.errors import BudgetExceeded, FedcalError, InputError, Interrupted
 from fedcal.datasets import Dataset
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.run import SERVER, deployed
@@ -132,9 +132,12 @@ def release(
         )
     sealed, out = Sealed.read(sealed_path), _folder(path, name)
     study = sealed.study
-    if path != sealed_path and Study.read(path).digest != study.digest:
+    if path != sealed_path:
+        study = Study.read(path)  # question and contributors are not sealed
+    if study.digest != sealed.study.digest:
         raise InputError(
-            f"{path} has other terms than {sealed_path}: seal it anew, and let the sites accept it"
+            f"{path} has other terms than {sealed_path}: the sites need new kits, send .join files "
+            "again, and accept what is sealed then"
         )
     home = folder_of(path, study.study, "server").resolve()
     if at is None:
@@ -155,12 +158,29 @@ def release(
     config = replace(config, clients=None)
     begun = any((work / SERVER / file).exists() for file in (CHECKPOINT, OUTCOME))
     work.parent.mkdir(parents=True, exist_ok=True)
+    same = "the same command, in a minute, waits for it, and it is charged once"
     try:
         more: dict[str, Any] = {"without_unready": without_unready, "progress": progress}
         result = deployed(config, out=work, resume=begun, report=False, **more)
+    except BudgetExceeded:
+        after = f": the next begins on {study.begins(year + 1)}" if year < study.years else ""
+        raise BudgetExceeded(
+            f"epsilon {study.epsilon:g} of year {year} of {study.years} is spent{after}; nothing "
+            "was asked"
+        ) from None
+    except Interrupted:
+        raise Interrupted(f"the release goes on without this command: {same}") from None
     except FedcalError as e:  # it is this command that goes on
-        again = str(e).replace(f"deploy resume --out {work}", f"study run {path} {name}")
-        raise type(e)(again) from None
+        said = str(e).replace(
+            f"fedcal deploy resume --out {work}", f"fedcal study run {path} {name}"
+        )
+        if said.startswith("nobody listens"):
+            said += f": fedcal study serve {sealed_path} runs the server"
+        elif "its run has not ended" in said:
+            said = f"the server is at this release: {same}"
+        elif "nothing was asked" in said:
+            said += "; at a hospital fedcal site status says whether it runs"
+        raise type(e)(said) from None
     run = Outcome.load(work / SERVER).run
     with Ledger(ledger) as book:
         entries = book.entries()

@@ -10,6 +10,7 @@ keeps a site out; it changes neither what is asked nor who opens sums.
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -91,6 +92,8 @@ class Sealed:
         PEM: by it the server's certificate is verified
     coordinator
         Ed25519 public key of who sealed it, 32 bytes
+    when
+        it was sealed: ISO 8601, UTC; a site accepts nothing older than what it has accepted
     """
 
     study: Study
@@ -98,6 +101,7 @@ class Sealed:
     connections: Mapping[str, str]
     authority: str
     coordinator: bytes
+    when: str
 
     @classmethod
     def of(cls, study: Study, joins: Iterable[Join], authority: str, signer: SigningKey) -> Self:
@@ -122,7 +126,8 @@ class Sealed:
             found[one.site] = one
         roster = study.roster({name: one.key for name, one in found.items()})
         connections = {name: found[name].connection for name in study.sites}
-        return cls(study, roster, connections, authority, signer.public)
+        when = datetime.datetime.now(datetime.UTC).isoformat(timespec="microseconds")
+        return cls(study, roster, connections, authority, signer.public, when)
 
     def to_text(self, signer: SigningKey) -> str:
         """The file, signed."""
@@ -137,6 +142,7 @@ class Sealed:
             "roster": self.roster.to_text(),
             "schema": SCHEMA,
             "study": self.study.to_toml(),
+            "when": self.when,
         }
 
     @property
@@ -158,7 +164,14 @@ class Sealed:
             study = Study.from_text(str(fields["study"]))
             roster = Roster.from_text(str(fields["roster"]))
             connections = {str(k): str(v) for k, v in fields["connections"].items()}
-            sealed = cls(study, roster, connections, str(fields["authority"]), coordinator)
+            sealed = cls(
+                study,
+                roster,
+                connections,
+                str(fields["authority"]),
+                coordinator,
+                str(fields["when"]),
+            )
         except KeyError as e:
             raise InputError(f"{path} is no sealed study: {e.args[0]!r} is missing") from None
         except AttributeError:

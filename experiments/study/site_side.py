@@ -39,10 +39,11 @@ def start(folder: Path, data: str | None, said: Callable[[str], None]) -> None:
             f"{kit.site} has accepted nothing, or has other keys since: fedcal site accept {folder}"
             f" {kit.study.study}.sealed, once the study is sealed with them"
         )
+    sealed.study.must_go_on()
     rows = kit.data if data is None else os.path.abspath(data) if Path(data).exists() else data
 
     def read() -> SiteRows:
-        found, warnings = rows_of(sealed.study, rows)
+        found, warnings = rows_of(sealed.study, rows, kit.site)
         for line in warnings:
             said(line)
         kit.use(rows, found)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -55,6 +56,7 @@ DELTA = 1e-9
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
 _NEAR = 0.4  # log odds by which a cut is moved to a threshold
 _MOST_THRESHOLDS = 5
+_MOST_EPSILON = 20  # beyond it promises nothing, and the arithmetic of exact noise gives out
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,10 @@ class Study:
         read_address("server", self.server)
         one_of("protect", self.protect, PROTECTED)
         positive("epsilon", self.epsilon)
+        if self.epsilon_release > _MOST_EPSILON:
+            raise InputError(
+                f"epsilon is at most {_MOST_EPSILON} a release, got {self.epsilon_release:g}"
+            )
         whole("per-year", self.per_year, 1, 366)
         whole("years", self.years, 1, 100)
         sites = whole("the number of sites", len(self.sites), 2, 1000)
@@ -132,7 +138,7 @@ class Study:
         """Check a number of sites; what was not said is the usual one, as far as can be."""
         value = getattr(self, name)
         object.__setattr__(self, name, min(usual, most) if value is None else value)
-        whole(name, getattr(self, name), 0, most)
+        whole(f"{name} (of {len(self.sites)} sites)", getattr(self, name), 0, most)
 
     # --- as a file --------------------------------------------------------------------------
 
@@ -233,6 +239,15 @@ class Study:
     def until(self) -> datetime.date:
         """The last day, in UTC, on which sites answer."""
         return self.since + datetime.timedelta(days=round(365.25 * self.years))
+
+    def begins(self, year: int) -> datetime.date:
+        """The first day of a year of the study."""
+        return self.since + datetime.timedelta(days=math.ceil(365.25 * (year - 1)))
+
+    def must_go_on(self) -> None:
+        """InputError once the study is over."""
+        if datetime.datetime.now(datetime.UTC).date() > self.until:
+            raise InputError(f"{self.study} ended on {self.until}: see since and years in its file")
 
     def year(self, day: datetime.date) -> int:
         """The number of a day's year in the study, from 1 on; InputError outside of it."""

@@ -140,8 +140,11 @@ def find_columns(
 def study_columns(names: Sequence[str]) -> tuple[list[str], list[str]]:
     """Columns of a file that has others, too: all names as `find_columns` has them, and the others.
 
-    A column `patient`, `customer` or `person` is `subject` where there is none of that name.
+    A column `patient`, `customer` or `person` is `subject` where there is none of that name;
+    capitals do not count.
     """
+    own = (*_SINGLE, *_SUBJECTS, "score")
+    names = [n.lower() if n.lower() in own and n.lower() not in names else n for n in names]
     stands = next((name for name in _SUBJECTS if name in names), None)
     _, subject, _ = IDS
     if stands is not None and subject not in names:

@@ -24,7 +24,7 @@ MAX_LINE = 2**24
 _DAMAGE: dict[tuple[type[Exception], ...], str] = {
     (gzip.BadGzipFile,): "is not a gzip file",
     (EOFError, zlib.error): "is a truncated or damaged gzip file",
-    (UnicodeDecodeError,): "is not UTF-8 text",
+    (UnicodeDecodeError,): "is not UTF-8 text (save it as CSV UTF-8)",
 }
 _TEXT_BYTES = 64  # about what one short string takes
 

@@ -4,7 +4,7 @@ import datetime
 
 from fedcal.experiments.study.study_file import Model, Study, sites_of
 
-TODAY = datetime.date(2026, 11, 27)
+TODAY = datetime.datetime.now(datetime.UTC).date()
 
 
 def study(sites="alder=300,birch,cedar,dogwood,elm", classes=("survived", "sepsis"), **more):

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fedcal.experiments.cli.parameters import FILES, other
-from fedcal.experiments.report.terminal import console
+from fedcal.experiments.report.terminal import Stopped, console
 
 EXAMPLES = ("fedcal site join alder/ rows.csv",)
 
@@ -26,7 +26,12 @@ def command(
     """Check, make, and say what to send."""
     from fedcal.experiments.study.joining import join
 
-    rows, warnings, made = join(kit, data, new_keys=new_keys)
+    try:
+        rows, warnings, made = join(kit, data, new_keys=new_keys)
+    except KeyboardInterrupt:
+        raise Stopped(
+            "interrupted; the same command goes on, with the keys that it has made"
+        ) from None
     to = console()
     to.print("\n".join([rows.described(), *warnings]))
     to.print(

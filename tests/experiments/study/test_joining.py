@@ -1,5 +1,6 @@
 """What a hospital does before a study runs: rows, keys, and what it accepts."""
 
+import datetime
 import json
 from dataclasses import replace
 from functools import partial
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 from hospitals import SITES, Hospitals, table, write_rows
 from refusals import each_is_refused, refused
-from studies import study
+from studies import TODAY, study
 
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
@@ -53,6 +54,7 @@ def test_rows_that_cannot_work_are_one_line(tmp_path):
         ),
         ((ONE, changed(label=None)), "column 'label' is missing"),
         ((ONE, changed(client=["a", "b"] * (n // 2) + ["b"] * (n % 2))), "2 clients; a site is"),
+        ((ONE, changed(client=["birch"] * n)), "has rows of birch .column client., this is "),
         ((study(groups=("ward a",)), table()), "no column group with ward a"),
         ((study(groups=("ward a",)), changed(group=["ward b"] * n)), "no column group with ward a"),
         ((study(classes=("a", "b", "c")), table()), "3 class names for 2 classes"),
@@ -230,6 +232,7 @@ def test_other_terms_are_shown_and_accepted_anew(there):
     there.seal()
     there.offer().accept()
     first = (there.kit() / "site.toml").read_text("utf-8")
+    before = there.sealed.read_text("utf-8")
     kept = read_key(there.kit() / "keys" / "signing.pem").public
     there.kits(epsilon=2.0, question="q\ndigest\n0000", model={"version": "2"})
     refused("joined other terms", there.seal)
@@ -255,6 +258,13 @@ def test_other_terms_are_shown_and_accepted_anew(there):
         records.finish("a" * 64)
     there.offer().accept()
     assert Policy.read(there.kit() / "site.toml").epsilon_total == 2.0
+    there.sealed.write_text(before, "utf-8")  # somebody sends what was signed once
+    refused("before what this site has accepted", there.offer)
+
+
+def test_a_study_that_is_over_asks_nobody(there):
+    there.joined(since=TODAY - datetime.timedelta(400))
+    refused("ended on .*: see since and years", there.seal)
 
 
 def test_the_policy_takes_the_studys_own_release_and_nothing_else(there):

@@ -30,7 +30,9 @@ def test_a_file_reads_as_it_was_written():
     assert (again.epsilon_release, again.epsilon_total) == (1.0, 8.0)
     assert again.year(TODAY) == 1
     assert again.year(again.until) == 2
-    refused("not on 2026-11-26", again.year, TODAY - datetime.timedelta(1))
+    refused("not on", again.year, TODAY - datetime.timedelta(1))
+    assert again.year(again.begins(2)) == 2
+    assert again.year(again.begins(2) - datetime.timedelta(1)) == 1
 
 
 def test_what_binds_changes_the_digest_and_what_does_not_does_not():
@@ -58,6 +60,7 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         ('study = "a b"', "letters, digits"),
         ('server = "host"', "HOST:PORT"),
         ("epsilon = 0.0", "epsilon"),
+        ("epsilon = 400.0", "at most 20 a release"),
         ('protect = "ward"', "patient"),
         ("per-year = true", "per-year must be a whole number"),
         ("away = 4", "away"),
