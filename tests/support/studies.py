@@ -9,4 +9,4 @@ TODAY = datetime.datetime.now(datetime.UTC).date()
 
 def study(sites="alder=300,birch,cedar,dogwood,elm", classes=("survived", "sepsis"), **more):
     model = Model(classes, **more.pop("model", {}))
-    return Study("sepsis", model, sites_of(sites), "host:9092", since=TODAY, **more)
+    return Study("sepsis", model, sites_of(sites), "host:9092", **{"since": TODAY, **more})
