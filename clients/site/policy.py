@@ -35,6 +35,7 @@ from fedcal.clients.site.process.limits import LEAST_MIB, MEMORY_MIB
 from fedcal.clients.site.ranges import Allowed, check_range, within, words_of
 from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
+from fedcal.mechanisms import MECHANISMS
 from fedcal.privacy.agreement import Terms
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.declared import cells_of
@@ -78,8 +79,10 @@ class Policy:
         what may be protected, by whose noise, and which inputs are neighbours
     rounds
         of a run, at most
-    expires
-        the last day, in UTC, on which anything is answered
+    expires, begins
+        the last day, in UTC, on which anything is answered, and the first one (None = any)
+    mechanism
+        names of the laws that noise may have; () = those that the plan finds fit
     epsilon_per_run, delta_per_run
         of a run, at most
     epsilon_total, delta_total
@@ -134,6 +137,8 @@ class Policy:
     adjacency: tuple[str, ...]
     rounds: int
     expires: datetime.date
+    begins: datetime.date | None = None
+    mechanism: tuple[str, ...] = ()
     epsilon_per_run: float = 0.0
     epsilon_total: float = 0.0
     delta_per_run: float = 0.0
@@ -162,8 +167,11 @@ class Policy:
         for name in ("colluding", "site_rows", "cell_rows"):
             whole(_dashed(name), getattr(self, name), 0)
         whole("memory-mib", self.memory_mib, LEAST_MIB)
-        if type(self.expires) is not datetime.date:  # a datetime is a date, too
-            raise InputError(f"expires must be a day, as 2027-06-30, got {self.expires!s:.80}")
+        for name, day in (("expires", self.expires), ("begins", self.begins or self.expires)):
+            if type(day) is not datetime.date:  # a datetime is a date, too
+                raise InputError(f"{name} must be a day, as 2027-06-30, got {day!s:.80}")
+        if self.mechanism:
+            _names("mechanism", self.mechanism, tuple(MECHANISMS))
         for spent, most in (("epsilon", None), ("delta", 1.0)):
             self._check_budget(spent, most)
         for method, ranges in self.settings.items():
@@ -285,6 +293,8 @@ class Policy:
         day = today or datetime.datetime.now(datetime.UTC).date()
         if day > self.expires:
             raise _refusal("day", day, f"until {self.expires}")
+        if self.begins is not None and day < self.begins:
+            raise _refusal("day", day, f"from {self.begins} on")
         self.check_method(job)
         plan = terms.plan
         apart = any(q.fixed.get("by") == "site" for q in terms.questions)
@@ -298,6 +308,7 @@ class Policy:
         if plan.private:
             _at_most("epsilon", plan.epsilon, self.epsilon_per_run)
             _at_most("delta", plan.delta, self.delta_per_run)
+            _one_of("mechanism", plan.mechanism, self.mechanism or (plan.mechanism,))
         elif not self.exact_sums:
             raise _refusal("sums", "without noise", "with noise alone (exact-sums = true)")
         _at_most("rounds", plan.rounds, self.rounds)

@@ -330,10 +330,12 @@ class Study:
         return {
             "federation": federation,
             "class-digest": self.class_digest,
+            "begins": self.since,
             "expires": self.until,
             "methods": [METHOD],
             "unit": [self.unit],
             "trust": [Distributed.name],
+            "mechanism": [DiscreteLaplace.name],
             "adjacency": [UNITS[self.unit].adjacency(False)],
             "rounds": 1,
             "epsilon-per-run": self.epsilon_release,

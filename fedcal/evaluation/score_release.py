@@ -270,8 +270,7 @@ class ScoreRelease(Artifact):
         """Every histogram; where groups were counted apart, also their sum, under group ""."""
         asked, cells = self.question, self._cells
         parts = cells.shape[2]
-        counts, root = cells.sum(axis=2), self._root * math.sqrt(parts)
-        own: NoiseLaw = self.law if parts == 1 else "normal"
+        counts, root = cells.sum(axis=2), np.tile(self._root, parts)
         found: dict[Key, Histogram] = {}
         groups = asked.group_names
         for v, view in enumerate(asked.view_names):
@@ -284,14 +283,16 @@ class ScoreRelease(Artifact):
                     whole = Histogram(asked.bucket_edges, each.sum(axis=0), widened, law)
                     found[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
-                    found[view, group, part] = Histogram(asked.bucket_edges, each[g], root, own)
+                    found[view, group, part] = Histogram(
+                        asked.bucket_edges, each[g], root, self.law
+                    )
         return found
 
     @property
     def by_site(self) -> tuple[Floats, Floats]:
         """Rows by site, outcome and bucket, (S, 2, buckets), and the root of each row's noise."""
         cells = self._cells
-        return cells[0, :, :, 0].sum(axis=1), self._root * math.sqrt(cells.shape[2])
+        return cells[0, :, :, 0].sum(axis=1), np.tile(self._root, cells.shape[2])
 
     @property
     def within(self) -> dict[tuple[str, str], Histogram]:

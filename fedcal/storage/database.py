@@ -103,6 +103,8 @@ class Database:
             return True
         if found != application:
             raise InputError(f"{self.name} is a database of something else")
+        if self.rows("SELECT name FROM sqlite_master WHERE type NOT IN ('table', 'index')"):
+            raise InputError(f"{self.name} does more than keep books: somebody has changed it")
         return False
 
     @property

@@ -117,6 +117,14 @@ EDGES: dict[str, tuple[Policy, Asked, Asked, str]] = {
     "expires": (
         POLICY, Asked(), Asked(today=DAY + datetime.timedelta(1)), "asked is 2027-07-01",
     ),
+    "begins": (
+        replace(POLICY, begins=DAY), Asked(), Asked(today=DAY - datetime.timedelta(1)),
+        "asked is 2027-06-29, allowed from 2027-06-30 on",
+    ),
+    "mechanism": (
+        replace(POLICY, mechanism=(plan_of().mechanism,)), Asked(),
+        Asked(replace(FEDERATION, mechanism="discrete-laplace")), "mechanism: asked is discrete-",
+    ),
     "epsilon_per_run": (
         POLICY, Asked(), Asked(plan={"epsilon": 1.0000001}), "epsilon: asked is 1.0000001",
     ),
