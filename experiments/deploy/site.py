@@ -320,16 +320,22 @@ class _Rows:
     def _stamp(self) -> tuple[int, ...] | None:
         if self._file is None or not self._file.is_file():
             return None
-        found = self._file.stat()
+        try:
+            found = self._file.stat()
+        except OSError:  # it is replaced right now
+            return None
         return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _idle(self) -> bool:
         """Return whether no run is under way here, or none that was heard of for long."""
-        quiet = time.time() - (self._state / LOG).stat().st_mtime
-        if quiet < _STEADY_S:
+        try:
+            quiet = time.time() - (self._state / LOG).stat().st_mtime
+            if quiet < _STEADY_S:
+                return False
+            with records_in(self._state) as records:
+                return records.unfinished == 0 or quiet > _FORGOTTEN_S
+        except (OSError, InputError):  # the log is put aside right now, or the books are held
             return False
-        with records_in(self._state) as records:
-            return records.unfinished == 0 or quiet > _FORGOTTEN_S
 
 
 class _Echo(contextlib.AbstractContextManager["_Echo"]):

@@ -152,6 +152,8 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
     """
     kit = Kit.read(folder)
     signing, connection = folder / SIGNING, folder / CONNECTION
+    if not signing.exists():
+        _check_fresh(kit)
     data = os.path.abspath(data) if Path(data).exists() else data
     rows, warnings = rows_of(kit.study, data, kit.site)
     if new_keys or not (signing.exists() and connection.exists()):
@@ -168,13 +170,13 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
     else:  # a kit has none: they are ours, or somebody put them there
         warnings.append(
             f"the keys in {signing.parent} were there and are kept. If this site has not joined "
-            "before, somebody else made them: join again with --new-keys"
+            "before, somebody else made them: delete this folder, and ask for the kit again"
         )
     kit.use(data, rows)
     # what a kit has that could be run is not the coordinator's any more
     paths = (sys.executable, str(folder.absolute()), str(Path.cwd()))
-    python, here, beside = (path.replace("%", "%%") for path in paths)
-    command = f'"{python}" -m fedcal site start "{here}"'
+    python, here, beside = (p.replace("%", "%%").replace('"', r"\"") for p in paths)
+    command = f'"{python}" -P -m fedcal site start "{here}"'
     ours = kits.kit_files(kit.study, kit.site, one_machine=kit.one_machine)
     unit = {"account": os.getuid(), "folder": here, "beside": beside, "command": command}
     ours[kits.UNIT] = render("kit.service.j2", site=kit.site, **unit)
@@ -184,6 +186,16 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
     out = Path(f"{kit.site}{JOIN}")
     write_text(out, made.to_text(read_key(signing)))
     return rows, warnings, out
+
+
+def _check_fresh(kit: Kit) -> None:
+    """InputError if a kit brings more than a kit has: books that forget, links to elsewhere."""
+    known = {*kits.kit_files(kit.study, kit.site, one_machine=kit.one_machine), kits.AUTHORITY}
+    for path in kit.folder.iterdir():
+        if path.name not in known or path.is_symlink() or not path.is_file():
+            raise InputError(
+                f"{path} is no part of a kit: delete the folder, and ask for the kit again"
+            )
 
 
 @dataclass(frozen=True)
@@ -237,10 +249,12 @@ class Offer:
             "this site apart; the server sees them under the noise of all",
             f"  often    {study.per_year} releases a year, until {study.until}",
             f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
-            f"{study.epsilon_total:g} in all, for each {study.protect}; all else is refused",
+            f"{study.epsilon_total:g} in all{', whenever it is asked' * (study.years > 1)}, for "
+            f"each {study.protect}; all else is refused",
             f"  sums     of at least {study.quorum} sites; {committee.threshold} of "
             f"{len(committee.members)} open them, and {study.colluding} may work with the server",
             f"  server   {study.server}",
+            f"  sealed   by the key {in_groups(self.sealed.coordinator.hex())}",
         ]
         if self.kit.one_machine:
             lines.append("  note     whoever runs the server chose who opens sums")

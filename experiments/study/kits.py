@@ -83,6 +83,9 @@ def make_kits(path: Path) -> list[str]:
         f"{own}: stays here and is shown to nobody; with it goes the right to seal.",
         f"Next: fedcal study seal {path} *.join",
     ]
+    joined = [site for site in study.sites if (kits / site / "keys").exists()]
+    if joined:
+        lines.append(f"note: {named(joined)} joined in these folders: send nothing of them")
     return [*lines, f"note: {ONE_MACHINE}"] if is_ours else lines
 
 

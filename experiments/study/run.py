@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -27,7 +28,7 @@ from fedcal.experiments.study.study_server import CONTROL, folder_of, roster
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import read_key
 from fedcal.storage.artifact import Artifact
-from fedcal.strategies.server.checkpoint import CHECKPOINT
+from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
@@ -56,13 +57,14 @@ def _facts(
     book: Sequence[Entry] | None = None,
     run: str = "",
     one_machine: bool = False,
+    made: float | None = None,
 ) -> Facts:
     """What is known beside its release of a run; `book` has the ledger's year, None = rehearsed."""
     absent, spent = (result.sites or {"absent": []})["absent"], sum(e.epsilon for e in book or ())
     own = [{**vars(e), "charged": [*e.charged]} for e in book or () if e.run == run]
     return Facts(
         name=name,
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+        date=datetime.datetime.fromtimestamp(made or time.time(), datetime.UTC).date().isoformat(),
         took_part=tuple(site for site in study.sites if site not in absent),
         absent=tuple(absent),
         spent=spent,
@@ -156,7 +158,9 @@ def release(
         cap_delta=DELTA * study.per_year,
     )
     config = replace(config, clients=None)
-    begun = any((work / SERVER / file).exists() for file in (CHECKPOINT, OUTCOME))
+    begun = (work / SERVER / CHECKPOINT).exists()
+    if begun and Checkpoint.load(work / SERVER).job.get("roster") != sealed.roster.to_text():
+        raise InputError(f"{work} is a release of other terms or keys: choose another name")
     work.parent.mkdir(parents=True, exist_ok=True)
     same = "the same command, in a minute, waits for it, and it is charged once"
     try:
@@ -181,11 +185,11 @@ def release(
         elif "nothing was asked" in said:
             said += "; at a hospital fedcal site status says whether it runs"
         raise type(e)(said) from None
-    run = Outcome.load(work / SERVER).run
+    run, made = Outcome.load(work / SERVER).run, (work / SERVER / OUTCOME).stat().st_mtime
     with Ledger(ledger) as book:
         entries = book.entries()
     key = folder_of(path, study.study, "coordinator") / "coordinator.pem"
-    facts = _facts(name, result, study, entries, run, key.exists())
+    facts = _facts(name, result, study, entries, run, key.exists(), made)
     text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
     counts, earlier = _counts(result.artifact), earlier_of(out, study)
     return write_quarter(out, study, text, counts, facts, earlier, signer)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,7 @@ from fedcal.storage.atomic import whole_file
 MOST_BYTES = 1 << 22
 SCHEMA = 1
 JOIN, SEALED = ".join", ".sealed"
+_CONNECTION = re.compile(r"ecdsa-sha2-nistp(256|384|521) [A-Za-z0-9+/]+={0,2}( [\x20-\x7e]{0,99})?")
 _JOIN, _SEALED = "study-join", "study-sealed"
 
 
@@ -70,6 +72,8 @@ class Join:
             check_signed(path, fields, _JOIN, key)
             for name in ("terms", "classes"):
                 check_digest(name, fields[name])
+            if not _CONNECTION.fullmatch(str(fields["connection"])):
+                raise InputError(f"{path}: its key for the server is none of OpenSSH's")
             texts = {k: str(fields[k]) for k in ("study", "terms", "site", "connection", "classes")}
             return cls(key=key, **texts)
         except KeyError as e:
@@ -178,6 +182,8 @@ class Sealed:
             raise InputError(f"{path} is no sealed study: connections must be a table") from None
         if roster != study.roster({site.name: site.key for site in roster.sites}):
             raise InputError(f"{path}: its roster is not that of its terms")
+        if not all(map(_CONNECTION.fullmatch, connections.values())):
+            raise InputError(f"{path}: a site's key for the server is none of OpenSSH's")
         if set(connections) != set(study.sites):
             raise InputError(f"{path}: a site has no key for its connection")
         return sealed

@@ -117,9 +117,10 @@ class Study:
             )
         whole("per-year", self.per_year, 1, 366)
         whole("years", self.years, 1, 100)
+        whole("the year of since", self.since.year, 2000, 9000)
         sites = whole("the number of sites", len(self.sites), 2, 1000)
         for name, about in self.sites.items():
-            whole(f"{self.plural} of {name}", about, 0)
+            whole(f"{self.plural} of {name}", about, 0, 10**9)
         for group in self.groups:
             check_name("a group's name", group)
         model, classes = self.model, len(self.model.classes)
@@ -386,7 +387,7 @@ def _typed(name: str, value: Any, kind: str) -> Any:
     """A value of a file as its field has it, or InputError."""
     word, types = _KINDS[next(known for known in _KINDS if kind.startswith(known))]
     every = value if isinstance(value, list) and kind.startswith("tuple") else [value]
-    if not all(isinstance(v, types) and not isinstance(v, bool) for v in every):
+    if not all(isinstance(v, types) and not isinstance(v, _TOO) for v in every):
         raise InputError(f"{name} must be {word}, got {value!r:.80}")
     if every is not value and kind.startswith("tuple"):
         raise InputError(f"{name} must be {word}, got {value!r:.80}")
@@ -394,6 +395,8 @@ def _typed(name: str, value: Any, kind: str) -> Any:
     return tuple(every) if every is value or kind.startswith("tuple") else every[0]
 
 
+_TOO = (bool, datetime.datetime)
+"""What isinstance takes for a number, and for a day."""
 _KINDS: Mapping[str, tuple[str, tuple[type, ...]]] = {
     "tuple[str": ("a list of texts", (str,)),
     "tuple[float": ("a list of numbers", (int, float)),

@@ -68,7 +68,8 @@ def facts_of(of, **more):
 def sealed_of(of, coordinator):
     def join(site):
         key = SigningKey.generate().public
-        return Join(of.study, of.digest, site, key, f"key of {site}", of.class_digest)
+        line = f"ecdsa-sha2-nistp384 AAAA {site}"
+        return Join(of.study, of.digest, site, key, line, of.class_digest)
 
     return Sealed.of(of, map(join, of.sites), "PEM", coordinator).to_text(coordinator)
 

@@ -35,7 +35,6 @@ def command(
     protect: Annotated[str, other(COST, " | ".join(PROTECTED))] = "patient",
     per_year: Annotated[int, other(COST, "Releases in a year.")] = 4,
     epsilon: Annotated[float, other(COST, "Of one of those protected, in a year.")] = 4.0,
-    years: Annotated[int, other(COST, "For how long.")] = 1,
     thresholds: Annotated[
         str | None, other(WHO, "Of two classes: thresholds of interest, by comma.")
     ] = None,
@@ -56,7 +55,6 @@ def command(
         protect=protect,
         per_year=per_year,
         epsilon=epsilon,
-        years=years,
     )
     write_text(file, study.to_toml())
     console().print(

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import sqlite3
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from studies import TODAY, study
 
 from fedcal.clients.site.policy import Policy
 from fedcal.clients.site.records.job_facts import OWN_NOISE, JobFacts
+from fedcal.clients.site.records.records import SiteRecords
 from fedcal.clients.site.records.site_records import records_in
 from fedcal.experiments.cli.main import _run
 from fedcal.experiments.deploy import at_home
@@ -141,6 +143,36 @@ def test_a_kit_brings_neither_keys_nor_code(there):
     assert not any("keys" in line for line in join(kit, rows, new_keys=True)[1])
     assert Join.read(there.folder / "alder.join").key != planted
     assert not any("curl" in path.read_text("utf-8") for path in kit.glob("*.*"))
+
+
+def books_that_forget(folder):
+    file, count = folder / "state" / "records.sqlite", folder / "keys" / "signing.pem.records"
+    for path in (file, count):
+        path.parent.mkdir()
+    SiteRecords(file, count=count).close()
+    with sqlite3.connect(file) as db:
+        db.execute("CREATE TRIGGER t AFTER UPDATE ON jobs BEGIN UPDATE jobs SET epsilon = 0; END")
+
+
+PLANTED = {
+    "state": books_that_forget,
+    "home": lambda folder: (folder / "home").symlink_to("../out"),
+    "compose.override.yml": lambda folder: (folder / "compose.override.yml").touch(),
+    ".env": lambda folder: (folder / ".env").touch(),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_kit_with_more_than_a_kit_has_is_refused(there, name):
+    there.kits()
+    write_rows(there.folder / "rows.csv")
+    PLANTED[name](there.kit())
+    refused("is no part of a kit: delete the folder", join, there.kit(), "rows.csv")
+
+
+def test_books_that_do_more_than_keep_books_are_refused(tmp_path):
+    books_that_forget(tmp_path)
+    refused("somebody has changed it", SiteRecords, tmp_path / "state" / "records.sqlite")
 
 
 def test_wrong_rows_leave_nothing_behind(there, capsys):

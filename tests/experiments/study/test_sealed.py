@@ -17,7 +17,14 @@ COORDINATOR = SigningKey.generate()
 
 
 def join(name, of=ONE, **changes):
-    made = Join(of.study, of.digest, name, KEYS[name].public, f"ssh {name}", of.class_digest)
+    made = Join(
+        of.study,
+        of.digest,
+        name,
+        KEYS[name].public,
+        f"ecdsa-sha2-nistp384 AAAA {name}",
+        of.class_digest,
+    )
     return replace(made, **changes)
 
 
@@ -50,6 +57,12 @@ def test_who_does_not_belong_is_not_enrolled(joins, word):
     refused(word, Sealed.of, ONE, joins, "PEM", COORDINATOR)
 
 
+@pytest.mark.parametrize("line", ["\ud800", "ssh-a\nssh-b", "no key"])
+def test_a_connection_is_one_public_key(tmp_path, line):
+    write_text(tmp_path / "file", join("alder", connection=line).to_text(KEYS["alder"]))
+    refused("key for the server", Join.read, tmp_path / "file")
+
+
 def test_any_changed_field_is_found(tmp_path):
     path = tmp_path / "file"
     for text, read in (
@@ -62,7 +75,7 @@ def test_any_changed_field_is_found(tmp_path):
                 continue
             # another well-formed value: of a text, its last two characters the other way round
             other = (
-                dict.fromkeys(value, "ssh x")
+                dict.fromkeys(value, "ecdsa-sha2-nistp384 AAAB")
                 if isinstance(value, dict)
                 else value.replace(*next(p for p in pairwise(value) if p[0] != p[1]), 1)
             )

@@ -60,6 +60,8 @@ def test_what_binds_changes_the_digest_and_what_does_not_does_not():
         ('study = "a b"', "letters, digits"),
         ('server = "host"', "HOST:PORT"),
         ("epsilon = 0.0", "epsilon"),
+        ("since = 2026-10-01T00:00:00Z", "since must be a day"),
+        ("since = 9999-12-31", "year of since"),
         ("epsilon = 400.0", "at most 20 a release"),
         ('protect = "ward"', "patient"),
         ("per-year = true", "per-year must be a whole number"),
