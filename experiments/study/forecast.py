@@ -35,17 +35,27 @@ def check(study: Study) -> dict[str, Any]:
     tests = len(study.sites) + (study.per_year * study.years - 1) * (len(study.sites) + 1)
     edges = np.array([0.0, *study.cuts, 1.0])
     parts = len(study.groups) + 1
-    sees: dict[str, float | None] = {}
-    for size in sizes:
-        gap = detectable(
-            size,
-            rate=study.model.rate,
-            edges=edges,
-            std=std * math.sqrt(parts),
-            tests=tests,
-            level=ERROR / study.per_year,
-        )
-        sees[str(size)] = gap if gap < MOST else None
+    rest: dict[str, Any] = {"edges": edges, "std": std * math.sqrt(parts), "tests": tests}
+    rest |= {"rate": study.model.rate, "level": ERROR / study.per_year}
+    gaps = {size: detectable(size, **rest) for size in sizes}
+    sees = {str(size): gap if gap < MOST else None for size, gap in gaps.items()}
+    many = f"{study.per_year} releases" if study.per_year > 1 else "one release"
+    sentences = [
+        f"{study.study} asks {len(study.sites)} sites for {many} a year, until {study.until}. Each "
+        f"costs a {study.protect} epsilon {study.epsilon_release:g}, a year {study.epsilon:g}; the "
+        f"noise on each count has a standard deviation of {std:.1f}.",
+        f"A release comes if {study.quorum} of {len(study.sites)} sites answer; "
+        f"{study.colluding} of them may work with whoever runs the server, and it still learns "
+        "noisy sums alone.",
+        *(_shown(study, size, gap, said) for size, gap in gaps.items()),
+        f"Seen means: named in {100 * SEEN:.0f} of 100 releases where the gap is there. In a "
+        f"year without faults any site is named by accident with a chance of {100 * ERROR:g} % "
+        "at most.",
+        "Write about how many each has under [sites] of the file to read what it will see."
+        * (not said),
+        "Fewer releases a year leave more epsilon for each, and show more."
+        * (None in sees.values()),
+    ]
     return {
         "study": study.study,
         "epsilon": {"release": plan.epsilon, "year": study.epsilon, "all": study.epsilon_total},
@@ -54,51 +64,12 @@ def check(study: Study) -> dict[str, Any]:
         "mechanism": plan.mechanism,
         "sites": said,
         "sees": sees,
-        "sentences": [
-            *_costs(study, std),
-            *(_shown(study, size, sees[str(size)], said) for size in sizes),
-            f"Seen means: named in {100 * SEEN:.0f} of 100 releases where the gap is there. In a "
-            f"year without faults any site is named by accident with a chance of {100 * ERROR:g} % "
-            "at most.",
-            *_doubts(study, sees),
-        ],
+        "sentences": [sentence for sentence in sentences if sentence],
     }
 
 
-def _costs(study: Study, std: float) -> list[str]:
-    many = f"{study.per_year} releases a year" if study.per_year > 1 else "one release a year"
-    return [
-        f"{study.study} asks {len(study.sites)} sites for {many}, until {study.until}. Each costs "
-        f"a {study.protect} epsilon {study.epsilon_release:g}, a year {study.epsilon:g}; the noise "
-        f"on each count has a standard deviation of {std:.1f}.",
-        f"A release comes if {study.quorum} of {len(study.sites)} sites answer; "
-        f"{study.colluding} of them may work with whoever runs the server, and it still learns "
-        "noisy sums alone.",
-    ]
-
-
-def _shown(study: Study, size: int, gap: float | None, said: dict[str, int]) -> str:
-    who = ", ".join(name for name, about in said.items() if about == size)
-    at = f"{who} (about {size:,} {study.plural})" if who else f"With {size:,} {study.plural}"
-    if gap is None:
-        return (
-            f"{at}: no gap is seen surely; that is too few."
-            if who
-            else (f"{at} a site sees no gap surely: that is too few.")
-        )
+def _shown(study: Study, size: int, gap: float, said: dict[str, int]) -> str:
+    who = ", ".join(name for name, about in said.items() if about == size) or "a site"
     what = f"gaps above {math.ceil(100 * gap - 1e-9)} points"
-    return f"{at}: you will see {what}." if who else f"{at} a site will see {what}."
-
-
-def _doubts(study: Study, sees: dict[str, float | None]) -> list[str]:
-    said = []
-    if not any(study.sites.values()):
-        said.append(
-            "No site's number is in the file: write about how many each has under [sites] to read "
-            "what it will see."
-        )
-    if study.away == 0:
-        said.append("If one site is away, there is no release.")
-    if any(gap is None for gap in sees.values()):
-        said.append("Fewer releases a year leave more epsilon for each, and show more.")
-    return said
+    what = what if gap < MOST else "no gap surely: that is too few"
+    return f"{who} (about {size:,} {study.plural}): you will see {what}."
