@@ -37,18 +37,9 @@ _JOIN, _SEALED = "study-join", "study-sealed"
 class Join:
     """A site's answer to its kit.
 
-    Attributes
-    ----------
-    study, terms
-        name of the study, and digest of its terms in the kit
-    site
-        its name
-    key
-        its Ed25519 public key, 32 bytes: who it is in sums
-    connection
-        its public key for the server, one line of OpenSSH
-    classes
-        digest of the names of its classes
+    `study` is its name, and `terms` the digest of its terms in the kit; `site` is the site's name,
+    `key` its Ed25519 public key, 32 bytes (who it is in sums), `connection` its public key for the
+    server, one line of OpenSSH; `classes` is the digest of the names of its classes.
     """
 
     study: str
@@ -84,20 +75,10 @@ class Join:
 class Sealed:
     """A study that has its sites.
 
-    Attributes
-    ----------
-    study
-        its file
-    roster
-        the sites, by their keys
-    connections
-        site -> its public key for the server, one line of OpenSSH
-    authority
-        PEM: by it the server's certificate is verified
-    coordinator
-        Ed25519 public key of who sealed it, 32 bytes
-    when
-        it was sealed: ISO 8601, UTC; a site accepts nothing older than what it has accepted
+    `roster` has them by their keys; `connections` are site -> its public key for the server, one
+    line of OpenSSH. By `authority`, PEM, the server's certificate is verified. `coordinator` is the
+    Ed25519 public key of who sealed it, 32 bytes, and `when` that was: ISO 8601, UTC. A site
+    accepts nothing older than what it has accepted.
     """
 
     study: Study
