@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation.sites.verdicts import SEEN, detectable
+from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.study.study_file import Study
 from fedcal.metrics.holm import ERROR
 
@@ -79,14 +79,14 @@ def _costs(study: Study, std: float) -> list[str]:
 
 def _shown(study: Study, size: int, gap: float | None, said: dict[str, int]) -> str:
     who = ", ".join(name for name, about in said.items() if about == size)
-    at = f"{who} (about {size:,} {study.plural})" if who else f"With {size:,} {study.plural}"
+    at = f"{who} (about {study.number(size)})" if who else f"With {study.number(size)}"
     if gap is None:
         return (
             f"{at}: no gap is seen surely; that is too few."
             if who
             else (f"{at} a site sees no gap surely: that is too few.")
         )
-    what = f"gaps above {math.ceil(100 * gap - 1e-9)} points"
+    what = f"gaps above {least_points(gap)} points"
     return f"{at}: you will see {what}." if who else f"{at} a site will see {what}."
 
 

@@ -120,7 +120,7 @@ def rows_of(study: Study, data: str) -> tuple[SiteRows, list[str]]:
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
     if own < FEW:
-        few = f"{own} {study.plural}: below {FEW} the noise hides all but the largest faults"
+        few = f"{study.number(own)}: below {FEW} the noise hides all but the largest faults"
         warnings.append(f"warning: {few}")
     if found.test is not None:
         warnings.append("warning: rows of the part test are not counted")
@@ -216,8 +216,8 @@ class Offer:
             f"  model    {study.model.name}, version {study.model.version}; classes "
             f"{', '.join(study.classes)}",
             f"  sites    {self.kit.site} (this one), {named(others)}",
-            f"  asked    counts of predictions in {len(study.cuts) + 1} ranges by {outcome}, of "
-            "this site apart; the server sees them under the noise of all",
+            f"  asked    counts of predictions in {len(study.cuts) + 1} ranges of the score by "
+            f"{outcome}, of this site apart; the server sees them under the noise of all",
             f"  often    {study.per_year} releases a year, until {study.until}",
             f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
             f"{study.epsilon_total:g} in all, for each {study.protect}; all else is refused",

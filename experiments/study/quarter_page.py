@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.pages import Part, Table
-from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals.intervals import from_json
 from fedcal.evaluation.pages.page import heading, whole
 from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites.verdicts import least_points
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.page import figure, write_with_figures
 from fedcal.experiments.report.tables import TextTable
 from fedcal.experiments.study.next_steps import Told, faults, hidden, outcome, some
+from fedcal.metrics.gap_change import LEAST
+from fedcal.metrics.holm import ERROR
 
 MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
 _COLUMNS = ("site", "verdict", "gap, points", "slope")
+_FEW = ("too few", "")
 _GUIDES = ("TRIPOD+AI", "TRIPOD-Cluster", "item", "here")
 _SHARES = {
     "recall": "sensitivity, %",
@@ -43,8 +46,8 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "Date": told["date"],
         "Model": f"{_model(told)}: {outcome(told)}",
         "Contributors": some(told["contributors"]),
-        "Took part": some(told["took_part"]),
-        "Took no part": some(told["absent"]) or "nobody: all sites took part",
+        "Took part": some(told["took_part"], MOST_LINES),
+        "Absent": some(told["absent"], MOST_LINES) or "none",
         "Privacy": f"epsilon {told['epsilon_release']:g} of each {terms['protect']}; this year "
         f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; until "
         f"{told['until']}",
@@ -78,7 +81,7 @@ def _verdicts(told: Told, digits: int) -> Iterator[tuple[str, ...]]:
     for site in dict.fromkeys([*faults(told), *hidden(told), *told["sites"]]):
         one = told["sites"][site]
         yield site, one["words"], _interval(one["gap"], 100, digits), _interval(one["slope"])
-    yield from ((site, "took no part", "", "") for site in told["absent"])
+    yield from ((site, "absent", "", "") for site in told["absent"])
 
 
 def _interval(told: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str:
@@ -100,49 +103,67 @@ def parts(told: Told) -> Iterator[Part]:
     for site, words, gap, slope in _verdicts(told, 1):
         if one := told["sites"].get(site):
             more = _interval(one["intercept"]), _p_value(one["adjusted"])
-            rows.append((site, gap, slope, *more, f"{100 * one['limit']:.1f}", words))
+            rows.append((site, gap, slope, *more, least_points(one["limit"]), words))
     note = (
         "p-values are of an offset of 0 and a slope of 1 together, corrected for all tests of this "
-        f'release (Holm): below {told["level"]:.3g} a site is named. Gaps from "seen from" on are '
-        "found with a probability of 80 %."
+        f'release (Holm): below {told["level"]:.3g} a site is named. Gaps of "seen from" points, '
+        "rounded up, and more are found with a probability of 80 %."
     )
     columns = ("intercept", "p-value", "seen from", "verdict")
     yield Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
-    by_site = [((site,), one) for site, one in told["metrics"].items()]
-    yield _measured("By site", by_site, told, note)
+    yield _measured("By site", told["metrics"], told, note)
     for name, one in told["since"].items():
         tests = told["changes"].get(name, {}).items()
-        rows = [(s or "all sites", c["words"], _p_value(c["adjusted"])) for s, c in tests]
-        rows = rows or [("all sites", f"not comparable: {one['why']}", "")]
-        yield Table(f"Change since {name}", ("site", "calibration", "p-value"), tuple(rows))
-    if told["calibrator"].get("sites"):
-        table = change_table(told["calibrator"], "site")
-        note = f"Tried on the release; nobody uses it. {table.note} By the middles of buckets."
-        yield replace(table, title="A common calibrator", note=note)
+        rows = []
+        for s, c in tests:
+            gap, slope = _interval(c["gap_change"], 100, 1), _interval(c["slope_change"])
+            rows.append((s or "all sites", c["words"], gap, slope, _p_value(c["adjusted"])))
+        rows = rows or [("all sites", f"not comparable: {one['why']}", "", "", "")]
+        columns = ("gap, points: change", "slope: change", "p-value")
+        yield Table(f"Change since {name}", ("site", "calibration", *columns), tuple(rows))
+    if tried := told["calibrator"]:
+        which = {s: way for way in ("worse", "better") for s in tried[way]}
+        rows = [
+            (s, *(f"{100 * c[k]:z.1f}" for k in ("before", "after")), which.get(s, "cannot tell"))
+            for s, c in tried["sites"].items()
+        ]
+        note = (
+            "One for all sites (Platt), tried on the release; nobody uses it. Better or worse: the "
+            f"gap's size changes by {100 * LEAST:g} points at least, and by more than chance "
+            f"({100 * ERROR:g} % over all sites together, Holm)."
+        )
+        columns = ("gap, points", "gap with it, points", "verdict")
+        yield Table("A common calibrator", ("site", *columns), tuple(rows), note)
     for at, each in told["thresholds"].items():
-        by_site = [((site,), one) for site, one in each.items()]
-        yield _measured(f"Threshold {at} of the {outcome(told)}", by_site, told, "")
+        yield _measured(f"Threshold {at} of the {outcome(told)}", each, told, "")
     if told["groups"]:
-        note = "Estimates, each alone: no verdicts are made of groups."
-        by_group = [((one["site"], one["group"]), one) for one in told["groups"]]
-        yield _measured("Groups", by_group, told, note)
+        note = "With 95 % intervals, each alone: no verdicts are made of groups."
+        rows = [
+            (one["site"] or "all sites", one["group"], _number(one))
+            + ((_interval(one["gap"], 100, 1), _interval(one["slope"])) if "gap" in one else _FEW)
+            for one in told["groups"]
+        ]
+        columns = ("group", told["plural"], *_COLUMNS[2:])
+        yield Table("Groups", ("site", *columns), tuple(rows), note)
     if told["next_site"]:
         yield next_site.table(told["next_site"])
 
 
-def _measured(title: str, lines: Sequence[Any], told: Told, note: str) -> Table:
-    """How many there are, and metrics; each line has its labels and what was told."""
-    names = max((list(one["of"]) for _, one in lines), key=len)
+def _number(one: Told) -> str:
+    return f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
+
+
+def _measured(title: str, each: Told, told: Told, note: str) -> Table:
+    """How many there are, and metrics, of each site."""
+    names = max((list(one["of"]) for one in each.values()), key=len)
     rows = []
-    for labels, one in lines:
+    for site, one in each.items():
         of = ((n, "accuracy" if n in _SHARES else n, from_json(e)) for n, e in one["of"].items())
         found = {name: whole(kind, estimate) for name, kind, estimate in of}
-        number = f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
-        rows.append((*labels, number, *(found.get(name, "too few") for name in names)))
-    first = ("site", "group")[: len(lines[0][0])]
+        rows.append((site, _number(one), *(found.get(name, _FEW[0]) for name in names)))
     headings = [_SHARES.get(name) or heading(name, told["score"]) for name in names]
-    return Table(title, (*first, told["plural"], *headings), tuple(rows), note)
+    return Table(title, ("site", told["plural"], *headings), tuple(rows), note)
 
 
 def _curves(told: Told) -> Sheet | None:
@@ -169,7 +190,7 @@ def _words(told: Told) -> dict[str, str]:
         "size": size if all(about.values()) else "author",
         "groups": "Table Groups" if told["groups"] else "No groups were counted",
         "heterogeneity": next_site.sentence(told["next_site"]) if told["next_site"] else "author",
-        "limits": f"{100 * min(limits):.0f} to {100 * max(limits):.0f} points",
+        "limits": f"{least_points(min(limits))} to {least_points(max(limits))} points",
         "fedcal": f"fedcal {told['versions']['fedcal']}",
     }
 

@@ -9,18 +9,24 @@ level / number of tests.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.special import expit
 
+from fedcal.calibrators.score_map import OfScore
+from fedcal.calibrators.top_label import least_value
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
+from fedcal.evaluation.drift import few
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
+from fedcal.metrics.gap_change import GapChange, gap_change
 from fedcal.metrics.holm import holm
 
 SEEN = 0.8
@@ -36,6 +42,7 @@ Told: TypeAlias = dict[str, Any]
 
 _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
+_NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 
 
 def verdicts_of(
@@ -101,9 +108,11 @@ def verdicts_of(
     for (when, name), each in moved.items():
         one = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
         gap, slope = (_around(*both) for both in each)
-        how = _words(one["named"], gap, slope, score, True)
-        words = f"changed since {when}{': ' * bool(how)}{how}"
-        words = words if one["named"] else f"no change since {when} found"
+        sure = _apart(gap) * ["gap"] + _apart(slope) * ["slope"]
+        joint = one["named"] == ["joint"]  # then the direction is a single interval's
+        how = _words(sure if joint else one["named"], gap, slope, score, True)
+        how = f"{', most likely: ' if joint else ': '}{how}" if how else ""
+        words = f"changed since {when}{how}" if one["named"] else f"no change since {when} found"
         one |= {"gap_change": gap, "slope_change": slope, "words": words}
         told["changes"][when][name] = one
     return told | {"level": level, "tests": len(alone)}
@@ -113,6 +122,12 @@ def _interval(*ends: float) -> Told:
     """Value, low and high, None where not finite."""
     each = (float(x) if math.isfinite(x) else None for x in ends)
     return dict(zip(("value", "low", "high"), each, strict=True))
+
+
+def _apart(interval: Told) -> bool:
+    """Whether an interval leaves out 0."""
+    low, high = interval["low"], interval["high"]
+    return (low is not None and low > 0) or (high is not None and high < 0)
 
 
 def _around(value: float, std: float) -> Told:
@@ -145,16 +160,81 @@ def detectable(
     return min(float(site_tests.least_gap(site, level / tests, seen)), 1.0)
 
 
+def enough(release: ScoreRelease, judged: Told) -> int | None:
+    """How many of those protected the sites that cannot tell need for a gap of `MOST` to be seen.
+
+    Each needs its own number, by its own scores; this is the largest, to two digits. None = no
+    site, or no number is enough. `judged` is what `verdicts_of` tells of the release.
+    """
+    (names, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
+    found = []
+    for k, name in enumerate(names):
+        if (one := judged["sites"][name])["named"] or one["limit"] <= MOST:
+            continue
+
+        def seen(number: int, own: Sites = now[k]) -> bool:
+            grown = replace(own, rows=own.rows * number / own.total)
+            return bool(site_tests.least_gap(grown, single, SEEN) <= MOST)
+
+        at = bisect_left(_NUMBERS, True, key=seen)
+        found += _NUMBERS[at : at + 1]
+    return max(found, default=None)
+
+
+def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapChange]:
+    """Gap of each site before and after a calibrator of its score; before is that of its verdict.
+
+    Both are read from the same counts, so the change is known better than either gap.
+    """
+    (names, now), classes = _sites(release, "the release"), release.question.classes
+    scores, truth = expit(now.points), now.shares(now.fit())
+    values = calibrator.value(scores.ravel()).reshape(scores.shape)
+    if calibrator.score == "confidence":
+        values = np.maximum(values, least_value(classes))
+    share, after = now.shares(), (now.within * values).sum(axis=-1)
+    (old, _), (new, _), (_, middle) = (
+        site_tests.gaps(now, truth, at) for at in (share, after, (share + after) / 2)
+    )
+    ends = [part[:, -1] - part[:, 0] for part in (values - scores, now.points)]
+    turn, off = ends[0] / ends[1], after - share - (new - old)[:, None]
+    rows = now.most * now.rows * off**2 + (now.misread * now.rows * turn) ** 2
+    noise = 2 * np.square(off @ now.root).sum(axis=-1)
+    move = np.sqrt(rows.sum(axis=-1) + noise) / now.total
+    each = zip(*(part.tolist() for part in (old, new, middle, move)), strict=True)
+    return {name: gap_change(*one) for name, one in zip(names, each, strict=True)}
+
+
+def groups_of(release: ScoreRelease) -> list[Told]:
+    """`gap` and `slope` of each group within sites, as those of sites; {} where there are too few.
+
+    With `site` ("" = all), `group`, `rows` and the std of their `noise`.
+    """
+    told = []
+    for (site, group), h in release.within.items():
+        one: Told = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
+        if not few(h):
+            own = _read(release, h.counts[None], h.root, h.law)
+            gap, slope = site_tests.gaps(own, own.shares(own.fit())), site_tests.spans(own, 1)
+            one["gap"] = _around(*(float(part[0]) for part in gap))
+            one["slope"] = _interval(*(float(part[0]) for part in slope))
+        told.append(one)
+    return told
+
+
 def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
     """Names of the sites, and what is told of them."""
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
         raise InputError(f"{name} does not count rows by site in 4 buckets of a score, or more")
+    return asked.group_names, _read(release, *release.by_site, release.law)
+
+
+def _read(release: ScoreRelease, counts: Floats, root: Floats, law: NoiseLaw) -> Sites:
+    asked = release.question
     # no largest probability is below 1 / c
     least = -math.log(asked.classes - 1) if asked.score == "confidence" else -math.inf
-    counts, root = release.by_site
-    sites = Sites.of(counts, asked.bucket_edges, root, release.law, least)
-    return asked.group_names, replace(sites, most=max(asked.subject_rows, 1))
+    sites = Sites.of(counts, asked.bucket_edges, root, law, least)
+    return replace(sites, most=max(asked.subject_rows, 1))
 
 
 def _asked(release: ScoreRelease) -> tuple[Any, ...]:
@@ -179,8 +259,7 @@ def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: boo
     """What is named, "" = nothing; of a change, "" also where gap and slope do not show it."""
     said, by, turn = [], gap["value"] or 0.0, slope["value"] or 0.0
     if "gap" in named:
-        points = f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}"
-        points += " point" if points == "1" else " points"
+        points = _points(f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}")
         said.append(_GAPS[score, change][by > 0].format(points))
         said[0] += " against outcomes than then" * change
     if "slope" in named:
@@ -189,8 +268,17 @@ def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: boo
     return ", and ".join(said) or "not calibrated" * ("joint" in named and not change)
 
 
+def least_points(limit: float) -> str:
+    """Points of the least gap that is seen, rounded up: what is promised holds."""
+    return f"{math.ceil(100 * limit - 1e-9)}"
+
+
+def _points(number: str) -> str:
+    return f"{number} point{'s' * (number != '1')}"
+
+
 def _nothing(limit: float) -> str:
-    points = f"{math.ceil(100 * limit - 1e-9)} points"
+    points = _points(least_points(limit))
     if limit <= MOST:
         return f"no fault above {points} found"
     return f"cannot tell: noise hides {f'what is below {points}' if limit < 1 else 'all there is'}"
