@@ -20,9 +20,10 @@ def in_words(told: Told) -> dict[str, Any]:
     return {"headline": _headline(told), "next": _steps(told)}
 
 
-def some(names: Sequence[str], most: int = _MOST_NAMED) -> str:
-    """Names as a sentence has them; of many the first ones."""
-    return listed(names, most=most) if len(names) > most else named(names) if names else ""
+def some(names: Sequence[str]) -> str:
+    """Names as a sentence has them; of many the first ones, and never "and 1 more"."""
+    many = len(names) > _MOST_NAMED + 1
+    return listed(names, most=_MOST_NAMED) if many else named(names) if names else ""
 
 
 def faults(told: Told) -> list[str]:
@@ -65,8 +66,8 @@ def _headline(told: Told) -> str:
     for name, (sites, gone) in _changed(told).items():
         said += f" Calibration has changed since {name} at {some([*map(_site, sites)])}"
         said += f": the fault at {some(gone)} is no longer found." if gone else "."
-        if ALL in sites:
-            said += f" All sites together: {told['changes'][name][ALL]['words']}."
+        how = told["changes"][name][ALL]["words"].partition(": ")[2] * (ALL in sites)
+        said += f" All sites together: {how}." if how else ""
     return said
 
 
@@ -89,7 +90,8 @@ def _steps(told: Told) -> list[str]:
             steps.append(
                 f"The fault at {some(gone)} in {name} is no longer found: note the reason."
             )
-        if left := [_site(site) for site in sites if site not in gone]:
+        # all alike is news where no site is named
+        if left := [_site(s) for s in sites if s not in gone and (s or sites == [ALL])]:
             which = f"at {some(left)} since {name}"
             steps.append(f"Find out what changed {which}: people, coding, practice.")
     if worse := told["calibrator"].get("worse"):

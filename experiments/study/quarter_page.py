@@ -46,8 +46,8 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "Date": told["date"],
         "Model": f"{_model(told)}: {outcome(told)}",
         "Contributors": some(told["contributors"]),
-        "Took part": some(told["took_part"], MOST_LINES),
-        "Absent": some(told["absent"], MOST_LINES) or "none",
+        "Took part": some(told["took_part"]),
+        "Absent": some(told["absent"]) or "none",
         "Privacy": f"epsilon {told['epsilon_release']:g} of each {terms['protect']}; this year "
         f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; until "
         f"{told['until']}",
@@ -94,7 +94,7 @@ def _interval(told: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str
 
 
 def _p_value(p: float) -> str:
-    return f"{p:.3f}" if p >= 1e-3 else "< 0.001"
+    return f"{p:.3f}" if p >= 1e-3 else "<\xa00.001"
 
 
 def parts(told: Told) -> Iterator[Part]:
@@ -120,8 +120,8 @@ def parts(told: Told) -> Iterator[Part]:
             gap, slope = _interval(c["gap_change"], 100, 1), _interval(c["slope_change"])
             rows.append((s or "all sites", c["words"], gap, slope, _p_value(c["adjusted"])))
         rows = rows or [("all sites", f"not comparable: {one['why']}", "", "", "")]
-        columns = ("gap, points: change", "slope: change", "p-value")
-        yield Table(f"Change since {name}", ("site", "calibration", *columns), tuple(rows))
+        columns = ("calibration", "gap, points: change", "slope: change", "p-value")
+        yield Table(f"Change since {name}", ("site", *columns), tuple(rows))
     if tried := told["calibrator"]:
         which = {s: way for way in ("worse", "better") for s in tried[way]}
         rows = [
@@ -131,10 +131,10 @@ def parts(told: Told) -> Iterator[Part]:
         note = (
             "One for all sites (Platt), tried on the release; nobody uses it. Better or worse: the "
             f"gap's size changes by {100 * LEAST:g} points at least, and by more than chance "
-            f"({100 * ERROR:g} % over all sites together, Holm)."
+            f"({100 * ERROR:g} % over all sites together, Holm); otherwise nobody can tell."
         )
-        columns = ("gap, points", "gap with it, points", "verdict")
-        yield Table("A common calibrator", ("site", *columns), tuple(rows), note)
+        three = ("gap, points", "gap with it, points", "verdict")
+        yield Table("A common calibrator", ("site", *three), tuple(rows), note)
     for at, each in told["thresholds"].items():
         yield _measured(f"Threshold {at} of the {outcome(told)}", each, told, "")
     if told["groups"]:
@@ -144,8 +144,7 @@ def parts(told: Told) -> Iterator[Part]:
             + ((_interval(one["gap"], 100, 1), _interval(one["slope"])) if "gap" in one else _FEW)
             for one in told["groups"]
         ]
-        columns = ("group", told["plural"], *_COLUMNS[2:])
-        yield Table("Groups", ("site", *columns), tuple(rows), note)
+        yield Table("Groups", ("site", "group", told["plural"], *_COLUMNS[2:]), tuple(rows), note)
     if told["next_site"]:
         yield next_site.table(told["next_site"])
 

@@ -111,7 +111,7 @@ def verdicts_of(
         sure = _apart(gap) * ["gap"] + _apart(slope) * ["slope"]
         joint = one["named"] == ["joint"]  # then the direction is a single interval's
         how = _words(sure if joint else one["named"], gap, slope, score, True)
-        how = f"{', most likely: ' if joint else ': '}{how}" if how else ""
+        how = f": {'most likely ' * joint}{how}" if how else ""
         words = f"changed since {when}{how}" if one["named"] else f"no change since {when} found"
         one |= {"gap_change": gap, "slope_change": slope, "words": words}
         told["changes"][when][name] = one
