@@ -203,10 +203,8 @@ def _own_parts(
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
     curve = reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
     facts = tuple((name, _shown(value)) for name, value in own.items())
-    once = " Each subject counts as one below its number: its rows share that." * (
-        "subjects" in own
-    )
-    note = f"Slope below 1: scores too extreme.{once}"
+    note = "Slope below 1: scores too extreme."
+    note += " Below their number subjects count, once each." * ("subjects" in own)
     table = Table("This site's rows", ("", "exact"), facts, note)
     return (table,) if curve is None else (table, curve)
 

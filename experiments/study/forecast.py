@@ -86,7 +86,7 @@ def _shown(study: Study, size: int, gap: float | None, said: dict[str, int]) -> 
             if who
             else (f"{at} a site sees no gap surely: that is too few.")
         )
-    what = f"gaps above {least_points(gap)} points"
+    what = f"gaps above {least_points(gap)}"
     return f"{at}: you will see {what}." if who else f"{at} a site will see {what}."
 
 

@@ -37,14 +37,13 @@ def hidden(told: Told) -> list[str]:
 
 
 def _changed(told: Told) -> dict[str, tuple[list[str], list[str]]]:
-    """Earlier quarter -> sites that have changed since beyond chance, and those of them with a
-    fault then and none now.
-    """
+    """Earlier quarter -> sites that have changed since; those with a fault then and none now."""
     found = {}
     for name, tests in told["changes"].items():
-        if sites := [site for site, one in tests.items() if one["named"]]:
-            had = set(told["since"][name]["faults"]) - {*faults(told)}
-            found[name] = sites, [site for site in sites if site in had]
+        if all_named := [site for site, one in tests.items() if one["named"]]:
+            gone = {*told["since"][name]["faults"]} - {*faults(told)}
+            sites = [site for site in all_named if site] or ["all sites together"]
+            found[name] = sites, [site for site in sites if site in gone]
     return found
 
 
@@ -64,15 +63,11 @@ def _headline(told: Told) -> str:
     if unseen := hidden(told):
         said += f" At {some(unseen)} noise hides too much to tell."
     for name, (sites, gone) in _changed(told).items():
-        said += f" Calibration has changed since {name} at {some([*map(_site, sites)])}"
+        said += f" Calibration has changed since {name} at {some(sites)}"
         said += f": the fault at {some(gone)} is no longer found." if gone else "."
-        how = told["changes"][name][ALL]["words"].partition(": ")[2] * (ALL in sites)
+        how = told["changes"][name][ALL]["words"].partition(": ")[2]
         said += f" All sites together: {how}." if how else ""
     return said
-
-
-def _site(name: str) -> str:
-    return name or "all sites together"
 
 
 def _steps(told: Told) -> list[str]:
@@ -87,11 +82,8 @@ def _steps(told: Told) -> list[str]:
         )
     for name, (sites, gone) in changed.items():
         if gone:
-            steps.append(
-                f"The fault at {some(gone)} in {name} is no longer found: note the reason."
-            )
-        # all alike is news where no site is named
-        if left := [_site(s) for s in sites if s not in gone and (s or sites == [ALL])]:
+            steps.append(f"The fault of {name} at {some(gone)} is no longer found: note why.")
+        if left := [site for site in sites if site not in gone]:
             which = f"at {some(left)} since {name}"
             steps.append(f"Find out what changed {which}: people, coding, practice.")
     if worse := told["calibrator"].get("worse"):

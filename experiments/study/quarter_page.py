@@ -11,6 +11,7 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.pages import Part, Table
+from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals.intervals import from_json
 from fedcal.evaluation.pages.page import heading, whole
 from fedcal.evaluation.sites import next_site
@@ -21,14 +22,11 @@ from fedcal.experiments.report.figures.part_panels import part_sheet
 from fedcal.experiments.report.page import figure, write_with_figures
 from fedcal.experiments.report.tables import TextTable
 from fedcal.experiments.study.next_steps import Told, faults, hidden, outcome, some
-from fedcal.metrics.gap_change import LEAST
-from fedcal.metrics.holm import ERROR
 
 MOST_LINES = 10
 """Sites in the table of page 1: those with a fault come first."""
 
 _COLUMNS = ("site", "verdict", "gap, points", "slope")
-_FEW = ("too few", "")
 _GUIDES = ("TRIPOD+AI", "TRIPOD-Cluster", "item", "here")
 _SHARES = {
     "recall": "sensitivity, %",
@@ -106,7 +104,7 @@ def parts(told: Told) -> Iterator[Part]:
             rows.append((site, gap, slope, *more, least_points(one["limit"]), words))
     note = (
         "p-values are of an offset of 0 and a slope of 1 together, corrected for all tests of this "
-        f'release (Holm): below {told["level"]:.3g} a site is named. Gaps of "seen from" points, '
+        f'release (Holm): below {told["level"]:.3g} a site is named. Gaps of "seen from", '
         "rounded up, and more are found with a probability of 80 %."
     )
     columns = ("intercept", "p-value", "seen from", "verdict")
@@ -116,34 +114,25 @@ def parts(told: Told) -> Iterator[Part]:
     for name, one in told["since"].items():
         tests = told["changes"].get(name, {}).items()
         rows = []
-        for s, c in tests:
-            gap, slope = _interval(c["gap_change"], 100, 1), _interval(c["slope_change"])
-            rows.append((s or "all sites", c["words"], gap, slope, _p_value(c["adjusted"])))
+        for site, c in tests:
+            moved = _interval(c["gap_change"], 100, 1), _interval(c["slope_change"])
+            rows.append((site or "all sites", c["words"], *moved, _p_value(c["adjusted"])))
         rows = rows or [("all sites", f"not comparable: {one['why']}", "", "", "")]
         columns = ("calibration", "gap, points: change", "slope: change", "p-value")
         yield Table(f"Change since {name}", ("site", *columns), tuple(rows))
-    if tried := told["calibrator"]:
-        which = {s: way for way in ("worse", "better") for s in tried[way]}
-        rows = [
-            (s, *(f"{100 * c[k]:z.1f}" for k in ("before", "after")), which.get(s, "cannot tell"))
-            for s, c in tried["sites"].items()
-        ]
-        note = (
-            "One for all sites (Platt), tried on the release; nobody uses it. Better or worse: the "
-            f"gap's size changes by {100 * LEAST:g} points at least, and by more than chance "
-            f"({100 * ERROR:g} % over all sites together, Holm); otherwise nobody can tell."
-        )
-        three = ("gap, points", "gap with it, points", "verdict")
-        yield Table("A common calibrator", ("site", *three), tuple(rows), note)
+    if told["calibrator"].get("sites"):
+        table = change_table(told["calibrator"], "site")
+        rows = [(*row[:-1], row[-1] or "cannot tell") for row in table.rows]
+        note = f"One for all sites (Platt), tried on the release; nobody uses it. {table.note}"
+        yield replace(table, title="A common calibrator", rows=tuple(rows), note=note)
     for at, each in told["thresholds"].items():
         yield _measured(f"Threshold {at} of the {outcome(told)}", each, told, "")
     if told["groups"]:
-        note = "With 95 % intervals, each alone: no verdicts are made of groups."
-        rows = [
-            (one["site"] or "all sites", one["group"], _number(one))
-            + ((_interval(one["gap"], 100, 1), _interval(one["slope"])) if "gap" in one else _FEW)
-            for one in told["groups"]
-        ]
+        note = "With 95 % intervals, each alone, where there are not too few; no verdicts."
+        rows = []
+        for one in told["groups"]:
+            both = _interval(one["gap"], 100, 1), _interval(one["slope"])
+            rows.append((one["site"] or "all sites", one["group"], _number(one), *both))
         yield Table("Groups", ("site", "group", told["plural"], *_COLUMNS[2:]), tuple(rows), note)
     if told["next_site"]:
         yield next_site.table(told["next_site"])
@@ -160,7 +149,7 @@ def _measured(title: str, each: Told, told: Told, note: str) -> Table:
     for site, one in each.items():
         of = ((n, "accuracy" if n in _SHARES else n, from_json(e)) for n, e in one["of"].items())
         found = {name: whole(kind, estimate) for name, kind, estimate in of}
-        rows.append((site, _number(one), *(found.get(name, _FEW[0]) for name in names)))
+        rows.append((site, _number(one), *(found.get(name, "too few") for name in names)))
     headings = [_SHARES.get(name) or heading(name, told["score"]) for name in names]
     return Table(title, ("site", told["plural"], *headings), tuple(rows), note)
 
@@ -189,7 +178,7 @@ def _words(told: Told) -> dict[str, str]:
         "size": size if all(about.values()) else "author",
         "groups": "Table Groups" if told["groups"] else "No groups were counted",
         "heterogeneity": next_site.sentence(told["next_site"]) if told["next_site"] else "author",
-        "limits": f"{least_points(min(limits))} to {least_points(max(limits))} points",
+        "limits": f"{least_points(min(limits))} to {least_points(max(limits))}",
         "fedcal": f"fedcal {told['versions']['fedcal']}",
     }
 

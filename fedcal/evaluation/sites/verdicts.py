@@ -22,7 +22,9 @@ from fedcal.calibrators.top_label import least_value
 from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 from fedcal.evaluation.drift import few
+from fedcal.evaluation.estimators.metrics import Gap
 from fedcal.evaluation.histogram import NoiseLaw
+from fedcal.evaluation.intervals.intervals import DROWNED
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
@@ -108,10 +110,10 @@ def verdicts_of(
     for (when, name), each in moved.items():
         one = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
         gap, slope = (_around(*both) for both in each)
-        sure = _apart(gap) * ["gap"] + _apart(slope) * ["slope"]
-        joint = one["named"] == ["joint"]  # then the direction is a single interval's
-        how = _words(sure if joint else one["named"], gap, slope, score, True)
-        how = f": {'most likely ' * joint}{how}" if how else ""
+        (moved_by, std), _ = each  # one interval alone shows which way a joint change went
+        likely = one["named"] == ["joint"] and abs(moved_by) > 1.96 * std
+        how = _words(["gap"] if likely else one["named"], gap, slope, score, True)
+        how = f": {'most likely ' * likely}{how}" if how else ""
         words = f"changed since {when}{how}" if one["named"] else f"no change since {when} found"
         one |= {"gap_change": gap, "slope_change": slope, "words": words}
         told["changes"][when][name] = one
@@ -122,12 +124,6 @@ def _interval(*ends: float) -> Told:
     """Value, low and high, None where not finite."""
     each = (float(x) if math.isfinite(x) else None for x in ends)
     return dict(zip(("value", "low", "high"), each, strict=True))
-
-
-def _apart(interval: Told) -> bool:
-    """Whether an interval leaves out 0."""
-    low, high = interval["low"], interval["high"]
-    return (low is not None and low > 0) or (high is not None and high < 0)
 
 
 def _around(value: float, std: float) -> Told:
@@ -161,63 +157,63 @@ def detectable(
 
 
 def enough(release: ScoreRelease, judged: Told) -> int | None:
-    """How many of those protected the sites that cannot tell need for a gap of `MOST` to be seen.
+    """How many of those protected all sites that cannot tell need for a gap of `MOST` to be seen.
 
-    Each needs its own number, by its own scores; this is the largest, to two digits. None = no
-    site, or no number is enough. `judged` is what `verdicts_of` tells of the release.
+    To two digits, by each one's own scores. None = no number is enough, or no site needs any.
+    `judged` is what `verdicts_of` tells of the release.
     """
-    (names, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
-    found = []
-    for k, name in enumerate(names):
-        if (one := judged["sites"][name])["named"] or one["limit"] <= MOST:
-            continue
+    (_, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
+    each = judged["sites"].values()
+    own = now[[k for k, v in enumerate(each) if not v["named"] and MOST < v["limit"] < 1]]
 
-        def seen(number: int, own: Sites = now[k]) -> bool:
-            grown = replace(own, rows=own.rows * number / own.total)
-            return bool(site_tests.least_gap(grown, single, SEEN) <= MOST)
+    def seen(number: int) -> bool:
+        grown = replace(own, rows=own.rows * (number / own.total)[:, None])
+        return bool((site_tests.least_gap(grown, single, SEEN) <= MOST).all())
 
-        at = bisect_left(_NUMBERS, True, key=seen)
-        found += _NUMBERS[at : at + 1]
-    return max(found, default=None)
+    at = bisect_left(_NUMBERS, True, key=seen) if len(own.rows) else len(_NUMBERS)
+    return _NUMBERS[at] if at < len(_NUMBERS) else None
 
 
 def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapChange]:
-    """Gap of each site before and after a calibrator of its score; before is that of its verdict.
+    """Gap of each site or group before and after a calibrator of the score, of one view.
 
-    Both are read from the same counts, so the change is known better than either gap.
+    Both are read from the same counts, so the change is known better than either gap. Those with
+    too few rows are left out.
     """
-    (names, now), classes = _sites(release, "the release"), release.question.classes
-    scores, truth = expit(now.points), now.shares(now.fit())
-    values = calibrator.value(scores.ravel()).reshape(scores.shape)
-    if calibrator.score == "confidence":
-        values = np.maximum(values, least_value(classes))
-    share, after = now.shares(), (now.within * values).sum(axis=-1)
-    (old, _), (new, _), (_, middle) = (
-        site_tests.gaps(now, truth, at) for at in (share, after, (share + after) / 2)
-    )
-    ends = [part[:, -1] - part[:, 0] for part in (values - scores, now.points)]
-    turn, off = ends[0] / ends[1], after - share - (new - old)[:, None]
-    rows = now.most * now.rows * off**2 + (now.misread * now.rows * turn) ** 2
-    noise = 2 * np.square(off @ now.root).sum(axis=-1)
-    move = np.sqrt(rows.sum(axis=-1) + noise) / now.total
-    each = zip(*(part.tolist() for part in (old, new, middle, move)), strict=True)
-    return {name: gap_change(*one) for name, one in zip(names, each, strict=True)}
+    found = {}
+    for (_, group, _), h in release.histograms.items():
+        if not group or few(h):
+            continue
+        own = _read(release, h.counts, h.root, h.law)
+        scores, truth, share = expit(own.points), own.shares(own.fit()), own.shares()
+        values = calibrator.value(scores.ravel()).reshape(scores.shape)
+        if calibrator.score == "confidence":
+            values = np.maximum(values, least_value(calibrator.classes))
+        after = (own.within * values).sum(axis=-1)
+        middle = (share + after) / 2
+        each = [map(float, site_tests.gaps(own, truth, at)) for at in (share, after, middle)]
+        (old, _), (new, _), (_, std) = each
+        rises, widths = (x[:, -1] - x[:, 0] for x in (values - scores, own.points))
+        off = after - share - (new - old)
+        rows = own.most * own.rows * off**2 + (own.misread * own.rows * rises / widths) ** 2
+        move = math.hypot(rows.sum() ** 0.5, h.noise_std(np.stack([off, off]))) / own.total
+        hides = 1.96 * h.noise_std(np.stack([middle, middle - 1])) / own.total > DROWNED * Gap.scale
+        found[group] = replace(gap_change(old, new, std, float(move)), hidden=bool(hides))
+    return found
 
 
 def groups_of(release: ScoreRelease) -> list[Told]:
-    """`gap` and `slope` of each group within sites, as those of sites; {} where there are too few.
+    """`gap` and `slope` of each group within a site ("" = all), as those of sites; few have none.
 
-    With `site` ("" = all), `group`, `rows` and the std of their `noise`.
+    `rows` is their number, `noise` its std.
     """
     told = []
     for (site, group), h in release.within.items():
         one: Told = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
-        if not few(h):
-            own = _read(release, h.counts[None], h.root, h.law)
-            gap, slope = site_tests.gaps(own, own.shares(own.fit())), site_tests.spans(own, 1)
-            one["gap"] = _around(*(float(part[0]) for part in gap))
-            one["slope"] = _interval(*(float(part[0]) for part in slope))
-        told.append(one)
+        own = _read(release, h.counts, h.root, h.law)
+        both = (site_tests.gaps(own, own.shares(own.fit())), site_tests.spans(own, 1))
+        gap, slope = ((math.nan,) * 3 if few(h) else [*map(float, of)] for of in both)
+        told.append(one | {"gap": _around(*gap[:2]), "slope": _interval(*slope)})
     return told
 
 
@@ -259,7 +255,8 @@ def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: boo
     """What is named, "" = nothing; of a change, "" also where gap and slope do not show it."""
     said, by, turn = [], gap["value"] or 0.0, slope["value"] or 0.0
     if "gap" in named:
-        points = _points(f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}")
+        points = f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}"
+        points += " point" if points == "1" else " points"
         said.append(_GAPS[score, change][by > 0].format(points))
         said[0] += " against outcomes than then" * change
     if "slope" in named:
@@ -270,15 +267,12 @@ def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: boo
 
 def least_points(limit: float) -> str:
     """Points of the least gap that is seen, rounded up: what is promised holds."""
-    return f"{math.ceil(100 * limit - 1e-9)}"
-
-
-def _points(number: str) -> str:
-    return f"{number} point{'s' * (number != '1')}"
+    number = math.ceil(100 * limit - 1e-9)
+    return f"{number} point{'s' * (number != 1)}"
 
 
 def _nothing(limit: float) -> str:
-    points = _points(least_points(limit))
+    points = least_points(limit)
     if limit <= MOST:
         return f"no fault above {points} found"
     return f"cannot tell: noise hides {f'what is below {points}' if limit < 1 else 'all there is'}"
