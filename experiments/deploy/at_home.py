@@ -204,7 +204,7 @@ def _own_parts(
     curve = reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
     facts = tuple((name, _shown(value)) for name, value in own.items())
     note = "Slope below 1: scores too extreme."
-    note += " Below their number subjects count, once each." * ("subjects" in own)
+    note += " Each subject counts once, in all but the number of rows." * ("subjects" in own)
     table = Table("This site's rows", ("", "exact"), facts, note)
     return (table,) if curve is None else (table, curve)
 
