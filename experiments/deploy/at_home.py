@@ -203,7 +203,9 @@ def _own_parts(
     counted = {view: _counted(shards, probs, weights) for view, probs in views.items()}
     curve = reliability_part("Reliability", counted, check_score("", shards.classes), 0.95)
     facts = tuple((name, _shown(value)) for name, value in own.items())
-    table = Table("This site's rows", ("", "exact"), facts, "Slope below 1: scores too extreme.")
+    note = "Slope below 1: scores too extreme."
+    note += " Each subject counts once, in all but the number of rows." * ("subjects" in own)
+    table = Table("This site's rows", ("", "exact"), facts, note)
     return (table,) if curve is None else (table, curve)
 
 
@@ -250,7 +252,7 @@ def _bias(own: Mapping[str, Any], binary: bool) -> str:
     points = 100 * own["score minus outcome"]
     if abs(points) < 0.5:
         return "is right on average"
-    way = (("much", "little") if binary else ("sure", "unsure"))[points < 0]
+    way = (("high", "low") if binary else ("sure", "unsure"))[points < 0]
     size = f"{abs(points):.0f} point{'s' * (f'{abs(points):.0f}' != '1')}"
     chance = ", which may be chance" * (abs(points) < 196 * (own["its standard error"] or 1))
     return f"{'says' if binary else 'is'} {size} too {way} on average{chance}"
@@ -284,7 +286,8 @@ def _own(shards: Shards, weights: Floats) -> dict[str, Any]:
     score, loss = (_mean(shards, v, weights)[0] for v in (value, _losses(shards, probs)))
     own: dict[str, Any] = {"rows": len(value)}
     own |= {} if shards.subjects is None else {"subjects": len(np.unique(shards.subjects))}
-    own["events" if shards.classes == 2 else "correct predictions"] = int(outcome.sum())
+    events = int(outcome.sum()) if shards.subjects is None else round(float(weights @ outcome), 1)
+    own["events" if shards.classes == 2 else "correct predictions"] = events
     own |= {"mean score": score, "rate of the outcome": score - gap, "score minus outcome": gap}
     own |= {"its standard error": error, "log loss": loss}
     return own | {"calibration slope": None if slope is None else float(slope[1])}

@@ -13,7 +13,7 @@ from fedcal.core.classes import called
 from fedcal.core.errors import InputError
 from fedcal.core.pages import Part, Table
 from fedcal.datasets import is_shipped
-from fedcal.evaluation.by_group import change_table, changes_by, group_parts
+from fedcal.evaluation.by_group import change_table, group_parts
 from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.evaluation.drift import Change, drift_between, drift_by_site, same_edges
 from fedcal.evaluation.estimators.all_metrics import METRICS
@@ -24,6 +24,7 @@ from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.figures import names_of
 from fedcal.evaluation.pages.page import heading, p_shown, parts, texts
 from fedcal.evaluation.score_release import ScoreRelease
+from fedcal.evaluation.sites.verdicts import changes_under
 from fedcal.evaluation.thresholds import Goal, Threshold, choose_threshold
 from fedcal.experiments.runs.files import PAGE, to_json, write_folder
 from fedcal.experiments.runs.folders import READING
@@ -219,7 +220,7 @@ def reread(
     found = release.findings(threshold)
     if chosen is not None:
         found, chosen = _joined(found, chosen)
-    gaps = {} if made is None else changes_by(release.histograms, made)
+    gaps = {} if made is None else changes_under(release, made)
     read = Reading(path_of(path), release, found, given, chosen, made, {}, gaps)
     return read if since is None else _compared(read, read_release(since))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from fedcal.evaluation.sites.verdicts import SEEN, detectable
+from fedcal.evaluation.sites.verdicts import SEEN, detectable, least_points
 from fedcal.experiments.study.study_file import Study
 from fedcal.metrics.holm import ERROR
 
@@ -70,6 +70,5 @@ def check(study: Study) -> dict[str, Any]:
 
 def _shown(study: Study, size: int, gap: float, said: dict[str, int]) -> str:
     who = ", ".join(name for name, about in said.items() if about == size) or "a site"
-    what = f"gaps above {math.ceil(100 * gap - 1e-9)} points"
-    what = what if gap < MOST else "no gap surely: that is too few"
-    return f"{who} (about {size:,} {study.plural}): you will see {what}."
+    what = f"gaps above {least_points(gap)}" if gap < MOST else "no gap surely: that is too few"
+    return f"{who} (about {study.number(size)}): you will see {what}."

@@ -126,7 +126,7 @@ def rows_of(study: Study, data: str, site: str = "") -> tuple[SiteRows, list[str
     subjects = shards.subjects if study.unit == Subject.name else None
     own = len(shards.labels if subjects is None else np.unique(subjects))
     if own < FEW:
-        few = f"{own} {study.plural}: below {FEW} the noise hides all but the largest faults"
+        few = f"{study.number(own)}: below {FEW} the noise hides all but the largest faults"
         warnings.append(f"warning: {few}")
     edges = np.array([0.0, *study.cuts, 1.0])
     off = misread(shards, study.score, edges, int(subjects is not None))
@@ -245,8 +245,8 @@ class Offer:
             f"  model    {study.model.name}, version {study.model.version}; classes "
             f"{', '.join(study.classes)}",
             f"  sites    {self.kit.site} (this one), {named(others)}",
-            f"  asked    counts of predictions in {len(study.cuts) + 1} ranges by {outcome}, of "
-            "this site apart; the server sees them under the noise of all",
+            f"  asked    counts of predictions in {len(study.cuts) + 1} ranges of the score by "
+            f"{outcome}, of this site apart; the server sees them under the noise of all",
             f"  often    {study.per_year} releases a year, until {study.until}",
             f"  budget   epsilon {study.epsilon_release:g} a release, {study.epsilon:g} a year, "
             f"{study.epsilon_total:g} in all{', whenever it is asked' * (study.years > 1)}, for "

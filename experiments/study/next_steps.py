@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedcal.core.printable import listed
-from fedcal.evaluation.sites.verdicts import MOST
+from fedcal.evaluation.sites.verdicts import ALL, MOST
 from fedcal.experiments.study.study_file import named
 
 Told = Mapping[str, Any]
@@ -21,8 +21,9 @@ def in_words(told: Told) -> dict[str, Any]:
 
 
 def some(names: Sequence[str]) -> str:
-    """Names as a sentence has them; of many the first ones."""
-    return listed(names) if len(names) > _MOST_NAMED else named(names) if names else ""
+    """Names as a sentence has them; of many the first ones, and never "and 1 more"."""
+    many = len(names) > _MOST_NAMED + 1
+    return listed(names, most=_MOST_NAMED) if many else named(names) if names else ""
 
 
 def faults(told: Told) -> list[str]:
@@ -35,13 +36,15 @@ def hidden(told: Told) -> list[str]:
     return [s for s, one in told["sites"].items() if not one["named"] and one["limit"] > MOST]
 
 
-def _changed(told: Told) -> dict[str, str]:
-    """Earlier quarter -> sites that have changed since beyond chance, in words."""
-    found = {
-        name: [site or "all sites together" for site, one in tests.items() if one["named"]]
-        for name, tests in told["changes"].items()
-    }
-    return {name: some(sites) for name, sites in found.items() if sites}
+def _changed(told: Told) -> dict[str, tuple[list[str], list[str]]]:
+    """Earlier quarter -> sites that have changed since; those with a fault then and none now."""
+    found = {}
+    for name, tests in told["changes"].items():
+        if all_named := [site for site, one in tests.items() if one["named"]]:
+            gone = {*told["since"][name]["faults"]} - {*faults(told)}
+            sites = [site for site in all_named if site] or ["all sites together"]
+            found[name] = sites, [site for site in sites if site in gone]
+    return found
 
 
 def outcome(told: Told) -> str:
@@ -59,8 +62,11 @@ def _headline(told: Told) -> str:
         said = f"{len(off)} of {len(sites)} sites show{'s' * (len(off) == 1)} a fault: {each}."
     if unseen := hidden(told):
         said += f" At {some(unseen)} noise hides too much to tell."
-    for name, which in _changed(told).items():
-        said += f" Calibration has changed since {name} at {which}."
+    for name, (sites, gone) in _changed(told).items():
+        said += f" Calibration has changed since {name} at {some(sites)}"
+        said += f": the fault at {some(gone)} is no longer found." if gone else "."
+        how = told["changes"][name][ALL]["words"].partition(": ")[2]
+        said += f" All sites together: {how}." if how else ""
     return said
 
 
@@ -74,19 +80,25 @@ def _steps(told: Told) -> list[str]:
             f"{each}: `fedcal site recalibrate --release {told['name']}/release.npz rows.csv "
             f"--site {off[0]}`"
         )
-    for name, which in changed.items():
-        steps.append(f"Find out what changed at {which} since {name}: people, coding, practice.")
+    for name, (sites, gone) in changed.items():
+        if gone:
+            steps.append(f"The fault of {name} at {some(gone)} is no longer found: note why.")
+        if left := [site for site in sites if site not in gone]:
+            which = f"at {some(left)} since {name}"
+            steps.append(f"Find out what changed {which}: people, coding, practice.")
     if worse := told["calibrator"].get("worse"):
         steps.append(f"Use no common calibrator: it would widen the gap at {some(worse)}.")
     if unseen:
-        takes = f"about {enough:,} {told['plural']} at a site" if enough else "more epsilon"
+        takes = f"about {enough:,} {told['plural']} there" if enough else "more epsilon"
         steps.append(
             f"At {some(unseen)} wait for the next quarter, or look at the site's own exact page: "
             f"to see a gap of {100 * MOST:.0f} points in a release takes {takes}."
         )
     if told["absent"]:
-        steps.append(f"Call {some(told['absent'])}: nothing here is of their rows.")
-    if not off and not changed:
+        steps.append(f"Call {some(told['absent'])}, absent: this report has nothing of their rows.")
+    if told["dealt"]:
+        steps.append("Give the file a column client, with the site of each row, to see each site.")
+    elif not off and not changed:
         steps.append("Keep the model as it is, and ask again next quarter.")
     if told["left"] < told["epsilon_release"] * (1 - 1e-9):
         steps.append("This year's budget is spent: the next release is next year's.")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
@@ -17,7 +16,6 @@ from typing import Any
 
 from fedcal.core import pages
 from fedcal.core.errors import InputError
-from fedcal.evaluation.by_group import changes_by
 from fedcal.evaluation.calibrate import calibrator_from
 from fedcal.evaluation.drift import few
 from fedcal.evaluation.estimates import evaluate
@@ -26,7 +24,7 @@ from fedcal.evaluation.intervals.intervals import Estimate
 from fedcal.evaluation.pages.figures import reliability_part
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
-from fedcal.evaluation.sites.verdicts import MOST, detectable, verdicts_of
+from fedcal.evaluation.sites.verdicts import changes_under, enough, groups_of, verdicts_of
 from fedcal.evaluation.thresholds import at_threshold
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import QUARTER
@@ -54,7 +52,6 @@ _METRICS = {
     "confidence": ("accuracy", "confidence_auc", "brier"),
 }
 _AGREED = ("question", "contributors", "plural", "epsilon_release", "quorum", "score", "classes")
-_NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 
 
 @dataclass(frozen=True)
@@ -65,7 +62,8 @@ class Facts:
     `rehearsal` is of one file. Epsilon `spent` and `left` are of one of those protected in this
     year of the study, after the release. `one_machine`: the coordinator's signing key lies on the
     server's. `statement` is the run's, `ledger` its `fedcal.privacy.ledger.Entry` as plain values
-    ({} = none), `roster` the digest ("" in a rehearsal).
+    ({} = none), `roster` the digest ("" in a rehearsal). `dealt`: the rows of a rehearsal named no
+    sites, and were dealt out.
     """
 
     name: str
@@ -80,6 +78,7 @@ class Facts:
     ledger: Mapping[str, Any]
     versions: Mapping[str, str]
     roster: str = ""
+    dealt: bool = False
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Facts:
@@ -109,7 +108,11 @@ def told_of(
     here, score = present(release, facts.took_part), study.score
     since = {name: _since(study, release, facts, *one) for name, one in earlier.items()}
     both = {n: present(earlier[n][0], one["sites"]) for n, one in since.items() if not one["why"]}
-    verdicts = verdicts_of(here, both, level=ERROR / study.per_year)
+    level = ERROR / study.per_year
+    verdicts = verdicts_of(here, both, level=level)
+    for name, before in both.items():  # of that release alone: this one needs no other's word
+        then = verdicts_of(before, {}, level=level)["sites"]
+        since[name]["faults"] = [site for site, one in then.items() if one["named"]]
     histograms = {site or "all sites": h for (_, site, _), h in here.histograms.items()}
     each, (counts, root), edges = histograms.items(), here.by_site, here.question.bucket_edges
     told: dict[str, Any] = {
@@ -126,18 +129,14 @@ def told_of(
         "edges": edges.tolist(),
         "since": since,
         **verdicts,
-        "enough": _enough(study, here, verdicts),
+        "enough": enough(here, verdicts),
         "metrics": {site: _metrics(h, score, _METRICS[score]) for site, h in each},
         "calibrator": _calibrator(here, histograms["all sites"], score),
         "thresholds": {
             f"{at:g}": {s: _told(h, {} if few(h) else at_threshold(h, at)) for s, h in each}
             for at in study.model.thresholds
         },
-        "groups": [
-            {"group": group, "site": s or "all sites"}
-            | _metrics(h, score, ("gap", "calibration_slope"))
-            for (s, group), h in here.within.items()
-        ],
+        "groups": groups_of(here),
         "next_site": {},
         "curves": pages.to_json(_curves(histograms, score)),
     }
@@ -193,25 +192,13 @@ def _told(h: Histogram, found: Mapping[str, Estimate]) -> dict[str, Any]:
     return {"rows": h.rows, "noise": h.rows_std, "of": of}
 
 
-def _enough(study: Study, here: ScoreRelease, verdicts: Mapping[str, Any]) -> int | None:
-    """How many of those protected a site needs for a gap of `MOST` to be seen, to two digits."""
-    edges, tests, level = here.question.bucket_edges, verdicts["tests"], verdicts["level"]
-
-    def seen(number: int) -> bool:
-        law: dict[str, Any] = {"rate": study.model.rate, "edges": edges, "std": here.std}
-        return detectable(number, **law, tests=tests, level=level) <= MOST
-
-    at = bisect_left(_NUMBERS, True, key=seen)
-    return _NUMBERS[at] if at < len(_NUMBERS) else None
-
-
 def _calibrator(here: ScoreRelease, whole: Histogram, score: Any) -> dict[str, Any]:
     """What one calibrator for all sites would do to the gap of each of them."""
     try:
         made = calibrator_from(whole, score, "platt", here.question.classes, here.input)
     except InputError:  # noise left nothing to fit
         return {}
-    return gap_change.told(changes_by(here.histograms, made), score)
+    return gap_change.told(changes_under(here, made), score)
 
 
 def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:

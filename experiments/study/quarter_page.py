@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from fedcal.evaluation.by_group import change_table
 from fedcal.evaluation.intervals.intervals import from_json
 from fedcal.evaluation.pages.page import heading, whole
 from fedcal.evaluation.sites import next_site
+from fedcal.evaluation.sites.verdicts import least_points
 from fedcal.experiments.report.artifact import sections
 from fedcal.experiments.report.figures.drawing import Sheet
 from fedcal.experiments.report.figures.part_panels import part_sheet
@@ -44,7 +45,7 @@ def write_quarter_page(folder: Path, told: Told) -> Path:
         "Model": f"{_model(told)}: {outcome(told)}",
         "Contributors": some(told["contributors"]),
         "Took part": some(told["took_part"]),
-        "Took no part": some(told["absent"]) or "nobody: all sites took part",
+        "Absent": some(told["absent"]) or "none",
         "Privacy": f"epsilon {told['epsilon_release']:g} of each {terms['protect']}; this year "
         f"{told['spent']:g} of {terms['epsilon']:g} spent, {told['left']:g} left; until "
         f"{told['until']}",
@@ -78,7 +79,7 @@ def _verdicts(told: Told, digits: int) -> Iterator[tuple[str, ...]]:
     for site in dict.fromkeys([*faults(told), *hidden(told), *told["sites"]]):
         one = told["sites"][site]
         yield site, one["words"], _interval(one["gap"], 100, digits), _interval(one["slope"])
-    yield from ((site, "took no part", "", "") for site in told["absent"])
+    yield from ((site, "absent", "", "") for site in told["absent"])
 
 
 def _interval(told: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str:
@@ -91,7 +92,7 @@ def _interval(told: Mapping[str, Any], scale: float = 1, digits: int = 2) -> str
 
 
 def _p_value(p: float) -> str:
-    return f"{p:.3f}" if p >= 1e-3 else "< 0.001"
+    return f"{p:.3f}" if p >= 1e-3 else "<\xa00.001"
 
 
 def parts(told: Told) -> Iterator[Part]:
@@ -100,49 +101,57 @@ def parts(told: Told) -> Iterator[Part]:
     for site, words, gap, slope in _verdicts(told, 1):
         if one := told["sites"].get(site):
             more = _interval(one["intercept"]), _p_value(one["adjusted"])
-            rows.append((site, gap, slope, *more, f"{100 * one['limit']:.1f}", words))
+            rows.append((site, gap, slope, *more, least_points(one["limit"]), words))
     note = (
         "p-values are of an offset of 0 and a slope of 1 together, corrected for all tests of this "
-        f'release (Holm): below {told["level"]:.3g} a site is named. Gaps from "seen from" on are '
-        "found with a probability of 80 %."
+        f'release (Holm): below {told["level"]:.3g} a site is named. Gaps of "seen from", '
+        "rounded up, and more are found with a probability of 80 %."
     )
     columns = ("intercept", "p-value", "seen from", "verdict")
     yield Table("Calibration", ("site", *_COLUMNS[2:], *columns), tuple(rows), note)
     note = "Numbers with the standard deviation of their noise; metrics with 95 % intervals."
-    by_site = [((site,), one) for site, one in told["metrics"].items()]
-    yield _measured("By site", by_site, told, note)
+    yield _measured("By site", told["metrics"], told, note)
     for name, one in told["since"].items():
         tests = told["changes"].get(name, {}).items()
-        rows = [(s or "all sites", c["words"], _p_value(c["adjusted"])) for s, c in tests]
-        rows = rows or [("all sites", f"not comparable: {one['why']}", "")]
-        yield Table(f"Change since {name}", ("site", "calibration", "p-value"), tuple(rows))
+        rows = []
+        for site, c in tests:
+            moved = _interval(c["gap_change"], 100, 1), _interval(c["slope_change"])
+            rows.append((site or "all sites", c["words"], *moved, _p_value(c["adjusted"])))
+        rows = rows or [("all sites", f"not comparable: {one['why']}", "", "", "")]
+        columns = ("calibration", "gap, points: change", "slope: change", "p-value")
+        yield Table(f"Change since {name}", ("site", *columns), tuple(rows))
     if told["calibrator"].get("sites"):
         table = change_table(told["calibrator"], "site")
-        note = f"Tried on the release; nobody uses it. {table.note} By the middles of buckets."
-        yield replace(table, title="A common calibrator", note=note)
+        rows = [(*row[:-1], row[-1] or "cannot tell") for row in table.rows]
+        note = f"One for all sites (Platt), tried on the release; nobody uses it. {table.note}"
+        yield replace(table, title="A common calibrator", rows=tuple(rows), note=note)
     for at, each in told["thresholds"].items():
-        by_site = [((site,), one) for site, one in each.items()]
-        yield _measured(f"Threshold {at} of the {outcome(told)}", by_site, told, "")
+        yield _measured(f"Threshold {at} of the {outcome(told)}", each, told, "")
     if told["groups"]:
-        note = "Estimates, each alone: no verdicts are made of groups."
-        by_group = [((one["site"], one["group"]), one) for one in told["groups"]]
-        yield _measured("Groups", by_group, told, note)
+        note = "With 95 % intervals, each alone, where there are not too few; no verdicts."
+        rows = []
+        for one in told["groups"]:
+            both = _interval(one["gap"], 100, 1), _interval(one["slope"])
+            rows.append((one["site"] or "all sites", one["group"], _number(one), *both))
+        yield Table("Groups", ("site", "group", told["plural"], *_COLUMNS[2:]), tuple(rows), note)
     if told["next_site"]:
         yield next_site.table(told["next_site"])
 
 
-def _measured(title: str, lines: Sequence[Any], told: Told, note: str) -> Table:
-    """How many there are, and metrics; each line has its labels and what was told."""
-    names = max((list(one["of"]) for _, one in lines), key=len)
+def _number(one: Told) -> str:
+    return f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
+
+
+def _measured(title: str, each: Told, told: Told, note: str) -> Table:
+    """How many there are, and metrics, of each site."""
+    names = max((list(one["of"]) for one in each.values()), key=len)
     rows = []
-    for labels, one in lines:
+    for site, one in each.items():
         of = ((n, "accuracy" if n in _SHARES else n, from_json(e)) for n, e in one["of"].items())
         found = {name: whole(kind, estimate) for name, kind, estimate in of}
-        number = f"{max(one['rows'], 0):,.0f} ± {one['noise']:,.0f}"
-        rows.append((*labels, number, *(found.get(name, "too few") for name in names)))
-    first = ("site", "group")[: len(lines[0][0])]
+        rows.append((site, _number(one), *(found.get(name, "too few") for name in names)))
     headings = [_SHARES.get(name) or heading(name, told["score"]) for name in names]
-    return Table(title, (*first, told["plural"], *headings), tuple(rows), note)
+    return Table(title, ("site", told["plural"], *headings), tuple(rows), note)
 
 
 def _curves(told: Told) -> Sheet | None:
@@ -169,7 +178,7 @@ def _words(told: Told) -> dict[str, str]:
         "size": size if all(about.values()) else "author",
         "groups": "Table Groups" if told["groups"] else "No groups were counted",
         "heterogeneity": next_site.sentence(told["next_site"]) if told["next_site"] else "author",
-        "limits": f"{100 * min(limits):.0f} to {100 * max(limits):.0f} points",
+        "limits": f"{least_points(min(limits))} to {least_points(max(limits))}",
         "fedcal": f"fedcal {told['versions']['fedcal']}",
     }
 

@@ -43,10 +43,10 @@ def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, An
     InputError if the rows are not as the study wants them, or the folder holds something else.
     """
     out, study = _folder(path, name), Study.read(path)
-    rows = _rows_of_sites(study, data, seed)
+    rows, dealt = _rows_of_sites(study, data, seed)
     config = study.config(partition="natural", seed=seed)
     result = simulate(rows, config=replace(config, data=rows.name))
-    facts = _facts(name, result, study)
+    facts = replace(_facts(name, result, study), dealt=dealt)
     return write_quarter(out, study, study.to_toml(), _counts(result.artifact), facts, {}, None)
 
 
@@ -77,8 +77,8 @@ def _facts(
     )
 
 
-def _rows_of_sites(study: Study, data: str, seed: int) -> Dataset:
-    """Rows of a file by the study's sites, with those protected and in the study's order."""
+def _rows_of_sites(study: Study, data: str, seed: int) -> tuple[Dataset, bool]:
+    """Rows of a file by the study's sites, with those protected; whether these were dealt out."""
     rows = datasets.load(data, classes=study.classes, others=True)
     if study.protect != "record" and rows.subject is None:
         rows = replace(rows, subject=np.arange(len(rows.labels)))
@@ -88,7 +88,7 @@ def _rows_of_sites(study: Study, data: str, seed: int) -> Dataset:
         )
     sites = tuple(study.sites)
     if rows.client_names is not None and set(rows.client_names) == set(sites):
-        return rows
+        return rows, False
     if rows.client_names is not None and len(rows.client_names) > 1:
         strange = sorted(set(rows.client_names) ^ set(sites))
         raise InputError(
@@ -100,7 +100,7 @@ def _rows_of_sites(study: Study, data: str, seed: int) -> Dataset:
     who = rows.subject if rows.subject is not None else np.arange(len(rows.labels))
     _, who = np.unique(who, return_inverse=True)
     of = np.random.default_rng(seed).choice(len(sites), who.max() + 1, p=share)
-    return replace(rows, client=of[who], client_names=sites)
+    return replace(rows, client=of[who], client_names=sites), True
 
 
 def release(

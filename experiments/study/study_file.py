@@ -221,6 +221,10 @@ class Study:
         """Fewest sites in a release."""
         return len(self.sites) - (self.away or 0)
 
+    def number(self, of: int) -> str:
+        """How many of those protected, as a sentence has it."""
+        return f"{of:,} {self.protect if of == 1 else self.plural}"
+
     @property
     def unit(self) -> str:
         """Of privacy."""

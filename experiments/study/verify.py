@@ -47,8 +47,9 @@ def sign(folder: Path, key: SigningKey) -> list[str]:
     """Sign a quarter once all else is verified; InputError likewise, or for another's key."""
     _, sealed = _read(folder)
     if sealed is None or sealed.coordinator != key.public:
+        why = "by the coordinator that sealed its study, or not at all"
         raise InputError(
-            f"{folder} is signed by the coordinator that sealed its study, or not at all"
+            f"{folder} is " + (f"signed {why}" if sealed else "a rehearsal: not signed")
         )
     said = _held(folder)
     write_signature(folder, key)
@@ -57,6 +58,8 @@ def sign(folder: Path, key: SigningKey) -> list[str]:
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
     """`study.json`, and the sealed study; None of a rehearsal."""
+    if not (folder / TOLD).is_file():
+        raise InputError(f"{folder} is no folder of a quarter (as study run writes it): no {TOLD}")
     told = read_json(folder / TOLD, "quarter")
     with reading(folder, TOLD):
         return told, None if told["rehearsal"] else Sealed.read(folder / quarter.SEALED)
@@ -139,7 +142,7 @@ def _beside(folder: Path, name: str, copy: ScoreRelease, then: Mapping[str, Any]
     told, sealed = _read(there)
     if sealed is not None and (there / SIGNATURE).exists():
         check_signature(there, sealed.coordinator)
-    same = all(told.get(key) == value for key, value in then.items() if key not in ("why", "sites"))
+    same = all(told.get(key) == value for key, value in then.items() if key in quarter.KEPT)
     if not same or not np.array_equal(read_release(there / "release.npz").counts, copy.counts):
         raise InputError(f"{folder / f'{quarter.EARLIER}{name}.npz'} is not the release of {there}")
     return f"{quarter.EARLIER}{name}.npz is the release of {name}/ beside it."

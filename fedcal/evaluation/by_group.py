@@ -7,27 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from statistics import NormalDist
 from typing import Any
 
-import numpy as np
-
-from fedcal.calibrators.score_map import OfScore
-from fedcal.calibrators.top_label import least_value
 from fedcal.core.pages import Part, Table
 from fedcal.core.printable import listed
-from fedcal.core.types import Floats
 from fedcal.evaluation.estimators.goodness import FAR_TAIL
-from fedcal.evaluation.estimators.metrics import Gap
-from fedcal.evaluation.estimators.monotone import monotone_counts
-from fedcal.evaluation.findings import FEWEST, KEYS, Findings, Key, counted
+from fedcal.evaluation.findings import KEYS, Findings, Key
 from fedcal.evaluation.histogram import Histogram
-from fedcal.evaluation.intervals.intervals import DROWNED, FIRM, HIDES, Estimate
+from fedcal.evaluation.intervals.intervals import HIDES, Estimate
 from fedcal.evaluation.pages.figures import WIDEST, names_of, reliability_part
 from fedcal.evaluation.pages.page import p_shown
 from fedcal.evaluation.sites import next_site
-from fedcal.metrics.gap_change import LEAST, GapChange, gap_change
+from fedcal.metrics.gap_change import LEAST
 from fedcal.metrics.holm import ERROR
 
 MOST_CURVES = 12
@@ -35,9 +26,6 @@ MOST_CURVES = 12
 
 MOST_ROWS = 20
 """Groups in a table of changes: those that got worse most surely."""
-
-_HIDDEN = DROWNED * Gap.scale
-"""Half-width by noise alone from which on a gap is not for print, as in `intervals.estimate`."""
 
 UNMEASURED = "could not be measured"
 
@@ -109,65 +97,6 @@ def _measured(metric: str, e: Estimate) -> str:
 # -- what a calibrator does to each group's gap --------------------------------------------------
 
 
-def changes_by(histograms: Mapping[Key, Histogram], calibrator: OfScore) -> dict[str, GapChange]:
-    """Gap of each group before and after a calibrator of the score that was counted.
-
-    Both are read from the same counts, so the change is known better than either gap. Groups are
-    left out as in `findings`.
-
-    Parameters
-    ----------
-    histograms
-        by (view, group, part), of one view
-    calibrator
-        of their score
-    """
-    found = {}
-    for (view, group, _), h in histograms.items():
-        rows, noise = counted(histograms, view, group)
-        if group and rows >= max(FEWEST, FIRM * noise):
-            found[group] = _change(h, *_values(h, calibrator))
-    return found
-
-
-def _values(h: Histogram, calibrator: OfScore) -> tuple[Floats, Floats]:
-    """Calibrated score at the middle of each bucket, and how much it rises within, (buckets,)."""
-    inside = np.diff(h.edges) * 1e-9
-    at = (h.middles, h.edges[:-1] + inside, h.edges[1:] - inside)
-    middle, low, high = map(calibrator.value, at)
-    if calibrator.score == "confidence":
-        middle = np.maximum(middle, least_value(calibrator.classes))
-    return middle, np.abs(high - low)
-
-
-def _change(h: Histogram, values: Floats, rises: Floats) -> GapChange:
-    """Gap at the scores, and at the values that replace them."""
-    rows, total = monotone_counts(h), float(h.counts.sum())
-
-    def mean(weights: Floats) -> tuple[float, float, float]:
-        """Mean of weights over rows, its variance by the choice of rows, and by noise."""
-        value = float((weights * h.counts).sum()) / total
-        off = (weights - value) / total
-        return value, float((rows * off**2).sum()), float(h.noise_std(off)) ** 2
-
-    outcome = np.array([[0.0], [1.0]])
-    both = (h.middles + values) / 2
-    before, after = (mean(scores - outcome)[0] for scores in (h.middles, values))
-    _, by_rows, by_noise = mean(both - outcome)
-    null = float(rows.sum(axis=0) @ (both * (1 - both))) / total**2
-    _, move_rows, move_noise = mean(np.broadcast_to(values - h.middles, (2, h.buckets)))
-    share, width = rows.sum(axis=0) / total, np.diff(h.edges)
-    change = gap_change(
-        before,
-        after,
-        math.sqrt(max(by_rows, null) + by_noise),
-        math.sqrt(move_rows + move_noise),
-        float(share @ (width + rises)) / 4,
-        float(share @ (width + rises)) / 2,
-    )
-    return replace(change, hidden=NormalDist().inv_cdf(0.975) * math.sqrt(by_noise) > _HIDDEN)
-
-
 _OF = {"positive": "positive class", "confidence": "predicted class"}
 
 
@@ -192,7 +121,7 @@ def change_table(
     )
     if len(rows) < len(sites):
         note += f" The {len(rows)} of {len(sites)} {noun}s whose gap grew most surely."
-    columns = (noun, *(f"gap {name}, %" for name in names), "")
+    columns = (noun, *(f"gap {name}, points" for name in names), "")
     return Table(f"Gap of each {noun}, {' and '.join(names)}", columns, tuple(rows), note)
 
 

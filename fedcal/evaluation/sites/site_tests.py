@@ -157,9 +157,12 @@ def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
     return joint, gap, p_value(sites.law_of(moved, lever), sites.score(moved, lever))
 
 
-def gaps(sites: Sites, truth: Floats) -> tuple[Floats, Floats]:
-    """Mean score less outcome of each site, and its std, (...) each; `truth` from a fit."""
-    share, one = sites.shares(), sites.ways[..., :1, :]
+def gaps(sites: Sites, truth: Floats, share: Floats | None = None) -> tuple[Floats, Floats]:
+    """Mean score less outcome of each site, and its std, (...) each; `truth` from a fit.
+
+    `share`: mean score in each bucket (..., buckets); None = of the scores as they are.
+    """
+    share, one = sites.shares() if share is None else share, sites.ways[..., :1, :]
     gap = -sites.score(share, one)[..., 0] / sites.total
     variance = sites.law_of(share - gap[..., None], one, truth).variance[..., 0, 0]
     return gap, np.where(sites.rows.sum(axis=-1) < 1, 1.0, np.sqrt(variance) / sites.total)

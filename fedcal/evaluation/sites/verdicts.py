@@ -9,20 +9,28 @@ level / number of tests.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
+from scipy.special import expit
 
+from fedcal.calibrators.score_map import OfScore
+from fedcal.calibrators.top_label import least_value
 from fedcal.core.errors import InputError
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats
+from fedcal.evaluation.drift import few
+from fedcal.evaluation.estimators.metrics import Gap
 from fedcal.evaluation.histogram import NoiseLaw
+from fedcal.evaluation.intervals.intervals import DROWNED
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import site_tests
 from fedcal.evaluation.sites.site_tests import Sites
 from fedcal.metrics.buckets import Score, bucket_of, scored
+from fedcal.metrics.gap_change import GapChange, gap_change
 from fedcal.metrics.holm import holm
 
 SEEN = 0.8
@@ -38,6 +46,7 @@ Told: TypeAlias = dict[str, Any]
 
 _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
+_NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 
 
 def verdicts_of(
@@ -103,9 +112,11 @@ def verdicts_of(
     for (when, name), each in moved.items():
         one = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
         gap, slope = (_around(*both) for both in each)
-        how = _words(one["named"], gap, slope, score, True)
-        words = f"changed since {when}{': ' * bool(how)}{how}"
-        words = words if one["named"] else f"no change since {when} found"
+        (moved_by, std), _ = each  # one interval alone shows which way a joint change went
+        likely = one["named"] == ["joint"] and abs(moved_by) > 1.96 * std
+        how = _words(["gap"] if likely else one["named"], gap, slope, score, True)
+        how = f": {'most likely ' * likely}{how}" if how else ""
+        words = f"changed since {when}{how}" if one["named"] else f"no change since {when} found"
         one |= {"gap_change": gap, "slope_change": slope, "words": words}
         told["changes"][when][name] = one
     return told | {"level": level, "tests": len(alone)}
@@ -161,15 +172,80 @@ def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float
     return float(count @ read.shares() - weights @ value[:, 0]) / float(read.total)
 
 
+def enough(release: ScoreRelease, judged: Told) -> int | None:
+    """How many of those protected all sites that cannot tell need for a gap of `MOST` to be seen.
+
+    To two digits, by each one's own scores. None = no number is enough, or no site needs any.
+    `judged` is what `verdicts_of` tells of the release.
+    """
+    (_, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
+    each = judged["sites"].values()
+    own = now[[k for k, v in enumerate(each) if not v["named"] and MOST < v["limit"] < 1]]
+
+    def seen(number: int) -> bool:
+        grown = replace(own, rows=own.rows * (number / own.total)[:, None])
+        return bool((site_tests.least_gap(grown, single, SEEN) <= MOST).all())
+
+    at = bisect_left(_NUMBERS, True, key=seen) if len(own.rows) else len(_NUMBERS)
+    return _NUMBERS[at] if at < len(_NUMBERS) else None
+
+
+def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapChange]:
+    """Gap of each site or group before and after a calibrator of the score, of one view.
+
+    Both are read from the same counts, so the change is known better than either gap. Those with
+    too few rows are left out.
+    """
+    found = {}
+    for (_, group, _), h in release.histograms.items():
+        if not group or few(h):
+            continue
+        own = _read(release, h.counts, h.root, h.law)
+        scores, truth, share = expit(own.points), own.shares(own.fit()), own.shares()
+        values = calibrator.value(scores.ravel()).reshape(scores.shape)
+        if calibrator.score == "confidence":
+            values = np.maximum(values, least_value(calibrator.classes))
+        after = (own.within * values).sum(axis=-1)
+        middle = (share + after) / 2
+        each = [map(float, site_tests.gaps(own, truth, at)) for at in (share, after, middle)]
+        (old, _), (new, _), (_, std) = each
+        rises, widths = (x[:, -1] - x[:, 0] for x in (values - scores, own.points))
+        off = after - share - (new - old)
+        rows = own.most * own.rows * off**2 + (own.misread * own.rows * rises / widths) ** 2
+        move = math.hypot(rows.sum() ** 0.5, h.noise_std(np.stack([off, off]))) / own.total
+        hides = 1.96 * h.noise_std(np.stack([middle, middle - 1])) / own.total > DROWNED * Gap.scale
+        found[group] = replace(gap_change(old, new, std, float(move)), hidden=bool(hides))
+    return found
+
+
+def groups_of(release: ScoreRelease) -> list[Told]:
+    """`gap` and `slope` of each group within a site ("" = all), as those of sites; few have none.
+
+    `rows` is their number, `noise` its std.
+    """
+    told = []
+    for (site, group), h in release.within.items():
+        one: Told = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
+        own = _read(release, h.counts, h.root, h.law)
+        both = (site_tests.gaps(own, own.shares(own.fit())), site_tests.spans(own, 1))
+        gap, slope = ((math.nan,) * 3 if few(h) else [*map(float, of)] for of in both)
+        told.append(one | {"gap": _around(*gap[:2]), "slope": _interval(*slope)})
+    return told
+
+
 def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
     """Names of the sites, and what is told of them."""
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
         raise InputError(f"{name} does not count rows by site in 4 buckets of a score, or more")
-    counts, root = release.by_site
+    return asked.group_names, _read(release, *release.by_site, release.law)
+
+
+def _read(release: ScoreRelease, counts: Floats, root: Floats, law: NoiseLaw) -> Sites:
+    asked = release.question
     least = _least(asked.score, asked.classes)
-    sites = Sites.of(counts, asked.bucket_edges, root, release.law, least)
-    return asked.group_names, replace(sites, most=max(asked.subject_rows, 1))
+    sites = Sites.of(counts, asked.bucket_edges, root, law, least)
+    return replace(sites, most=max(asked.subject_rows, 1))
 
 
 def _least(score: str, classes: int) -> float:
@@ -209,8 +285,14 @@ def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: boo
     return ", and ".join(said) or "not calibrated" * ("joint" in named and not change)
 
 
+def least_points(limit: float) -> str:
+    """Points of the least gap that is seen, rounded up: what is promised holds."""
+    number = math.ceil(100 * limit - 1e-9)
+    return f"{number} point{'s' * (number != 1)}"
+
+
 def _nothing(limit: float) -> str:
-    points = f"{math.ceil(100 * limit - 1e-9)} points"
+    points = least_points(limit)
     if limit <= MOST:
         return f"no fault above {points} found"
     return f"cannot tell: noise hides {f'what is below {points}' if limit < 1 else 'all there is'}"

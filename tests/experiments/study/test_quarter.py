@@ -32,13 +32,14 @@ def test_faults_are_named_and_what_to_do_is_said(told):
     assert told["headline"].startswith("2 of 5 sites show a fault: cedar predicts ")
     first, *rest = told["next"]
     assert "`fedcal site recalibrate --release 2026Q4/release.npz rows.csv --site cedar`" in first
-    assert "wait for the next quarter, or look at the site's own exact page" in rest[0]
-    assert f"{told['enough']} patients at a site" in rest[0]
+    assert "wait for the next quarter, or look at the site's own exact page" in rest[-1]
+    assert f"{told['enough']} patients there" in rest[-1]
+    assert 300 < told["enough"] <= 600  # birch, with 600, sees it
     assert json.loads(json.dumps(told, allow_nan=False)) == told
 
 
 def test_without_a_fault_the_model_stays_until_the_budget_is_spent(told):
-    clean = told | {"sites": {"dog": told["sites"]["dog"]}, "left": 0.5}
+    clean = told | {"sites": {"dog": told["sites"]["dog"]}, "left": 0.5, "calibrator": {}}
     assert in_words(clean)["next"] == [
         "Keep the model as it is, and ask again next quarter.",
         "This year's budget is spent: the next release is next year's.",
@@ -74,8 +75,10 @@ def test_each_number_stands_under_its_name():
     )
     one = release.within["cedar", "men"]
     gap = (one.middles * one.counts.sum(axis=0)).sum() / one.rows - one.counts[1].sum() / one.rows
-    (name,) = (c for c in tables["Groups"].columns if "gap" in c or "minus" in c)
-    assert cell("Groups", name, "cedar", "men") == pytest.approx(100 * gap, abs=1.5)
+    assert cell("Groups", "gap, points", "cedar", "men") == pytest.approx(100 * gap, abs=1.5)
+    for site in of.sites:  # one gap under one name
+        gap = cell("Calibration", "gap, points", site)
+        assert cell("A common calibrator", "gap before, points", site) == gap
     assert cell("Groups", "patients", "cedar", "men") == pytest.approx(one.rows, abs=0.6)
     assert cell("Calibration", "slope", "elm") == pytest.approx(0.35, abs=0.1)
     assert cell("Calibration", "gap, points", "cedar") == pytest.approx(-17, abs=3)
@@ -92,7 +95,7 @@ def test_counts_of_an_absent_site_are_noise_and_say_nothing():
     )
     assert told == moved
     assert "birch" not in told["sites"]
-    assert "Call birch: nothing here is of their rows." in told["next"]
+    assert "Call birch, absent: this report has nothing of their rows." in told["next"]
     with pytest.raises(InputError, match="does not count zoo apart"):
         present(release, ["zoo"])
 
@@ -116,6 +119,16 @@ def test_an_earlier_quarter_is_compared_or_refused_with_the_reason(other, facts,
     assert told["tests"] == (5 if why else 11)
 
 
+def test_a_fault_that_is_gone_is_said_to_be_gone():
+    before, release = release_of(STUDY, 5, **FAULTS), release_of(STUDY, 4)
+    earlier = before, told_of(STUDY, before, facts_of(STUDY), {})
+    told = told_of(STUDY, release, facts_of(STUDY), {"2026Q3": earlier})
+    assert "the fault at cedar and elm is no longer found" in told["headline"]
+    assert "All sites together: predicts " in told["headline"]
+    assert re.search("predicts .* higher", told["changes"]["2026Q3"][""]["words"])
+    assert not any("Find out what changed" in step for step in told["next"])
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
@@ -132,7 +145,7 @@ def test_facts_that_are_not_of_the_study_are_refused(wrong, said):
 def test_the_page_says_what_it_is_of(tmp_path):
     of = hospitals(classes=("a", "b", "c"), groups=("women", "men"), protect="customer")
     folder = tmp_path / "rehearsal"
-    facts = {"rehearsal": True, "one_machine": True, "ledger": {}}
+    facts = {"rehearsal": True, "one_machine": True, "ledger": {}, "dealt": True}
     _, told = quarter(folder, of, None, faults={"slope": {"elm": 0.35}}, **facts)
     text = page_of(folder / "report.html").text
     assert text.index("REHEARSAL") < text.index("of 5 sites show")
@@ -140,6 +153,9 @@ def test_the_page_says_what_it_is_of(tmp_path):
         "elm overconfident by",
         "whoever runs the server chose the committee",
         "Nothing: this is a rehearsal.",
+        "rows were dealt out by chance",
+        "Give the file a column client",
+        "a subject is a customer, a client a site.",
         "women",
     ):
         assert said in text

@@ -100,7 +100,7 @@ ALTERED = [
     (told(lambda t: t["since"].clear()), "says changes"),
     (told(lambda t: t["statement"].append("Nobody is harmed.")), "the statement is"),
     (told(lambda t: t.pop("curves")), "says curves = None"),
-    (page("took no part", "took part"), "report.html is not what fedcal"),
+    (page("absent", "there"), "report.html is not what fedcal"),
     (lambda f: (f / "curve-1.svg").unlink(), "curve-1.svg is not what"),
     (release("release", counts=3.0), "the release gives"),
     (release("release", std=1.0), "the release's noise is"),
@@ -162,5 +162,7 @@ def test_a_rehearsal_is_verified_and_said_to_be_one(tmp_path):
     folder = tmp_path / "r"
     quarter(folder, STUDY, None, rehearsal=True, ledger={}, spent=0.0, left=4.0)
     assert "A rehearsal" in verify(folder)[0]
+    refused("a rehearsal: not signed", sign, folder, KEY)
+    refused("is no folder of a quarter", verify, tmp_path)
     told(gap_of_cedar)(folder)
     refused("sites.cedar", verify, folder)
