@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from importlib.metadata import version
@@ -26,9 +28,10 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites import next_site
 from fedcal.evaluation.sites.verdicts import changes_under, enough, groups_of, verdicts_of
 from fedcal.evaluation.thresholds import at_threshold
+from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.files import to_json, write_folder
 from fedcal.experiments.runs.folders import QUARTER
-from fedcal.experiments.runs.rereading import comparable
+from fedcal.experiments.runs.rereading import comparable, read_release
 from fedcal.experiments.study.next_steps import in_words
 from fedcal.experiments.study.quarter_page import write_quarter_page
 from fedcal.experiments.study.sealed import Sealed
@@ -40,8 +43,8 @@ from fedcal.queries.evaluation import names_text
 from fedcal.secure_aggregation.keys import SigningKey
 
 TOLD, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"
-EARLIER = "earlier-"
-"""Files of a quarter's folder, and how the names of earlier releases begin."""
+NAME, EARLIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}"), "earlier-"
+"""Files of a quarter's folder, its name, and how the names of earlier releases begin."""
 
 Earlier = tuple[ScoreRelease, Mapping[str, Any]]
 """A quarter: its release, and of its `study.json` the keys `KEPT` at least."""
@@ -144,6 +147,24 @@ def told_of(
         told["next_site"] = next_site.next_site(counts, edges, root, facts.took_part)
     told = json.loads(json.dumps(told), parse_constant=lambda _: None)  # NaN is none of JSON's
     return {**told, **in_words(told)}
+
+
+def earlier_of(out: Path, study: Study) -> dict[str, Earlier]:
+    """The study's other quarters beside a folder, by day; warns of one that cannot be read."""
+    found, out = [], out.resolve()
+    for path in sorted(out.parent.glob(f"*/{TOLD}")):
+        try:
+            told, name = read_json(path), path.parent.name
+            if not isinstance(told, dict) or told.get("study") != study.study or name == out.name:
+                continue
+            with reading(path.parent, TOLD):
+                kept = {**told["terms"]["model"]} | {key: told[key] for key in KEPT}
+                if not kept["rehearsal"] and NAME.fullmatch(name):
+                    one = read_release(path.with_name("release.npz")), told
+                    found.append((str(kept["date"]), name, one))
+        except InputError as e:
+            warnings.warn(f"passed over: {e}", stacklevel=2)
+    return {name: one for _, name, one in sorted(found, key=lambda one: one[:2])}
 
 
 def present(release: ScoreRelease, sites: Sequence[str]) -> ScoreRelease:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import datetime
-import json
-import re
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +19,7 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.run import SERVER, deployed
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.experiments.study.quarter import Facts, write_quarter
+from fedcal.experiments.study.quarter import NAME, TOLD, Facts, earlier_of, write_quarter
 from fedcal.experiments.study.sealed import SEALED, Sealed
 from fedcal.experiments.study.study_file import DELTA, Study, named
 from fedcal.experiments.study.study_server import CONTROL, folder_of, roster
@@ -30,9 +28,6 @@ from fedcal.secure_aggregation.keys import read_key
 from fedcal.storage.artifact import Artifact
 from fedcal.strategies.server.checkpoint import CHECKPOINT, Checkpoint
 from fedcal.strategies.server.outcome import OUTCOME, Outcome, Progress
-
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
-TOLD = "study.json"
 
 
 def rehearse(path: Path, name: str, data: str, *, seed: int = 0) -> dict[str, Any]:
@@ -193,19 +188,6 @@ def release(
     text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
     counts, earlier = _counts(result.artifact), earlier_of(out, study)
     return write_quarter(out, study, text, counts, facts, earlier, signer)
-
-
-def earlier_of(out: Path, study: Study) -> dict[str, tuple[ScoreRelease, Mapping[str, Any]]]:
-    """Name -> release and `study.json` of this study's other quarters beside a folder."""
-    found = []
-    for path in sorted(out.parent.glob(f"*/{TOLD}")):
-        told = json.loads(path.read_text("utf-8"))
-        if told.get("study") == study.study and not told["rehearsal"] and path.parent != out:
-            found.append((told["date"], path.parent.name, told))
-    releases = {}
-    for _, name, told in sorted(found, key=lambda one: one[:2]):
-        releases[name] = _counts(ScoreRelease.read(out.parent / name, ScoreRelease.form)), told
-    return releases
 
 
 def _counts(artifact: Artifact) -> ScoreRelease:

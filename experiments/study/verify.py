@@ -1,59 +1,85 @@
 """Hold a quarter's folder against itself: signature, roster, ledger, release, and every number.
 
 It takes no data and no server: the release is held against the plan of the sealed study's terms
-and the ledger's line, and `study.json` and the report are made again from it. So a report that was
-altered is refused, whoever has signed it again.
+and the ledger's line, and `study.json` and the report are made again from it.
+
+**Formal guarantee.** With a sealed study of one's own: its coordinator has signed every file;
+terms, sites and keys are those sealed, noise and price those of the terms; every number of the
+report follows from release and facts. Whoever holds the coordinator's key can sign a false date,
+absence or count, sum spent, or copy of an earlier quarter that is not beside the folder.
 """
 
 from __future__ import annotations
 
+import datetime
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from fedcal import __version__
 from fedcal.core.errors import InputError
+from fedcal.core.printable import printable
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.report.page import read_json, reading
 from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.rereading import read_release
 from fedcal.experiments.runs.statement import of_plan
 from fedcal.experiments.study import quarter
-from fedcal.experiments.study.quarter import TOLD, Facts, told_of
+from fedcal.experiments.study.quarter import NAME, TOLD, Earlier, Facts, told_of
 from fedcal.experiments.study.quarter_page import write_quarter_page
 from fedcal.experiments.study.sealed import Sealed
 from fedcal.experiments.study.signature import SIGNATURE, check_signature, write_signature
 from fedcal.experiments.study.study_file import Study
 from fedcal.secure_aggregation.keys import SigningKey
+from fedcal.secure_aggregation.roster import in_groups
 from fedcal.strategies.server import participation
 
-_ASKED = ("question", "edges", "threshold", "estimand", "spread", "exact", "counted")
 _SPENT = ("epsilon", "delta", "mechanism", "unit", "adjacency", "event")
 
 
-def verify(folder: Path) -> list[str]:
-    """What was verified of a quarter, in sentences; InputError, one line, if it does not hold."""
+def verify(folder: Path, own: Path | None = None) -> list[str]:
+    """What holds of a quarter, in sentences, by one's `own` sealed study; else InputError."""
     _, sealed = _read(folder)
-    if sealed is None:
+    if sealed is None and own is None:
         return ["A rehearsal: its rows were one file, and nobody has signed it.", *_held(folder)]
-    check_signature(folder, sealed.coordinator)
-    return [f"The coordinator {sealed.coordinator.hex()[:16]} has signed it.", *_held(folder)]
+    if sealed is None:
+        raise InputError(f"{folder} is a rehearsal: nobody has sealed or signed it")
+    with reading(folder, SIGNATURE):
+        check_signature(folder, sealed.coordinator)
+    return [_sealed_by(folder, sealed, own), *_held(folder)]
 
 
-def sign(folder: Path, key: SigningKey) -> list[str]:
-    """Sign a quarter once all else is verified; InputError likewise, or for another's key."""
+def sign(folder: Path, key: SigningKey, own: Path | None = None) -> list[str]:
+    """Sign a quarter as it was sealed, once all else is verified; InputError as in `verify`."""
     _, sealed = _read(folder)
     if sealed is None or sealed.coordinator != key.public:
         why = "by the coordinator that sealed its study, or not at all"
         raise InputError(
             f"{folder} is " + (f"signed {why}" if sealed else "a rehearsal: not signed")
         )
-    said = _held(folder)
+    if Study.read(folder / quarter.STUDY) != sealed.study:
+        raise InputError(f"{folder / quarter.STUDY} is not as it was sealed: seal it anew")
+    said = [_sealed_by(folder, sealed, own), *_held(folder)]
     write_signature(folder, key)
     return said
+
+
+def _sealed_by(folder: Path, sealed: Sealed, own: Path | None) -> str:
+    """Hold key and digest of a quarter's sealed study against those of one's own."""
+    key, digest = (in_groups(one) for one in (sealed.coordinator.hex(), sealed.digest))
+    if own is None:
+        return (
+            "Not checked: the coordinator's key. Give your own sealed study (--sealed FILE), or "
+            f"compare by telephone: key {key}, digest {digest}."
+        )
+    mine = Sealed.read(own)
+    if (mine.coordinator, mine.digest) != (sealed.coordinator, sealed.digest):
+        raise InputError(f"{folder} is not sealed as {own} is: key {key}, digest {digest}")
+    return f"The coordinator's key and the roster are those of {own}."
 
 
 def _read(folder: Path) -> tuple[Mapping[str, Any], Sealed | None]:
@@ -70,12 +96,14 @@ def _held(folder: Path) -> list[str]:
     told, sealed = _read(folder)
     study, release = Study.read(folder / quarter.STUDY), read_release(folder / "release.npz")
     with reading(folder, TOLD):
-        facts, earlier = Facts.of(told), dict[str, quarter.Earlier]()
-        for name, one in told["since"].items():
-            if Path(name).name != name:
-                raise InputError(f"{folder / TOLD}: {name!r:.80} is no name of a quarter")
-            earlier[name] = read_release(folder / f"{quarter.EARLIER}{name}.npz"), one
-        for what, found, wanted in _agreed(study, sealed, facts, release):
+        facts, since = Facts.of(told), told["since"]
+        if facts.name != folder.resolve().name or not all(
+            map(NAME.fullmatch, [facts.name, *since])
+        ):
+            raise InputError(f"{folder} holds {facts.name!r:.80}: folder and quarter have one name")
+        copies = {name: read_release(folder / f"{quarter.EARLIER}{name}.npz") for name in since}
+        earlier = {name: (copies[name], one) for name, one in since.items()}
+        for what, found, wanted in _agreed(study, sealed, facts, release, since):
             if not np.array_equal(found, wanted):
                 raise InputError(
                     f"{folder}: the {what} is {found!r:.80}; by the terms it is {wanted!r:.80}"
@@ -88,42 +116,53 @@ def _held(folder: Path) -> list[str]:
         for where, old, new in _differences("", told, again):
             found = f"says {where} = {old!r:.60}; the release gives {new!r:.60}.{other}"
             raise InputError(f"{folder / TOLD} {found}")
-        said = [_beside(folder, name, *one) for name, one in earlier.items()]
+        said = [] if sealed is None else list(_around(folder, sealed, study, facts, earlier))
         _check_page(folder, told)
     terms = "The release is what the study asks: noise, epsilon and unit are those of the terms."
     return [terms, f"All numbers of {TOLD} and of the report follow from it.{other}", *said]
 
 
 def _agreed(
-    study: Study, sealed: Sealed | None, facts: Facts, release: ScoreRelease
+    study: Study, sealed: Sealed | None, facts: Facts, release: ScoreRelease, since: Any
 ) -> Iterator[tuple[str, Any, Any]]:
     """What is found, and what the terms make of it."""
     job = job_of(study.config(), None)
-    plan, found, wanted = job.plan, release.arrays(), job.strategy().result().arrays()
-    yield from ((f"release's {name}", found[name], wanted[name]) for name in _ASKED)
+    plan, found, made = job.plan, release.arrays(), cast(Any, job.strategy().result())
     std = float(plan.std_of_sum(len(facts.took_part))[0])
     yield "release's noise", f"{release.std:.9g}", f"{std:.9g}"
-    yield "release's unit", release.unit, plan.unit
     yield "release's classes", release.class_names, study.classes
+    texts = [*facts.versions, *facts.versions.values(), facts.ledger.get("run", "")]
+    yield "list of versions", texts, [printable(text)[:80] for text in texts]
+    day, paid = datetime.date.fromisoformat(facts.date), facts.spent / study.epsilon_release
+    yield "date", facts.date, day.isoformat()
+    whole = all(one["digest"] == study.digest for one in since.values())  # else of several prices
+    least = max(round(paid) if whole else paid, sealed is not None)
+    yield "number of releases paid for", f"{paid:.6f}", f"{least:.6f}"
     if sealed is not None:
+        study.year(day)
         yield "digest of the terms", study.digest, sealed.study.digest
         yield "digest of the roster", facts.roster, sealed.digest
-        for name in _SPENT:
-            yield f"ledger's {name}", facts.ledger.get(name), getattr(plan, name)
-        yield "ledger's list of releases", facts.ledger.get("charged"), [1]
+        line = {name: getattr(plan, name) for name in _SPENT} | {"releases": 1, "charged": [1]}
+        for name in sorted({*line, *facts.ledger} - {"run"}):
+            yield f"ledger's {name}", facts.ledger.get(name), line.get(name)
         of = of_plan(plan, 1, job.secure_aggregation, None, tested=False, real=True)["statement"]
         sites = {"enrolled": len(study.sites), "answered": len(facts.took_part), "missed": {}}
         of += participation.sentences({**sites, "absent": list(facts.absent)})
         yield "statement", list(facts.statement), of
+        yield "release's data", release.data, ""
+    made = made.of_sites({"absent": list(facts.absent)}).under(facts.statement)
+    own = {name: getattr(release, name) for name in ("counts", "std", "input", "known", "data")}
+    law = "double-exponential" if plan.tailed else "normal"
+    for name, wanted in replace(made, **own, law=law).arrays().items():
+        yield f"release's {name}", found[name], wanted
 
 
 def _differences(where: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any]]:
     """Where two values of JSON differ, in dots; another machine may differ in the last digits."""
     if isinstance(old, dict) and isinstance(new, dict):
         for key in sorted({*old, *new}):
-            yield from _differences(
-                f"{where}.{key or 'all'}".lstrip("."), old.get(key), new.get(key)
-            )
+            at = f"{where}.{key or 'all'}".lstrip(".")
+            yield from _differences(at, old.get(key), new.get(key))
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for k, (one, other) in enumerate(zip(old, new, strict=True)):
             yield from _differences(f"{where}.{k}", one, other)
@@ -134,18 +173,30 @@ def _differences(where: str, old: Any, new: Any) -> Iterator[tuple[str, Any, Any
         yield where, old, new
 
 
-def _beside(folder: Path, name: str, copy: ScoreRelease, then: Mapping[str, Any]) -> str:
-    """Hold the copy of an earlier release against the folder beside this one."""
-    there = folder.resolve().parent / name
-    if not (there / TOLD).is_file():
-        return f"{name}/ is not beside it: its copy here was taken as it is."
-    told, sealed = _read(there)
-    if sealed is not None and (there / SIGNATURE).exists():
-        check_signature(there, sealed.coordinator)
-    same = all(told.get(key) == value for key, value in then.items() if key in quarter.KEPT)
-    if not same or not np.array_equal(read_release(there / "release.npz").counts, copy.counts):
-        raise InputError(f"{folder / f'{quarter.EARLIER}{name}.npz'} is not the release of {there}")
-    return f"{quarter.EARLIER}{name}.npz is the release of {name}/ beside it."
+def _around(
+    folder: Path, sealed: Sealed, study: Study, facts: Facts, earlier: Mapping[str, Earlier]
+) -> Iterator[str]:
+    """Hold copies of earlier quarters against folders beside this one; say what is as it is."""
+    if changed := [
+        f.name for f in fields(Study) if vars(study)[f.name] != vars(sealed.study)[f.name]
+    ]:
+        yield f"Not as they were sealed: {', '.join(changed)}."
+    beside = quarter.earlier_of(folder, study)
+    for name, (copy, then) in earlier.items():
+        if name not in beside:
+            yield f"{name} is not beside this folder: what changed since is taken as it is."
+            continue
+        (release, told), there = beside[name], folder.resolve().parent / name
+        if signed := (there / SIGNATURE).exists():
+            check_signature(there, sealed.coordinator)
+        found, wanted, file = copy.arrays(), release.arrays(), f"{quarter.EARLIER}{name}.npz"
+        same = all(then[key] == told[key] for key in quarter.KEPT)
+        if not same or not all(np.array_equal(found[key], wanted[key]) for key in wanted):
+            raise InputError(f"{folder / file} is not the release of {there}")
+        yield f"{file} is the release of {name}/ beside it{'' if signed else ', not signed'}."
+    for name, (_, told) in beside.items():  # of one day, either may be the earlier one
+        if not (name in earlier or told["date"] > facts.date or facts.name in told["since"]):
+            yield f"{name} beside this folder is of {told['date']}, and is left out here."
 
 
 def _check_page(folder: Path, told: Mapping[str, Any]) -> None:

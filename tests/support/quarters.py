@@ -78,6 +78,8 @@ def quarter(folder, of, key, *, earlier=(), signer=None, faults=None, **facts):
     """A quarter in a folder of the name that the facts have: its release, and its study.json."""
     known = facts_of(of, name=folder.name, **facts)
     release = release_of(of, len(folder.name), known.took_part, **(faults or {}))
+    release = release.of_sites({"absent": known.absent}).under(known.statement)
+    release.of_classes(of.classes)
     if known.rehearsal:
         release = replace(release, data="rows.csv")
         release.of_classes(of.classes)

@@ -17,9 +17,14 @@ def command(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Folder of the quarter.")],
     *,
     key: Annotated[Path, other(FILES, "The coordinator's private key.")],
+    sealed: Annotated[Path | None, other(FILES, "Default: beside the key's folder.")] = None,
 ) -> None:
     """Verify, then sign."""
+    from fedcal.experiments.study.sealed import SEALED
     from fedcal.experiments.study.verify import sign
     from fedcal.secure_aggregation.keys import read_key
 
-    console().print("\n".join([*sign(folder, read_key(key)), f"{folder} is signed."]))
+    home = key.resolve().parent
+    beside = home.with_name(home.name.removesuffix("-coordinator") + SEALED)
+    said = sign(folder, read_key(key), sealed or (beside if beside.is_file() else None))
+    console().print("\n".join([*said, f"{folder} is signed."]))
