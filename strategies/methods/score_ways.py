@@ -361,7 +361,7 @@ def _in_clips(
 
     The first look is at few buckets: more would be noise, which a residual cannot do without.
     """
-    few = 8 if federation.clients * federation.epsilon < 300 else 16
+    few = min(8 if federation.clients * federation.epsilon < 300 else 16, last.buckets)
     first = replace(last, edges=arcsine_edges(few), encoding=Flat.name, height=1, pad=0)
     first = replace(first, pad=sum(last.lengths()) - sum(first.lengths()))
     if law.order == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fedcal.experiments.report.tables import TextTable, print_table
 from fedcal.experiments.report.terminal import console
 
-EXAMPLES = ("fedcal study", "fedcal study init --help")
+EXAMPLES = ("fedcal study",)
 
 _WAY = (
     ("coordinator", "study init"),
