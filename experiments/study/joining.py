@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -37,6 +38,7 @@ MISREAD = 0.02
 SIGNING, CONNECTION, STATE, HOME = "keys/signing.pem", "keys/connection.key", "state", "home"
 FEDERATION, POLICY, SEALED_COPY, ROWS = "federation.toml", "site.toml", "study.sealed", "rows.json"
 """In a kit: what the site makes itself, and what it has accepted."""
+_OWN = ("keys", STATE, HOME, FEDERATION, POLICY, SEALED_COPY, ROWS)
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
     kit = Kit.read(folder)
     signing, connection = folder / SIGNING, folder / CONNECTION
     if not signing.exists():
-        _check_fresh(kit)
+        _check_fresh(kit, _OWN if new_keys else ())
     data = os.path.abspath(data) if Path(data).exists() else data
     rows, warnings = rows_of(kit.study, data, kit.site)
     if new_keys or not (signing.exists() and connection.exists()):
@@ -188,13 +190,18 @@ def join(folder: Path, data: str, *, new_keys: bool = False) -> tuple[SiteRows, 
     return rows, warnings, out
 
 
-def _check_fresh(kit: Kit) -> None:
-    """InputError if a kit brings more than a kit has: books that forget, links to elsewhere."""
+def _check_fresh(kit: Kit, own: Collection[str]) -> None:
+    """InputError if a kit brings more than a kit has: books that forget, links to elsewhere.
+
+    `own` are what the site has made itself, whose key is lost.
+    """
     known = {*kits.kit_files(kit.study, kit.site, one_machine=kit.one_machine), kits.AUTHORITY}
     for path in kit.folder.iterdir():
-        if path.name not in known or path.is_symlink() or not path.is_file():
+        is_known = path.name in own or (path.name in known and path.is_file())
+        if not is_known or path.is_symlink():
             raise InputError(
-                f"{path} is no part of a kit: delete the folder, and ask for the kit again"
+                f"{path} is no part of a kit: delete the folder, and ask for the kit again. Where "
+                "this site has joined and lost its key, keep the folder, and give --new-keys"
             )
 
 

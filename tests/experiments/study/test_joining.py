@@ -170,6 +170,16 @@ def test_a_kit_with_more_than_a_kit_has_is_refused(there, name):
     refused("is no part of a kit: delete the folder", join, there.kit(), "rows.csv")
 
 
+def test_a_site_that_lost_its_key_keeps_its_folder(there):
+    there.joined()
+    (there.kit() / "keys" / "signing.pem").unlink()
+    refused("keep the folder, and give --new-keys", join, there.kit(), "rows.csv")
+    join(there.kit(), "rows.csv", new_keys=True)
+    (there.kit() / "keys" / "signing.pem").unlink()
+    (there.kit() / "compose.override.yml").touch()
+    refused("is no part of a kit", join, there.kit(), "rows.csv", new_keys=True)
+
+
 def test_books_that_do_more_than_keep_books_are_refused(tmp_path):
     books_that_forget(tmp_path)
     refused("somebody has changed it", SiteRecords, tmp_path / "state" / "records.sqlite")
