@@ -36,7 +36,7 @@ ONE_MACHINE = (
     "for trying it out; for more, let somebody else than the server's people make kits and seal"
 )
 
-_KEY = "coordinator.pem"
+KEY = "coordinator.pem"
 _SERVED = (AUTHORITY, "server.crt", "server.key", "executor.key")
 _LONGEST, _SPARE = 3650, 60  # days of a certificate, and after the study's end
 _RULES = """\
@@ -59,8 +59,8 @@ def make_kits(path: Path) -> list[str]:
     try:
         for folder in (own, server):
             folder.mkdir(mode=0o700, exist_ok=True)
-        if not (own / _KEY).exists():
-            make_key(own / _KEY)
+        if not (own / KEY).exists():
+            make_key(own / KEY)
         if not is_certified(own / "server.crt", host, study.until):
             for name in ("server.crt", "server.key"):
                 (own / name).unlink(missing_ok=True)
@@ -138,9 +138,9 @@ def seal(path: Path, joins: Sequence[Path]) -> list[str]:
     study = Study.read(path)
     study.must_go_on()
     own, out = folder_of(path, study.study, "coordinator"), path.with_suffix(SEALED)
-    if not (own / _KEY).exists():
-        raise InputError(f"{own / _KEY} is not there: fedcal study kit {path} makes it")
-    signer, authority = read_key(own / _KEY), (own / AUTHORITY).read_text("ascii")
+    if not (own / KEY).exists():
+        raise InputError(f"{own / KEY} is not there: fedcal study kit {path} makes it")
+    signer, authority = read_key(own / KEY), (own / AUTHORITY).read_text("ascii")
     sealed = Sealed.of(study, [Join.read(join) for join in joins], authority, signer)
     notes = [ONE_MACHINE] if is_here(read_address("server", study.server).host) else []
     before = Sealed.read(out) if out.exists() else None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -36,15 +35,15 @@ from fedcal.experiments.study.next_steps import in_words
 from fedcal.experiments.study.quarter_page import write_quarter_page
 from fedcal.experiments.study.sealed import Sealed
 from fedcal.experiments.study.signature import write_signature
-from fedcal.experiments.study.study_file import Study
+from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.metrics import gap_change
 from fedcal.metrics.holm import ERROR
 from fedcal.queries.evaluation import names_text
 from fedcal.secure_aggregation.keys import SigningKey
 
 TOLD, LEDGER, STUDY, SEALED = "study.json", "ledger.json", "study.toml", "study.sealed"
-NAME, EARLIER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}"), "earlier-"
-"""Files of a quarter's folder, its name, and how the names of earlier releases begin."""
+EARLIER = "earlier-"
+"""Files of a quarter's folder, and how the names of earlier releases begin."""
 
 Earlier = tuple[ScoreRelease, Mapping[str, Any]]
 """A quarter: its release, and of its `study.json` the keys `KEPT` at least."""

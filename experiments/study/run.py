@@ -19,9 +19,10 @@ from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.experiments.deploy.run import SERVER, deployed
 from fedcal.experiments.runs.result import SimulationResult, versions
 from fedcal.experiments.runs.simulation import simulate
-from fedcal.experiments.study.quarter import NAME, TOLD, Facts, earlier_of, write_quarter
+from fedcal.experiments.study.kits import KEY
+from fedcal.experiments.study.quarter import TOLD, Facts, earlier_of, write_quarter
 from fedcal.experiments.study.sealed import SEALED, Sealed
-from fedcal.experiments.study.study_file import DELTA, Study, named
+from fedcal.experiments.study.study_file import DELTA, NAME, Study, named
 from fedcal.experiments.study.study_server import CONTROL, folder_of, roster
 from fedcal.privacy.ledger import Entry, Ledger
 from fedcal.secure_aggregation.keys import read_key
@@ -183,7 +184,7 @@ def release(
     run, made = Outcome.load(work / SERVER).run, (work / SERVER / OUTCOME).stat().st_mtime
     with Ledger(ledger) as book:
         entries = book.entries()
-    key = folder_of(path, study.study, "coordinator") / "coordinator.pem"
+    key = folder_of(path, study.study, "coordinator") / KEY
     facts = _facts(name, result, study, entries, run, key.exists(), made)
     text, signer = sealed_path.read_text("utf-8"), read_key(key) if key.exists() else None
     counts, earlier = _counts(result.artifact), earlier_of(out, study)

@@ -53,7 +53,8 @@ PLURAL = {"person": "people"}
 DELTA = 1e-9
 """Of a release, at most: what the arithmetic of exact noise may add to a pure epsilon."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
+"""Of a study, a site, a quarter."""
 _NEAR = 0.4  # log odds by which a cut is moved to a threshold
 _MOST_THRESHOLDS = 5
 _MOST_EPSILON = 20  # beyond it promises nothing, and the arithmetic of exact noise gives out
@@ -106,7 +107,7 @@ class Study:
 
     def __post_init__(self) -> None:
         for name in (self.study, *self.sites):
-            if not _NAME.fullmatch(name):
+            if not NAME.fullmatch(name):
                 raise InputError(f"a name is 1 to 40 letters, digits and . _ -, not {name[:80]!r}")
         read_address("server", self.server)
         one_of("protect", self.protect, PROTECTED)

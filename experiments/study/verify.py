@@ -29,11 +29,11 @@ from fedcal.experiments.runs.jobs import job_of
 from fedcal.experiments.runs.rereading import read_release
 from fedcal.experiments.runs.statement import of_plan
 from fedcal.experiments.study import quarter
-from fedcal.experiments.study.quarter import NAME, TOLD, Earlier, Facts, told_of
+from fedcal.experiments.study.quarter import TOLD, Earlier, Facts, told_of
 from fedcal.experiments.study.quarter_page import write_quarter_page
 from fedcal.experiments.study.sealed import Sealed
 from fedcal.experiments.study.signature import SIGNATURE, check_signature, write_signature
-from fedcal.experiments.study.study_file import Study
+from fedcal.experiments.study.study_file import NAME, Study
 from fedcal.secure_aggregation.keys import SigningKey
 from fedcal.secure_aggregation.roster import in_groups
 from fedcal.strategies.server import participation

@@ -21,7 +21,9 @@ EXAMPLES = (
 
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Of the release, and its folder.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The release's name, and its folder's.")
+    ],
     *,
     simulate: Annotated[
         str | None, other(FILES, "Rows of all sites in one file: ask nobody.", "--simulate")

@@ -15,7 +15,8 @@ EXAMPLES = ("fedcal study seal sepsis.toml *.join",)
 def command(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The study's file.")],
     joins: Annotated[
-        list[Path], typer.Argument(metavar="SITE.join...", help="What the sites sent back, all.")
+        list[Path],
+        typer.Argument(metavar="SITE.join...", help="The files that all sites sent back."),
     ],
 ) -> None:
     """Write the sealed study, and say its digest."""

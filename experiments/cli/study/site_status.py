@@ -1,4 +1,4 @@
-"""What a site of a study has accepted, answered and spent, and what it does next, in one screen."""
+"""Show in one screen what a site of a study has accepted and spent, and what it does next."""
 
 from __future__ import annotations
 
