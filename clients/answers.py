@@ -23,6 +23,7 @@ from fedcal.clients.statistics.search import accuracy_gap, calibration_gaps, cli
 from fedcal.clients.statistics.single_metrics import mean_gaps, score_gaps
 from fedcal.clients.statistics.spread import in_folds, score_spread, score_squares
 from fedcal.clients.statistics.temperature import (
+    offset_newton,
     site_effects,
     temperature_newton,
     temperature_scores,
@@ -67,6 +68,7 @@ STATISTICS: dict[str, Statistic] = {
     "pooled_histograms": pooled_histograms,
     "mean_gaps": mean_gaps,
     "mlp_update": mlp_update,
+    "offset_newton": offset_newton,
     "outcome_cell": outcome_cell,
     "score_cell": score_cell,
     "score_counts": score_counts,

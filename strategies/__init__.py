@@ -15,6 +15,7 @@ from fedcal.strategies.methods.evaluation import FedEvaluate
 from fedcal.strategies.methods.federated_averaging import DPFedAvg, FedAvg
 from fedcal.strategies.methods.histograms import FedBBQ, FedBin
 from fedcal.strategies.methods.newton import (
+    FedNewtonClass,
     FedNewtonEntropy,
     FedNewtonOPVector,
     FedNewtonTop,
@@ -49,6 +50,7 @@ __all__ = [
     "FedKS",
     "FedMatrix",
     "FedNewton",
+    "FedNewtonClass",
     "FedNewtonEntropy",
     "FedNewtonOPVector",
     "FedNewtonTop",
@@ -67,7 +69,7 @@ __all__ = [
 STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
     *(FedTemp, FedNewton, FedOneShot, FedBin, FedBBQ),
     *(FedVector, FedMatrix, FedOPVector, FedCal),
-    *(FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector, FedNewtonTop),
+    *(FedNewtonClass, FedNewtonEntropy, FedNewtonVector, FedNewtonOPVector, FedNewtonTop),
     *(AccT, NLLT, ECET, DPHistogram),
     *(DPTS, DPPlatt),
     *(FedEvaluate, FedAccuracy, FedAUC, FedKS),

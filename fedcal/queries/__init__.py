@@ -18,6 +18,7 @@ from fedcal.queries.search import AccuracyGap, CalibrationGaps, ClippedNLL
 from fedcal.queries.single_metrics import MeanGaps, ScoreGaps
 from fedcal.queries.spread import ScoreSpread, ScoreSquares
 from fedcal.queries.temperature import (
+    OffsetNewton,
     SiteEffects,
     TemperatureNewton,
     TemperatureScores,
@@ -41,6 +42,7 @@ __all__ = [
     "LocalUpdate",
     "MLPUpdate",
     "MeanGaps",
+    "OffsetNewton",
     "OutcomeCell",
     "Param",
     "Part",

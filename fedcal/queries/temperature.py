@@ -12,7 +12,18 @@ import numpy as np
 
 from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
-from fedcal.queries.base import Classes, Order, Part, Positive, Query, Summed, finite, within
+from fedcal.queries.base import (
+    Classes,
+    Order,
+    Part,
+    Positive,
+    Query,
+    Summed,
+    Vector,
+    finite,
+    not_too_long,
+    within,
+)
 from fedcal.units.bounding import Bound, Rule
 
 Average = Literal["inverse", "temperature"]
@@ -26,6 +37,12 @@ Logarithm = Annotated[float, partial(finite, most=100.0)]
 
 ROW_GRADIENT = 4.0
 """Bound of one row's gradient of the negative log-likelihood in log(1/T), in nats."""
+
+ROW_OFFSETS = 1.2
+"""Bound of one row's gradient in the offsets of all classes, in nats; none exceeds sqrt(2)."""
+
+ROW_GAIN = 1.0
+"""Bound of what offsets change one row's loss by, in nats."""
 
 COUNTED = 2.0
 """Bound of a count that is at most 1, and so stays as it is."""
@@ -147,6 +164,77 @@ class TemperatureNewton(Query):
         if self.takes(part, clips, 1):
             return Bound((1, 1), (clips[0], client_curvature(clips[0])), order=order)
         return Bound((1, 1), (ROW_GRADIENT, row_curvature(self.classes)), order=order)
+
+
+@dataclass(frozen=True, eq=False)
+class OffsetNewton(Query):
+    """Derivatives of the loss of softmax(a z + b) in log a, or in the offsets b, in nats.
+
+    One answer holds one of the two and zeros elsewhere: each has the whole bound for itself, and
+    neither can cut the other. `bound` takes the clips of a client's gradient in log a, of the
+    gain, and of its gradient in b.
+
+    Parameters
+    ----------
+    log_a
+        log(1/T)
+    offsets
+        (c,) b
+    asks
+        "temperature": gradient and curvature in log a, and how much less the loss is with b than
+        without; "classes": curvature and gradients in b
+    classes
+        of the model, c
+    """
+
+    kind = "offset_newton"
+    facts = ("classes",)
+    examples: ClassVar[tuple[Mapping[str, Any], ...]] = (
+        {"log_a": 0.0, "offsets": np.zeros(3), "asks": "classes", "classes": 3},
+        {
+            "log_a": -0.875,
+            "offsets": np.array([0.5, -0.75, 0.25]),
+            "asks": "temperature",
+            "classes": 3,
+        },
+        {"log_a": 1.5, "offsets": np.array([1.5, 0.0, -1.5]), "asks": "classes", "classes": 3},
+    )
+
+    log_a: Logarithm
+    offsets: Vector
+    asks: Literal["temperature", "classes"]
+    classes: Classes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.offsets) != self.classes:
+            raise InputError(
+                f"offsets must be {self.classes} numbers, one for each class, got "
+                f"{len(self.offsets)}"
+            )
+        not_too_long(self)
+
+    @classmethod
+    def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
+        """Offsets of about the same size."""
+        most = float(np.abs(example["offsets"]).max())
+        return {"offsets": np.linspace(-most, most, classes)}
+
+    def lengths(self) -> tuple[int, ...]:
+        """G and H in log a, the gain; curvature and gradients in b."""
+        return (1, 1, 1, 1, self.classes)
+
+    def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
+        """Of a client as the clips say, H as `client_curvature`; of a row as the constants say."""
+        if self.takes(part, clips, 3):
+            g, gain, of_classes = clips
+            norms = (g, client_curvature(g), gain, of_classes, of_classes)
+        else:
+            norms = (
+                *(ROW_GRADIENT, row_curvature(self.classes), ROW_GAIN),
+                *(ROW_OFFSETS, ROW_OFFSETS),
+            )
+        return Bound(self.lengths(), norms, order=order)
 
 
 @dataclass(frozen=True)

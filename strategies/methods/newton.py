@@ -3,32 +3,45 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.entropy import EntropyTemperature
 from fedcal.calibrators.linear_scaling import VectorScaling
 from fedcal.calibrators.order_preserving import OrderPreservingVector
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
+from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.calibrators.top_label_logistic import IDENTITY, TopLabelLogistic
 from fedcal.calibrators.top_label_logistic import LIMIT as TOP_LIMIT
+from fedcal.core.checks import positive
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation, make_plan
-from fedcal.queries import ScalingNewton, TopLabelNewton
-from fedcal.queries.declared import Range
+from fedcal.queries import OffsetNewton, ScalingNewton, TopLabelNewton
+from fedcal.queries.declared import Question, Range
 from fedcal.strategies.base import FederatedStrategy
-from fedcal.strategies.method import plan_for
-from fedcal.strategies.methods.steps.newton_steps import KalmanFilter, TrustRegion, symmetric
+from fedcal.strategies.method import nominal_rows, plan_for
+from fedcal.strategies.methods.steps.class_offsets import LOOK_ON, OFFSET_LIMIT, ClassOffsets
+from fedcal.strategies.methods.steps.newton_steps import (
+    RADIUS,
+    KalmanFilter,
+    TrustRegion,
+    symmetric,
+)
 from fedcal.strategies.methods.temperature import LOG_A, FedNewton, gradient_clip
 from fedcal.units import UNITS
 from fedcal.units.bounding import Bound
 
 _TOP_STD = np.array([0.5, 0.3])
 """Prior of a top label's offset and slope, as distances from (0, 1)."""
+
+_TEMPERATURE: Literal["temperature"] = "temperature"
+_CLASSES: Literal["classes"] = "classes"
 
 _STILL = 0.05
 """Of log(1/T): a step that moves the top label's log-odds little."""
@@ -198,6 +211,176 @@ class FedNewtonTop(FederatedStrategy):
     def result(self) -> TopLabelLogistic:
         """The temperature that was asked about last, and the map at it."""
         return TopLabelLogistic(math.exp(-self._at), self.w, self.classes)
+
+
+class FedNewtonClass(FederatedStrategy):
+    """A temperature, and an offset for each class where it shows through the noise and pays (ours).
+
+    The first round and the last are about log(1/T), by Newton's steps. Rounds between look at the
+    gradient of the offsets of all classes (`ClassOffsets`), unless the noise is too large for them,
+    as public numbers say; then nothing is spent on them. A look begins once the temperature moves
+    by less than a factor of two. If the first look says that there is nothing, the remaining
+    rounds are the temperature's. If offsets are found, later rounds tell what they gain, and they
+    are kept if that is more than noise and fitting explain. `verdict` says what was kept, and why.
+
+    The calibrator is `VectorScaling` with one slope, or, without offsets, `TemperatureScaling`.
+    With offsets, predictions may change.
+
+    Privacy: as the plan says. An answer is about the temperature or about the offsets, with zeros
+    for the other, so each has the whole bound. Unit "user": the gradient in log(1/T) to
+    c_g = max(0.2 m, 3) nats, its curvature to 3 c_g, the gain to .03 m to .5 m, and the gradients
+    of all offsets with their curvature to .07 m to .5 m, wider where the noise is less; m is the
+    *public nominal* number of rows per client. Unit "example" and "subject": 4 nats,
+    2 + log(c)^2 / 2, 1 and 1.2. All that is decided after is computed from releases.
+
+    Not seen: rows that clipping takes from a few large clients bias the offsets where classes lie
+    with few clients. The gain is asked for that reason, and is clipped as well.
+
+    Parameters
+    ----------
+    federation
+        public facts and budget; default 8 rounds, with privacy 5, or 4 where nothing is spent on
+        offsets
+    rows_per_client
+        m; needed with privacy of unit "user", not used otherwise
+    copies
+        how often each row stands in the data, where a simulation repeats rows to have more; 1 = as
+        it is everywhere else. Without it repeated rows look like evidence
+    """
+
+    name = "fednewton-class"
+    examples = ({}, {"copies": 10.0})
+
+    def __init__(
+        self,
+        federation: Federation,
+        *,
+        rows_per_client: float | None = None,
+        copies: float = 1.0,
+        **base: Any,
+    ) -> None:
+        self.classes, self.log_a = federation.classes, 0.0
+        self.verdict = "not looked for yet"
+        self._effects = ClassOffsets(self.classes, positive("copies", copies))
+        self._gains: list[float] = []
+        self._cut = True  # whether the temperature's last step was
+        self._filter, self._trust = KalmanFilter(np.ones(1)), TrustRegion()
+        rounds = federation.rounds or (5 if federation.private else 8)
+        clip = gradient_clip(self.name, federation, rows_per_client)
+        clips = _class_clips(federation, rounds, rows_per_client)
+        if clips is None:
+            self.verdict = "not looked for: as public numbers say, noise would hide them"
+            rounds, clips = federation.rounds or 4, (clip, clip)
+            self._looks = 0
+        else:
+            self._looks = max(0, rounds - 2) if rounds < 4 else rounds - 3
+        super().__init__(plan_for(federation, self.query(1), (clip, *clips), rounds), **base)
+        self._spread = self._sampling_variance(rows_per_client)
+
+    def query(self, round_number: int) -> OffsetNewton:
+        """Derivatives at the current temperature and offsets."""
+        asks = _CLASSES if self._looks_in(round_number) else _TEMPERATURE
+        return OffsetNewton(self.log_a, self._effects.offsets, asks, self.classes)
+
+    def _looks_in(self, round_number: int) -> bool:
+        """Whether a round is about offsets."""
+        looks = self._effects.looks
+        if self._cut or looks >= self._looks or round_number in (1, self.plan.rounds):
+            return False
+        if not self.plan.private:
+            return round_number % 2 == 0  # each moves the other's optimum
+        return not looks or self._effects.p < LOOK_ON
+
+    def questions(self) -> tuple[Question, ...]:
+        """About the temperature in all rounds, about offsets in those between."""
+        moving = {"log_a": LOG_A, "offsets": Range(-OFFSET_LIMIT, OFFSET_LIMIT)}
+        of = OffsetNewton(0.0, np.zeros(self.classes), _TEMPERATURE, self.classes)
+        asked = [Question.like(of, self._all_rounds, **moving)]
+        if self._looks:
+            between = 2, self.plan.rounds - 1
+            asked.append(Question.like(replace(of, asks=_CLASSES), between, **moving))
+        return tuple(asked)
+
+    def update(self, release: Release) -> None:
+        """A guarded step of the temperature, or what a look at the offsets says."""
+        if self.plan.unanswered(release.std):
+            return
+        values, std = release.values, release.std
+        effects, rounds = self._effects, self.plan.rounds
+        if self._looks_in(release.round):
+            effects.learn(values[4:], float(values[3]), float(std[4]), self._spread)
+            seen = "seen" if effects.offsets.any() else "not seen"
+            self.verdict = f"{seen} (p = {effects.p:.2g})"
+            self._trust = TrustRegion()  # the loss is another one
+            return
+        if self.plan.private:
+            step = self._filter.step(values[:1], values[1:2], std[:1], std[1:2])[0]
+        else:
+            step = self._trust.step(values[:1], values[1:2, None])[0]
+        self._cut = abs(step) > 0.99 * RADIUS
+        self.log_a = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, self.log_a + float(step)))
+        if effects.offsets.any():
+            self._gains.append(float(values[2]))
+            if release.round == rounds:
+                self._judge(float(std[2]) / math.sqrt(len(self._gains)))
+
+    def _judge(self, std: float) -> None:
+        """Keep the offsets if what they gain is more than noise and fitting explain."""
+        gain, least = float(np.mean(self._gains)), self._effects.threshold(std)
+        kept = "kept" if gain > least else "seen and not kept"
+        self.verdict = (
+            f"{kept} (p = {self._effects.p:.2g}): they lower the loss of the fit rows by "
+            f"{gain:.3g} nats, and {least:.3g} are asked for"
+        )
+        if gain <= least:
+            self._effects.refuse()
+
+    def _sampling_variance(self, rows_per_client: float | None) -> float:
+        """Variance that sampling clients adds to a gradient, at most; infinite where unknown."""
+        plan = self.plan
+        q = plan.sampling_rate
+        if q == 1:
+            return 0.0
+        one = math.inf if plan.bound is None else plan.bound.norms[-1]
+        if plan.bound is not None and plan.bound.per != "client":
+            one *= rows_per_client or math.inf
+        return q * (1 - q) * plan.clients * one**2 / (self.classes - 1)
+
+    def round_record(self, round_number: int) -> dict[str, Any]:
+        """What is known of class effects after a round."""
+        return {"class_effects": self.verdict}
+
+    def result(self) -> Calibrator:
+        """Temperature scaling, or with offsets vector scaling by one slope."""
+        a, offsets = math.exp(self.log_a), self._effects.offsets
+        if not offsets.any():
+            return TemperatureScaling(1 / a, self.classes)
+        return VectorScaling(np.concatenate([np.full(self.classes, a), offsets]), self.classes)
+
+
+def _class_clips(
+    federation: Federation, rounds: int, rows_per_client: float | None
+) -> tuple[float, float] | None:
+    """Clips of a client's gain and of its gradients of offsets; None = noise would hide these.
+
+    Offsets are looked for if one of half a nat, for every class and with a row in ten in doubt,
+    exceeded the noise. The clip is as wide as keeps the noise below seven tenths of that: a narrow
+    one costs large clients their say. All of it follows from public numbers.
+    """
+    if not federation.private or not UNITS[federation.unit].whole_client:
+        return 1.0, 1.0  # not used
+    m = nominal_rows(FedNewtonClass.name, rows_per_client)
+    one = make_plan(federation, rounds=rounds, bound=Bound((1,), (1.0,)), row_sums=True)
+    noise = one.noise_std[0] if one.noise_std else 0.0
+    noise = max(noise, 1e-9)
+    rows = federation.sampling_rate * federation.clients * m
+    effect = 0.05 * rows / (federation.classes - 1)
+    looks = math.sqrt(max(1, rounds - 3))
+    narrow, widest = max(0.07 * m, 1.0), 0.5 * m
+    if rounds < 3 or narrow * noise / looks >= effect:
+        return None
+    of_classes = max(narrow, min(widest, 0.7 * effect * looks / noise))
+    return max(0.03 * m, 0.5, min(widest, 0.006 * rows / noise)), of_classes
 
 
 class FedNewtonVector(_Newton):
