@@ -16,7 +16,7 @@ from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.calibrators.top_label_logistic import IDENTITY, TopLabelLogistic
 from fedcal.calibrators.top_label_logistic import LIMIT as TOP_LIMIT
-from fedcal.core.checks import positive
+from fedcal.core.checks import positive, unused
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
 from fedcal.core.types import Floats
@@ -244,8 +244,8 @@ class FedNewtonClass(FederatedStrategy):
     rows_per_client
         m; needed with privacy of unit "user", not used otherwise
     copies
-        how often each row stands in the data, where a simulation repeats rows to have more; 1 = as
-        it is everywhere else. Without it repeated rows look like evidence
+        how often each row stands in the data, where a simulation repeats rows to have more: they
+        vary together, and would look like evidence; None = once
     """
 
     name = "fednewton-class"
@@ -256,12 +256,13 @@ class FedNewtonClass(FederatedStrategy):
         federation: Federation,
         *,
         rows_per_client: float | None = None,
-        copies: float = 1.0,
+        copies: float | None = None,
         **base: Any,
     ) -> None:
         self.classes, self.log_a = federation.classes, 0.0
         self.verdict = "not looked for yet"
-        self._effects = ClassOffsets(self.classes, positive("copies", copies))
+        times = 1.0 if copies is None else positive("copies", copies)
+        self._effects = ClassOffsets(self.classes, times)
         self._gains: list[float] = []
         self._cut = True  # whether the temperature's last step was
         self._filter, self._trust = KalmanFilter(np.ones(1)), TrustRegion()
@@ -269,6 +270,7 @@ class FedNewtonClass(FederatedStrategy):
         clip = gradient_clip(self.name, federation, rows_per_client)
         clips = _class_clips(federation, rounds, rows_per_client)
         if clips is None:
+            unused(f"{self.name} looks for no class effects here", copies=copies)
             self.verdict = "not looked for: as public numbers say, noise would hide them"
             rounds, clips = federation.rounds or 4, (clip, clip)
             self._looks = 0

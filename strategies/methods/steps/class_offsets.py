@@ -9,10 +9,10 @@ from scipy.special import chdtrc, chdtri
 
 from fedcal.core.types import Floats
 
-GATE = 0.02
+GATE = 0.1
 """Largest p-value of offsets that are kept."""
 
-LOOK_ON = 0.4
+LOOK_ON = 0.5
 """The same after looks that another one follows: a first look sees half of what two see."""
 
 WORTH = 1.5
