@@ -21,7 +21,7 @@ from fedcal.experiments.cli.parameters import (
     takes,
 )
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.result import before_and_after, protection, sent, title
+from fedcal.experiments.report.result import before_and_after, class_effects, protection, sent, title
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import console, headings, progress
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
@@ -99,6 +99,8 @@ def show(result: SimulationResult, out: Path | None) -> None:
     for warning in result.judged.get("coverage_warnings", ()):
         to.print(f"Warning: {warning}")
     for sentence in result.judged.get("sets", {}).get("guarantee", ()):
+        to.print(sentence)
+    for sentence in class_effects(result):
         to.print(sentence)
     to.print(
         f"{protection(result.privacy)} Who sees what, and what is not protected: "

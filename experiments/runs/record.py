@@ -30,7 +30,6 @@ UNTOLD_ROWS = (
 PUBLIC_ROWS = (
     "rows_per_client = {:g} is a public number: it must have been chosen without looking at rows."
 )
-CLASS_EFFECTS = "Class effects were {}. This is computed from what was released."
 SUBJECT_ROWS = (
     "rows_per_subject = {0}: rows count, all rows of one subject as {0} at most, and the noise is "
     "{0} times that of counting each subject once."
@@ -79,7 +78,7 @@ def recorded(
     if STRATEGIES[job.method].family == "personal" and tested and not real:
         privacy["statement"].append(AT_HOME)
     if outcome.records and (effects := outcome.records[-1].get("class_effects")):
-        privacy["statement"].append(CLASS_EFFECTS.format(effects))
+        privacy["statement"].append(effects)
     if real:
         with_real_sites(privacy, in_app=config.engine == APP)
         privacy["statement"] += sentences(outcome.sites)

@@ -331,8 +331,8 @@ class FedNewtonClass(FederatedStrategy):
         gain, least = float(np.mean(self._gains)), self._effects.threshold(std)
         kept = "kept" if gain > least else "seen and not kept"
         self.verdict = (
-            f"{kept} (p = {self._effects.p:.2g}): they lower the loss of the fit rows by "
-            f"{gain:.3g} nats, and {least:.3g} are asked for"
+            f"{kept} (p = {self._effects.p:.2g}): with them the log loss of all fit rows is, as "
+            f"released, {gain:.3g} nats lower, and less than {least:.3g} could be chance"
         )
         if gain <= least:
             self._effects.refuse()
@@ -350,7 +350,7 @@ class FedNewtonClass(FederatedStrategy):
 
     def round_record(self, round_number: int) -> dict[str, Any]:
         """What is known of class effects after a round."""
-        return {"class_effects": self.verdict}
+        return {"class_effects": f"Class effects were {self.verdict}."}
 
     def result(self) -> Calibrator:
         """Temperature scaling, or with offsets vector scaling by one slope."""

@@ -127,4 +127,4 @@ def test_offsets_that_pay_less_than_noise_and_fitting_explain_are_refused():
 
 def test_what_is_known_of_class_effects_is_told_in_each_round():
     method, _ = ran(epsilon=8.0, unit="example")
-    assert method.round_record(5) == {"class_effects": method.verdict}
+    assert method.round_record(5) == {"class_effects": f"Class effects were {method.verdict}."}
