@@ -21,7 +21,13 @@ from fedcal.experiments.cli.parameters import (
     takes,
 )
 from fedcal.experiments.report.headline import headline
-from fedcal.experiments.report.result import before_and_after, class_effects, protection, sent, title
+from fedcal.experiments.report.result import (
+    before_and_after,
+    class_effects,
+    protection,
+    sent,
+    title,
+)
 from fedcal.experiments.report.tables import TextTable, of_part, print_table
 from fedcal.experiments.report.terminal import console, headings, progress
 from fedcal.experiments.runs.config import Config, load_config, merge, parse_setting
