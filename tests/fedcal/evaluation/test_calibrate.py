@@ -23,7 +23,7 @@ from fedcal.metrics.buckets import bucket_of, equal_width, scored
 from fedcal.queries.encodings import decoder_of
 
 B = 240
-HOWS = ("binning", "isotonic", "bbq", "platt", "beta")
+HOWS = ("binning", "isotonic", "spline", "bbq", "platt", "beta")
 
 
 SETS = ("imdb-binary", "game-forecasts", "resnet110-cifar10")
@@ -147,7 +147,7 @@ def test_any_counts_give_a_calibrator(buckets, rows, std, how, seed):
     made = calibrator_from(h, "positive", how, 2, "logits")
     probs = made.predict_proba(np.stack([np.zeros(50), np.linspace(-40, 40, 50)], axis=1))
     assert ((probs >= 0) & (probs <= 1)).all()
-    if how in ("isotonic", "platt", "beta"):
+    if how in ("isotonic", "spline", "platt", "beta"):
         assert (np.diff(probs[:, 1]) >= 0).all()
 
 
@@ -164,7 +164,7 @@ def test_without_rows_or_with_noise_alone_scores_stay_about_what_they_were(how):
 def test_what_is_no_calibrator_is_refused():
     h = exact("imdb-binary")
     table: list[tuple[tuple[Any, ...], str]] = [
-        (("positive", "spline", 2, "logits"), "unknown how 'spline'"),
+        (("positive", "loess", 2, "logits"), "unknown how 'loess'"),
         (("positive", "platt", 3, "logits"), "'positive' is for models of two classes, this one"),
         (("classes", "platt", 3, "logits"), "unknown score 'classes'"),
         (("positive", "platt", 2, "pixels"), "unknown input"),
