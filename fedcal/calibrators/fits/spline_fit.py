@@ -18,13 +18,13 @@ from fedcal.core.types import Floats
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
 
-_KNOTS = 24
+_KNOTS = 16
 _LENGTHS = (0.7, 2.5)  # over which the map leaves the curve, in log-odds of the score
 _VARIANCES = np.geomspace(0.01, 3.0, 6)  # of how far, in squared log-odds
-_STEPS = 25  # of Newton's method
-_CHOOSING = 8  # steps after which length and variance stay as they are: no going to and fro
+_STEPS = 15  # of Newton's method; the last ones change log-odds by hundredths at most
+_CHOOSING = 3  # steps after which length and variance stay as they are: no going to and fro
 _LONGEST = 2.0  # step of a bucket's log-odds
-_NEAR = 1e-5  # a step of it that ends
+_NEAR = 1e-3  # a step of it that ends
 _EDGE = 1e-6  # a value's least distance from 0 and from 1
 
 
@@ -32,7 +32,7 @@ def spline(h: Histogram) -> Floats:
     """Share of outcome 1 in each bucket as a monotone spline of the score's logit, (buckets,).
 
     The log-odds are a Platt curve plus a spline f. A normal prior has f be 0 on average, with a
-    variance and a length of correlation (Matern's of smoothness 3/2, in 24 knots) that maximise
+    variance and a length of correlation (Matern's of smoothness 3/2, in 16 knots) that maximise
     the marginal likelihood of the noisy counts, in steps of Newton's method (Breslow & Clayton
     1993). Mean and covariance are those of `logistic`, of both sampling and noise. Variance 0 is
     one of the choices: where noise hides any departure, the map is the Platt curve. At last
@@ -60,8 +60,8 @@ def spline(h: Histogram) -> Floats:
         known = weighted @ slopes.T
         told = weighted @ (h.counts[1] - total * g) + known @ (w - identity)
         found = [_posterior(known, told, std) for std in stds]
-        if step < _CHOOSING:
-            best = int(np.argmax([evidence for evidence, _ in found]))
+        best = int(np.argmax([evidence for evidence, _ in found]))
+        stds = stds if step < _CHOOSING else [stds[best]]
         change = identity + found[best][1] - w
         longest = np.abs(change @ features).max()
         w = w + change * min(1.0, _LONGEST / max(longest, _NEAR))
@@ -86,7 +86,7 @@ def _posterior(known: Floats, told: Floats, std: Floats) -> tuple[float, Floats]
 
 
 def _spline_features(x: Floats, length: float) -> Floats:
-    """Functions of x whose sum with standard normal weights has Matern's covariance, (24, n)."""
+    """Functions of x whose sum with standard normal weights has Matern's covariance, (16, n)."""
     knots = np.linspace(x[0] - 0.5, x[-1] + 0.5, _KNOTS)
 
     def covariance(a: Floats) -> Floats:
