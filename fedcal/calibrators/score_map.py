@@ -35,12 +35,8 @@ SCORES = ("positive", "confidence")
 BUCKETS = 240
 """Of the histogram that pooled rows are counted in."""
 
-TABLES = {
-    "binning": score_fit.binned,
-    "isotonic": score_fit.isotonic,
-    "spline": spline,
-    "bbq": score_fit.bbq,
-}
+TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "spline": spline}
+TABLES["bbq"] = score_fit.bbq
 
 
 class OfScore(Calibrator):

@@ -6,12 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedcal.calibrators.fits.score_fit import (
-    LEAST_ROWS,
-    logistic,
-    near_rows,
-    pool_adjacent_violators,
-)
+from fedcal.calibrators.fits import score_fit
+from fedcal.calibrators.fits.score_fit import LEAST_ROWS
 from fedcal.core.numerics import sigmoid
 from fedcal.core.types import Floats
 
@@ -31,44 +27,49 @@ _EDGE = 1e-6  # a value's least distance from 0 and from 1
 def spline(h: Histogram) -> Floats:
     """Share of outcome 1 in each bucket as a monotone spline of the score's logit, (buckets,).
 
-    The log-odds are a Platt curve plus a spline f. A normal prior has f be 0 on average, with a
+    The log-odds are the Platt curve's plus a spline f. A normal prior has f be 0 on average, with a
     variance and a length of correlation (Matern's of smoothness 3/2, in 16 knots) that maximise
     the marginal likelihood of the noisy counts, in steps of Newton's method (Breslow & Clayton
-    1993). Mean and covariance are those of `logistic`, of both sampling and noise. Variance 0 is
-    one of the choices: where noise hides any departure, the map is the Platt curve. At last
+    1993). Mean and covariance are those of `logistic`, of both sampling and noise. Variance 0, as
+    likely beforehand as all others together, is one of the choices: where noise hides any departure, the map is the Platt curve. At last
     pool-adjacent-violators, weighted by the rows near each bucket, makes it never decrease. Values
     are within (0, 1).
     """
     x = np.log(h.middles) - np.log1p(-h.middles)
-    features = np.stack([x, np.ones_like(x)])
-    priors = [np.ones(2)]
-    for length in _LENGTHS:
-        features = np.concatenate([features, _spline_features(x, length)])
-        zeros, ones = np.zeros(len(features) - _KNOTS - 2), np.ones(_KNOTS)
-        priors += [np.concatenate([np.ones(2), zeros, v * ones]) for v in _VARIANCES]
-    stds = [np.sqrt(np.append(v, np.zeros(len(features) - len(v)))) for v in priors]
-    a, _, c = logistic(h, "platt")
-    identity, w = np.zeros(len(features)), np.zeros(len(features))
-    identity[0], w[0], w[1] = 1.0, a, c
-    rows, noise, total = near_rows(h), h.root @ h.root.T, h.counts.sum(axis=0)
+    a, _, c = score_fit.logistic(h, "platt")
+    curve, rows, total = a * x + c, score_fit.near_rows(h), h.counts.sum(axis=0)
+    features = np.concatenate([_spline_features(x, length) for length in _LENGTHS])
+    each = np.repeat(np.eye(len(_LENGTHS)), _KNOTS, axis=1)
+    stds = np.sqrt([np.zeros(len(features)), *(v * one for one in each for v in _VARIANCES)])
+    noise, w, z, size, last = h.root @ h.root.T, np.zeros(len(features)), curve, 1.0, np.inf
     for step in range(_STEPS):
-        g = sigmoid(w @ features)
+        g = sigmoid(z)
         d = rows * g * (1 - g)
         slopes = features * d
         both = np.outer(1 - g, 1 - g) + np.outer(g, g)  # P - T g = (1 - g) P - g N
         weighted = np.linalg.solve(noise * both + np.diag(d + LEAST_ROWS), slopes.T).T
         known = weighted @ slopes.T
-        told = weighted @ (h.counts[1] - total * g) + known @ (w - identity)
+        told = weighted @ (h.counts[1] - total * g) + known @ w
         found = [_posterior(known, told, std) for std in stds]
-        best = int(np.argmax([evidence for evidence, _ in found]))
-        stds = stds if step < _CHOOSING else [stds[best]]
-        change = identity + found[best][1] - w
+        best = _choice(np.array([evidence for evidence, _ in found]))
+        stds = stds if step < _CHOOSING else stds[[best]]
+        change = found[best][1] - w
         longest = np.abs(change @ features).max()
-        w = w + change * min(1.0, _LONGEST / max(longest, _NEAR))
+        size = size if longest < last else size / 2  # to and fro: noisy totals overstate a step
+        w = w + change * min(size, _LONGEST / max(longest, _NEAR))
+        z, last = curve + w @ features, longest
         if longest < _NEAR:
             break
-    value = pool_adjacent_violators(sigmoid(w @ features), rows + LEAST_ROWS)
+    value = score_fit.pool_adjacent_violators(sigmoid(z), rows + LEAST_ROWS)
     return np.clip(value, _EDGE, 1 - _EDGE)
+
+
+def _choice(evidence: Floats) -> int:
+    """The first, or the best of the others if their mean evidence is more; (k,) logs."""
+    most = evidence.max()
+    if len(evidence) == 1 or np.exp(evidence[0] - most) >= np.exp(evidence[1:] - most).mean():
+        return 0
+    return int(evidence[1:].argmax()) + 1
 
 
 def _posterior(known: Floats, told: Floats, std: Floats) -> tuple[float, Floats]:
