@@ -30,10 +30,9 @@ def spline(h: Histogram) -> Floats:
     The log-odds are the Platt curve's plus a spline f. A normal prior has f be 0 on average, with a
     variance and a length of correlation (Matern's of smoothness 3/2, in 16 knots) that maximise
     the marginal likelihood of the noisy counts, in steps of Newton's method (Breslow & Clayton
-    1993). Mean and covariance are those of `logistic`, of both sampling and noise. Variance 0, as
-    likely beforehand as all others together, is one of the choices: where noise hides any departure, the map is the Platt curve. At last
-    pool-adjacent-violators, weighted by the rows near each bucket, makes it never decrease. Values
-    are within (0, 1).
+    1993). Mean and covariance are those of `logistic`, of both sampling and noise. Where noise
+    hides any departure, f is 0: see `_choice`. At last pool-adjacent-violators, weighted by the
+    rows near each bucket, makes values never decrease; they are within (0, 1).
     """
     x = np.log(h.middles) - np.log1p(-h.middles)
     a, _, c = score_fit.logistic(h, "platt")
