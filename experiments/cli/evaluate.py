@@ -95,7 +95,7 @@ def command(
         bool, other(AGAIN, "Reach it with 95 % confidence.", "--confident")
     ] = False,
     calibrate: Annotated[
-        str | None, other(AGAIN, "binning | isotonic | platt | beta | bbq: a calibrator, to --out.")
+        str | None, other(AGAIN, "binning | isotonic | spline | platt | beta | bbq: into --out.")
     ] = None,
     since: Annotated[
         Path | None, other(AGAIN, "An earlier release.npz: test whether anything has changed.")

@@ -196,7 +196,7 @@ def reread(
     confident
         the wanted precision or recall is reached with 95 % confidence, not only by the estimate
     calibrate
-        "binning", "isotonic", "platt", "beta" or "bbq": make such a calibrator
+        "binning", "isotonic", "spline", "platt", "beta" or "bbq": make such a calibrator
     since
         an earlier release of the same score: test whether anything has changed
 

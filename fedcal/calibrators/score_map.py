@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from fedcal.calibrators.base import Calibrator
 from fedcal.calibrators.fits import score_fit
 from fedcal.calibrators.fits.score_fit import Curve
+from fedcal.calibrators.fits.spline_fit import spline
 from fedcal.calibrators.operators import Array, Constants, Operators
 from fedcal.calibrators.top_label import with_confidence
 from fedcal.core.checks import one_of, whole
@@ -26,7 +27,7 @@ from fedcal.metrics.buckets import DIGITS, bucket_of, check_score, equal_width, 
 if TYPE_CHECKING:
     from fedcal.evaluation.histogram import Histogram
 
-Table = Literal["binning", "isotonic", "bbq"]
+Table = Literal["binning", "isotonic", "spline", "bbq"]
 
 SCORES = ("positive", "confidence")
 """Of `fedcal.metrics.buckets`; those whose histogram is one."""
@@ -34,7 +35,8 @@ SCORES = ("positive", "confidence")
 BUCKETS = 240
 """Of the histogram that pooled rows are counted in."""
 
-TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "bbq": score_fit.bbq}
+TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "spline": spline}
+TABLES["bbq"] = score_fit.bbq
 
 
 class OfScore(Calibrator):
@@ -107,7 +109,8 @@ class ScoreMap(OfScore):
     classes
         number of classes; 0 = not fitted yet
     how
-        "binning", "isotonic" or "bbq": see `fedcal.calibrators.fits.score_fit`
+        "binning", "isotonic", "bbq" (`fedcal.calibrators.fits.score_fit`) or "spline"
+        (`fedcal.calibrators.fits.spline_fit`)
     """
 
     parameters = ("edges", "values", "score", "how")

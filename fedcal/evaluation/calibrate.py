@@ -26,8 +26,8 @@ def calibrator_from(
     score
         "positive" (two classes; the outcome is class 1) or "confidence" (a correct prediction)
     how
-        "binning", "isotonic", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`); see
-        `fedcal.calibrators.fits.score_fit`. Under noise the curves, "platt" and "beta", lose least
+        "binning", "isotonic", "spline", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`);
+        see `fedcal.calibrators.fits`. Under noise "platt", "beta" and "spline" lose least
     classes
         of the model
     input
