@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise, product
 from statistics import fmean
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -25,12 +25,14 @@ from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.shards import Shards
 from fedcal.core.types import Floats, Integers
+from fedcal.evaluation.calibrate import How, calibrator_from
 from fedcal.experiments.research.studies.rows import counted, dealt, one, rng_of, where
 from fedcal.experiments.research.studies.spec import Record, Rows, RowsClaim
 from fedcal.experiments.runs.engines.inline import run_inline
 from fedcal.metrics import summary
+from fedcal.partition import owners
 from fedcal.privacy.noise_plan import Federation
-from fedcal.strategies import FedBBQ, FedNewton, FedNewtonClass, FedTemp, FedVector
+from fedcal.strategies import FedBBQ, FedEvaluate, FedNewton, FedNewtonClass, FedTemp, FedVector
 from fedcal.strategies.server.outcome import Progress
 from fedcal.units import UNITS
 
@@ -47,6 +49,8 @@ SEEDS, RUNS, ROWS_PER_CLIENT = 20, 50, 50
 OURS, ALONE, POOLED = "fednewton-class", "fednewton", "pooled temperature"
 SHARP = {4.0: 1.05, 0.25: 1.10}
 """Factor of all logits -> the most that classwise ECE may be above the pooled temperature's."""
+MAPPED = (*TWO, MANY[0])
+MAPS: tuple[How, ...] = ("isotonic", "spline", "platt")
 HARM = {0.1: 0.005, 1.0: 0.002}
 """Epsilon -> how much the log loss of a run that keeps offsets may be above its twin's."""
 NULL = tuple(product(("user", "example"), (100, 1000), (0.1, 1.0, 8.0)))
@@ -71,17 +75,20 @@ def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
         `what`: "methods" (`data`, `unit`, `clients`, `epsilon`, `method`, `classwise_ece`, `nll`,
         means over seeds, `ratio` and `worst`, of classwise ECE to FedNewton's, `kept`, the share of
         seeds, `harm`, the largest difference of log loss among these), "null" (`kept` of `runs`),
-        "scaled" (`factor`, `ratio` of classwise ECE to the pooled temperature's)
+        "scaled" (`factor`, `ratio` of classwise ECE to the pooled temperature's), "maps" (`method`,
+        the curve that is fitted to an evaluation's release, `ece` and `nll` of the other rows)
     """
-    data, settings, seeds = MANY + TWO, SETTINGS, SEEDS
-    null, runs, scaled = ("resnet110-cifar10", "densenet-cifar100"), RUNS, tuple(SHARP)
-    if quick:
-        data, settings, seeds, null, runs, scaled = MANY[2:4], (FIRST,), 2, (), 0, ()
-    parts: list[functools.partial[Rows]] = [
-        *(functools.partial(method_rows, *of, seeds) for of in product(data, settings)),
-        *(functools.partial(null_rows, *of, runs) for of in product(null, NULL)),
-        *(functools.partial(scaled_rows, *of, seeds) for of in product(MANY, scaled)),
+    parts: list[Callable[[], Rows]] = [
+        *(
+            functools.partial(method_rows, name, of, SEEDS)
+            for name, of in product(MANY + TWO, SETTINGS)
+        ),
+        *(functools.partial(null_rows, name, of, RUNS) for name, of in product(MANY[:2], NULL)),
+        *(functools.partial(scaled_rows, *of, SEEDS) for of in product(MANY, SHARP)),
+        *(functools.partial(map_rows, *of) for of in product(MAPPED, ("user", "example"))),
     ]
+    if quick:
+        parts = [functools.partial(method_rows, name, FIRST, 2) for name in MANY[2:4]]
     return [row for part in counted(parts, progress) for row in part()]
 
 
@@ -92,8 +99,7 @@ def method_rows(name: str, setting: tuple[str, int, float], seeds: int) -> Rows:
     for method in runs[0]:
         mine, alone = ([run[of] for run in runs] for of in (method, ALONE))
         ratios = [m["classwise_ece"] / a["classwise_ece"] for m, a in zip(mine, alone, strict=True)]
-        row = _row("methods", name, setting, method=method)
-        row |= {metric: _five(fmean(m[metric] for m in mine)) for metric in ("classwise_ece", "nll")}
+        row = _row("methods", name, setting, method=method, **_means(mine))
         row |= {"ratio": _five(fmean(ratios)), "worst": _five(max(ratios))}
         kept = [m["nll"] - a["nll"] for m, a in zip(mine, alone, strict=True) if m["kept"]]
         if method == OURS:
@@ -149,13 +155,14 @@ def run(
 def null_rows(name: str, setting: tuple[str, int, float], runs: int) -> Rows:
     """Labels drawn from the model at its pooled temperature: nothing is there to be kept."""
     (logits, _), _, pooled = _split(name, 0)
-    probs = pooled[POOLED].predict_proba(logits)
+    probs = _probs(pooled[POOLED], logits)
     kept, clients = 0, setting[1]
     for number in range(runs):
         rng = rng_of(NAME, number, "null", name, *setting)
         picked = np.arange(len(logits))
         if clients == 1000:
-            picked = rng.integers(0, len(logits), clients * ROWS_PER_CLIENT)
+            each = ROWS_PER_CLIENT if probs.shape[1] <= 10 else ROWS_PER_CLIENT // 5  # of 100: time
+            picked = rng.integers(0, len(logits), clients * each)
         below = probs[picked].cumsum(axis=1) < rng.random((len(picked), 1))
         labels = np.minimum(below.sum(axis=1), probs.shape[1] - 1)
         shards = dealt(logits[picked], labels, np.arange(len(picked)), clients, rng)
@@ -180,6 +187,28 @@ def scaled_rows(name: str, factor: float, seeds: int) -> Rows:
     ]
 
 
+def map_rows(name: str, unit: str) -> Rows:
+    """Maps of the score from one release of the fit rows by an evaluation, at epsilon = 1."""
+    found: dict[str, list[Tested]] = {how: [] for how in MAPS}
+    setting = (unit, 100, 1.0)
+    for seed in range(5):
+        (logits, labels), test, _ = _split(name, seed)
+        owner = owners.iid(labels, 100, rng_of(NAME, seed, name, unit))
+        shards = Shards.from_owner(logits, labels, owner, 100)
+        federation = Federation(100, shards.classes, epsilon=1.0, seed=seed, unit=unit)
+        clip: dict[str, Any] = (
+            {"rows_per_client": len(labels) / 100} if UNITS[unit].whole_client else {}
+        )
+        evaluate = FedEvaluate(federation, **clip, secure_aggregation="none")
+        run_inline(evaluate, shards)
+        release = evaluate.result()
+        whole, score = release.histograms["model", "", ""], cast("Any", release.question.score)
+        for how in MAPS:
+            made = calibrator_from(whole, score, how, shards.classes, "logits")
+            found[how].append(_tested(made, test))
+    return [_row("maps", name, setting, method=how, **_means(of)) for how, of in found.items()]
+
+
 def claims(found: Rows) -> Iterator[RowsClaim]:
     """The limits that were set, whether they hold, and what was found."""
     tried = where(found, what="methods", method=OURS)
@@ -187,7 +216,7 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
         mine = where(tried, unit=unit, clients=clients, epsilon=epsilon)
         worst = max((r["harm"] for r in mine if r["harm"] is not None), default=-math.inf)
         yield (
-            f"users, epsilon = {epsilon:g}: offsets that are kept cost no seed {HARM[epsilon]:g} nats",
+            f"users, epsilon = {epsilon:g}: kept offsets cost no seed {HARM[epsilon]:g} nats",
             worst <= HARM[epsilon],
             f"{worst:+.4f}" if math.isfinite(worst) else "none is kept",
         )
@@ -205,7 +234,7 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
         yield f"{text}, and at most 1 run in 50 keeps offsets", r["kept"] <= 1, str(r["kept"])
     for name in MANY + TWO:
         losses = [one(_of(tried, setting), data=name)["nll"] for setting in SETTINGS[:3]]
-        rise = max(b - a for a, b in zip(losses, losses[1:], strict=False))
+        rise = max(b - a for a, b in pairwise(losses))
         text = f"users, {name}: log loss rises by at most .001 as epsilon grows"
         yield text, rise <= 0.001, f"{rise:+.4f}"
     for r in where(found, what="scaled", method=OURS):
@@ -253,10 +282,20 @@ def _made(strategy: Any, shards: Shards) -> Calibrator:
     return strategy.result()  # type: ignore[no-any-return]
 
 
+def _probs(calibrator: Calibrator | None, logits: Floats) -> Floats:
+    return softmax(logits) if calibrator is None else calibrator.predict_proba(logits)
+
+
 def _tested(calibrator: Calibrator | None, test: Rowed) -> Tested:
     logits, labels = test
-    probs = softmax(logits) if calibrator is None else calibrator.predict_proba(logits)
-    return {**summary(probs, labels), "kept": float(isinstance(calibrator, VectorScaling))}
+    return {
+        **summary(_probs(calibrator, logits), labels),
+        "kept": float(isinstance(calibrator, VectorScaling)),
+    }
+
+
+def _means(tested: Sequence[Tested]) -> Tested:
+    return {of: _five(fmean(t[of] for t in tested)) for of in ("classwise_ece", "ece", "nll")}
 
 
 def _five(value: float) -> float:
