@@ -43,6 +43,10 @@ _TOP_STD = np.array([0.5, 0.3])
 _TEMPERATURE: Literal["temperature"] = "temperature"
 _CLASSES: Literal["classes"] = "classes"
 
+_SHARPER = 0.25
+"""Of log(1/T): up a longer step nothing that was learnt before is trusted. The loss of a model that
+is too flat has little curvature, which grows on the way: a step from there goes too far."""
+
 _STILL = 0.05
 """Of log(1/T): a step that moves the top label's log-odds little."""
 
@@ -264,14 +268,14 @@ class FedNewtonClass(FederatedStrategy):
         times = 1.0 if copies is None else positive("copies", copies)
         self._effects = ClassOffsets(self.classes, times)
         self._gains: list[float] = []
-        self._cut = True  # whether the temperature's last step was
+        self._cut = True  # whether the temperature's last step was, or led too far
         self._filter, self._trust = KalmanFilter(np.ones(1)), TrustRegion()
         rounds = federation.rounds or (5 if federation.private else 8)
         clip = gradient_clip(self.name, federation, rows_per_client)
         clips = _class_clips(federation, rounds, rows_per_client)
         if clips is None:
             unused(f"{self.name} looks for no class effects here", copies=copies)
-            self.verdict = "not looked for: as public numbers say, noise would hide them"
+            self.verdict = "not looked for: as public numbers say, they would not show"
             rounds, clips = federation.rounds or 4, (clip, clip)
             self._looks = 0
         else:
@@ -319,7 +323,9 @@ class FedNewtonClass(FederatedStrategy):
             step = self._filter.step(values[:1], values[1:2], std[:1], std[1:2])[0]
         else:
             step = self._trust.step(values[:1], values[1:2, None])[0]
-        self._cut = abs(step) > 0.99 * RADIUS
+        self._cut = abs(step) > 0.99 * RADIUS or step > _SHARPER
+        if step > _SHARPER:
+            self._filter = KalmanFilter(np.ones(1))
         self.log_a = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, self.log_a + float(step)))
         if effects.offsets.any():
             self._gains.append(float(values[2]))
@@ -366,7 +372,8 @@ def _class_clips(
     """Clips of a client's gain and of its gradients of offsets; None = noise would hide these.
 
     Offsets are looked for if one of half a nat, for every class and with a row in ten in doubt,
-    exceeded the noise. The clip is as wide as keeps the noise below seven tenths of that: a narrow
+    exceeded the noise. Of two classes, and where labels differ by client, a client's gradient says
+    which class it has more of, and clipping makes a vote of it: nothing is looked for. The clip is as wide as keeps the noise below seven tenths of that: a narrow
     one costs large clients their say. All of it follows from public numbers.
     """
     if not federation.private or not UNITS[federation.unit].whole_client:
@@ -379,7 +386,7 @@ def _class_clips(
     effect = 0.05 * rows / (federation.classes - 1)
     looks = math.sqrt(max(1, rounds - 3))
     narrow, widest = max(0.07 * m, 1.0), 0.5 * m
-    if rounds < 3 or narrow * noise / looks >= effect:
+    if rounds < 3 or federation.classes == 2 or narrow * noise / looks >= effect:
         return None
     of_classes = max(narrow, min(widest, 0.7 * effect * looks / noise))
     return max(0.03 * m, 0.5, min(widest, 0.006 * rows / noise)), of_classes
