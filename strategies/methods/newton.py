@@ -372,9 +372,10 @@ def _class_clips(
     """Clips of a client's gain and of its gradients of offsets; None = noise would hide these.
 
     Offsets are looked for if one of half a nat, for every class and with a row in ten in doubt,
-    exceeded the noise. Of two classes, and where labels differ by client, a client's gradient says
-    which class it has more of, and clipping makes a vote of it: nothing is looked for. The clip is as wide as keeps the noise below seven tenths of that: a narrow
-    one costs large clients their say. All of it follows from public numbers.
+    exceeded the noise. Of two classes they are not: where labels differ by client, a client's
+    gradient says which class it has more of, and clipping makes a vote of it. The clip is as wide
+    as keeps the noise below seven tenths of that: a narrow one costs large clients their say. All
+    of it follows from public numbers.
     """
     if not federation.private or not UNITS[federation.unit].whole_client:
         return 1.0, 1.0  # not used

@@ -25,7 +25,7 @@ def test_labels_without_effects_are_drawn_from_the_model_at_its_pooled_temperatu
 
 
 def test_rows_are_repeated_for_a_thousand_clients_alone():
-    fit = np.eye(4)[np.arange(5000) % 4], np.arange(5000) % 4
+    fit = 3 * np.eye(4)[np.arange(5000) % 4], np.arange(5000) % 4
     for clients, copies in ((100, 1), (1000, 10)):
         shards, times = study.population(fit, ("user", clients, 1.0), rng_of("test", 0))
         assert (times, len(shards.labels), shards.clients) == (copies, 5000 * copies, clients)
