@@ -170,9 +170,9 @@ class TemperatureNewton(Query):
 class OffsetNewton(Query):
     """Derivatives of the loss of softmax(a z + b) in log a, or in the offsets b, in nats.
 
-    One answer holds one of the two and zeros elsewhere: each has the whole bound for itself, and
-    neither can cut the other. `bound` takes the clips of a client's gradient in log a, of the
-    gain, and of its gradient in b.
+    One answer holds one of the two and zeros elsewhere: each has the whole bound for itself.
+    `bound` takes the clips of a client's gradient in log a, of the gain, and of its gradient in
+    b.
 
     Parameters
     ----------

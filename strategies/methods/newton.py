@@ -44,8 +44,11 @@ _TEMPERATURE: Literal["temperature"] = "temperature"
 _CLASSES: Literal["classes"] = "classes"
 
 _SHARPER = 0.25
-"""Of log(1/T): up a longer step nothing that was learnt before is trusted. The loss of a model that
+"""Of log(1/T): after a longer step up what was learnt before is forgotten. The loss of a model that
 is too flat has little curvature, which grows on the way: a step from there goes too far."""
+
+_ASIDE = 0.05
+"""Std of what offsets move the optimum of log(1/T) by."""
 
 _STILL = 0.05
 """Of log(1/T): a step that moves the top label's log-odds little."""
@@ -221,24 +224,27 @@ class FedNewtonClass(FederatedStrategy):
     """A temperature, and an offset for each class where it shows through the noise and pays (ours).
 
     The first round and the last are about log(1/T), by Newton's steps. Rounds between look at the
-    gradient of the offsets of all classes (`ClassOffsets`), unless the noise is too large for them,
-    as public numbers say; then nothing is spent on them. A look begins once the temperature moves
-    by less than a factor of two. If the first look says that there is nothing, the remaining
-    rounds are the temperature's. If offsets are found, later rounds tell what they gain, and they
-    are kept if that is more than noise and fitting explain. `verdict` says what was kept, and why.
+    gradient of the offsets of all classes (`ClassOffsets`). With unit "user" nothing is spent on
+    them where the noise is too large, as public numbers say. A look waits until the temperature's
+    last step was short. If the first look says that there is nothing, the remaining rounds are the
+    temperature's. If offsets are found, later rounds tell what they gain, and they are kept if that
+    is more than noise and fitting explain. `verdict` says what was kept, and why.
 
     The calibrator is `VectorScaling` with one slope, or, without offsets, `TemperatureScaling`.
     With offsets, predictions may change.
 
-    Privacy: as the plan says. An answer is about the temperature or about the offsets, with zeros
-    for the other, so each has the whole bound. Unit "user": the gradient in log(1/T) to
-    c_g = max(0.2 m, 3) nats, its curvature to 3 c_g, the gain to .03 m to .5 m, and the gradients
-    of all offsets with their curvature to .07 m to .5 m, wider where the noise is less; m is the
-    *public nominal* number of rows per client. Unit "example" and "subject": 4 nats,
-    2 + log(c)^2 / 2, 1 and 1.2. All that is decided after is computed from releases.
+    Privacy: as the plan says. An answer is about the temperature or about the offsets, with
+    zeros for the other, so each has the whole bound. Unit "user": the gradient in log(1/T) to
+    c_g = max(0.2 m, 3) nats, its curvature to 3 c_g, the gain to .03 m to .5 m (at least half a
+    nat), and the gradients of all offsets with their curvature to .07 m to .5 m (at least one),
+    wider where the noise is less; m is the *public nominal* number of rows per client. Unit
+    "example" and "subject": 4 nats, 2 + log(c)^2 / 2, 1 and 1.2. All that is decided after is
+    computed from releases.
 
-    Not seen: rows that clipping takes from a few large clients bias the offsets where classes lie
-    with few clients. The gain is asked for that reason, and is clipped as well.
+    Not seen: rows that clipping takes from a few large clients bias the offsets where classes
+    lie with few clients. The gain is asked for that reason, and is clipped as well. One number
+    stands for the curvature of all classes: where classes are rare, or few are confused, steps
+    go too far, and effects that are there may be refused.
 
     Parameters
     ----------
@@ -264,10 +270,11 @@ class FedNewtonClass(FederatedStrategy):
         **base: Any,
     ) -> None:
         self.classes, self.log_a = federation.classes, 0.0
-        self.verdict = "not looked for yet"
+        self.verdict = "not looked for: they take three rounds or more"
         times = 1.0 if copies is None else positive("copies", copies)
         self._effects = ClassOffsets(self.classes, times)
-        self._gains: list[float] = []
+        self._gains: list[tuple[float, float]] = []  # with the std of their noise
+        self._kept, self._alone = False, (0.0, 0.0)
         self._cut = True  # whether the temperature's last step was, or led too far
         self._filter, self._trust = KalmanFilter(np.ones(1)), TrustRegion()
         rounds = federation.rounds or (5 if federation.private else 8)
@@ -276,12 +283,14 @@ class FedNewtonClass(FederatedStrategy):
         if clips is None:
             unused(f"{self.name} looks for no class effects here", copies=copies)
             self.verdict = "not looked for: as public numbers say, they would not show"
-            rounds, clips = federation.rounds or 4, (clip, clip)
+            rounds, clips = federation.rounds or (4 if federation.private else 8), (clip, clip)
             self._looks = 0
         else:
-            self._looks = max(0, rounds - 2) if rounds < 4 else rounds - 3
+            self._looks = max(1, rounds - 3) if rounds > 2 else 0
         super().__init__(plan_for(federation, self.query(1), (clip, *clips), rounds), **base)
-        self._spread = self._sampling_variance(rows_per_client)
+        q, bound = federation.sampling_rate, self.plan.bound
+        one = 0.0 if bound is None else bound.norms[-1]
+        self._spread = q * (1 - q) * federation.clients * one**2 / (self.classes - 1)
 
     def query(self, round_number: int) -> OffsetNewton:
         """Derivatives at the current temperature and offsets."""
@@ -294,7 +303,7 @@ class FedNewtonClass(FederatedStrategy):
         if self._cut or looks >= self._looks or round_number in (1, self.plan.rounds):
             return False
         if not self.plan.private:
-            return round_number % 2 == 0  # each moves the other's optimum
+            return not looks or round_number % 2 == 0  # each moves the other's optimum
         return not looks or self._effects.p < LOOK_ON
 
     def questions(self) -> tuple[Question, ...]:
@@ -309,16 +318,29 @@ class FedNewtonClass(FederatedStrategy):
 
     def update(self, release: Release) -> None:
         """A guarded step of the temperature, or what a look at the offsets says."""
-        if self.plan.unanswered(release.std):
-            return
+        if not self.plan.unanswered(release.std):
+            if self._looks_in(release.round):
+                self._look(release)
+            else:
+                self._step(release)
+        if release.round == self.plan.rounds:
+            self._end()
+
+    def _look(self, release: Release) -> None:
+        values, std, effects = release.values, release.std, self._effects
+        if not effects.offsets.any():
+            sure = math.sqrt(self._filter.covariance[0, 0]) if self.plan.private else 0.0
+            self._alone = self.log_a, 2 * sure
+        effects.learn(values[4:], float(values[3]), float(std[4]), self._spread)
+        self._gains, self._trust = [], TrustRegion()  # the loss is another one, and its optimum
+        self._filter.covariance = self._filter.covariance + _ASIDE**2
+        seen = "seen" if effects.offsets.any() else "not seen"
+        self.verdict = f"{seen} (p = {effects.p:.2g})"
+        if not effects.offsets.any():
+            self._refuse()
+
+    def _step(self, release: Release) -> None:
         values, std = release.values, release.std
-        effects, rounds = self._effects, self.plan.rounds
-        if self._looks_in(release.round):
-            effects.learn(values[4:], float(values[3]), float(std[4]), self._spread)
-            seen = "seen" if effects.offsets.any() else "not seen"
-            self.verdict = f"{seen} (p = {effects.p:.2g})"
-            self._trust = TrustRegion()  # the loss is another one
-            return
         if self.plan.private:
             step = self._filter.step(values[:1], values[1:2], std[:1], std[1:2])[0]
         else:
@@ -327,32 +349,38 @@ class FedNewtonClass(FederatedStrategy):
         if step > _SHARPER:
             self._filter = KalmanFilter(np.ones(1))
         self.log_a = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, self.log_a + float(step)))
-        if effects.offsets.any():
-            self._gains.append(float(values[2]))
-            if release.round == rounds:
-                self._judge(float(std[2]) / math.sqrt(len(self._gains)))
+        if self._effects.offsets.any():
+            self._gains.append((float(values[2]), float(std[2])))
 
-    def _judge(self, std: float) -> None:
+    def _end(self) -> None:
         """Keep the offsets if what they gain is more than noise and fitting explain."""
-        gain, least = float(np.mean(self._gains)), self._effects.threshold(std)
-        kept = "kept" if gain > least else "seen and not kept"
+        effects, p = self._effects, f"(p = {self._effects.p:.2g})"
+        if self._looks and not effects.looks:
+            self.verdict = "not looked for: the temperature was not found before the last round"
+        if not effects.offsets.any():
+            return
+        if not self._gains:
+            self.verdict = f"seen and not kept {p}: no round told what they gain"
+            self._refuse()
+            return
+        gains, stds = np.array(self._gains).T
+        gain = float(gains.mean())
+        least = effects.threshold(float(np.sqrt((stds**2).sum())) / len(gains))
+        self._kept = gain > least
         self.verdict = (
-            f"{kept} (p = {self._effects.p:.2g}): with them the log loss of all fit rows is, as "
-            f"released, {gain:.3g} nats lower, and less than {least:.3g} could be chance"
+            f"{'kept' if self._kept else 'seen and not kept'} {p}: with them the log loss of the "
+            f"rows asked is, as released, {gain:.3g} nats lower, and less than {least:.3g} could "
+            "be chance"
         )
-        if gain <= least:
-            self._effects.refuse()
+        if not self._kept:
+            self._refuse()
 
-    def _sampling_variance(self, rows_per_client: float | None) -> float:
-        """Variance that sampling clients adds to a gradient, at most; infinite where unknown."""
-        plan = self.plan
-        q = plan.sampling_rate
-        if q == 1:
-            return 0.0
-        one = math.inf if plan.bound is None else plan.bound.norms[-1]
-        if plan.bound is not None and plan.bound.per != "client":
-            one *= rows_per_client or math.inf
-        return q * (1 - q) * plan.clients * one**2 / (self.classes - 1)
+    def _refuse(self) -> None:
+        """Set the offsets to 0, and take back what is too far for noise of the temperature."""
+        self._effects.refuse()
+        log_a, near = self._alone
+        if abs(self.log_a - log_a) > near:
+            self.log_a = log_a
 
     def round_record(self, round_number: int) -> dict[str, Any]:
         """What is known of class effects after a round."""
@@ -361,7 +389,7 @@ class FedNewtonClass(FederatedStrategy):
     def result(self) -> Calibrator:
         """Temperature scaling, or with offsets vector scaling by one slope."""
         a, offsets = math.exp(self.log_a), self._effects.offsets
-        if not offsets.any():
+        if not self._kept:
             return TemperatureScaling(1 / a, self.classes)
         return VectorScaling(np.concatenate([np.full(self.classes, a), offsets]), self.classes)
 
@@ -369,15 +397,19 @@ class FedNewtonClass(FederatedStrategy):
 def _class_clips(
     federation: Federation, rounds: int, rows_per_client: float | None
 ) -> tuple[float, float] | None:
-    """Clips of a client's gain and of its gradients of offsets; None = noise would hide these.
+    """Clips of a client's gain and of its gradients of offsets; None = they would not show.
 
-    Offsets are looked for if one of half a nat, for every class and with a row in ten in doubt,
-    exceeded the noise. Of two classes they are not: where labels differ by client, a client's
-    gradient says which class it has more of, and clipping makes a vote of it. The clip is as wide
-    as keeps the noise below seven tenths of that: a narrow one costs large clients their say. All
-    of it follows from public numbers.
+    Of whole clients offsets are looked for if one of half a nat, for every class and with a row
+    in ten in doubt, exceeded the noise. Of two classes they are not: where labels differ by
+    client, a client's gradient says which class it has more of, and clipping makes a vote of
+    it. The clip is as wide as keeps the noise below seven tenths of that: a narrow one costs
+    large clients their say. Where clients are not clipped, a sample of them may differ by
+    anything: nothing is looked for. All of it follows from public numbers.
     """
-    if not federation.private or not UNITS[federation.unit].whole_client:
+    whole = federation.private and UNITS[federation.unit].whole_client
+    if not whole and federation.sampling_rate < 1:
+        return None
+    if not whole:
         return 1.0, 1.0  # not used
     m = nominal_rows(FedNewtonClass.name, rows_per_client)
     one = make_plan(federation, rounds=rounds, bound=Bound((1,), (1.0,)), row_sums=True)

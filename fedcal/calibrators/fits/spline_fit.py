@@ -31,7 +31,7 @@ def spline(h: Histogram) -> Floats:
     variance and a length of correlation (Matern's of smoothness 3/2, in 16 knots) that maximise
     the marginal likelihood of the noisy counts, in steps of Newton's method (Breslow & Clayton
     1993). Mean and covariance are those of `logistic`, of both sampling and noise. Where noise
-    hides any departure, f is 0: see `_choice`. At last pool-adjacent-violators, weighted by the
+    hides any departure, f is 0: see `_choice`. Finally pool-adjacent-violators, weighted by the
     rows near each bucket, makes values never decrease; they are within (0, 1).
     """
     x = np.log(h.middles) - np.log1p(-h.middles)

@@ -13,7 +13,7 @@ GATE = 0.1
 """Largest p-value of offsets that are kept."""
 
 LOOK_ON = 0.5
-"""The same after looks that another one follows: a first look sees half of what two see."""
+"""Largest p-value of a look that another one follows: a first look sees half of what two see."""
 
 WORTH = 1.5
 """How many stds of its noise a gain must exceed what fitting noise would gain on its own rows."""
@@ -80,7 +80,7 @@ class ClassOffsets:
         else:
             noise = 0.0
         variance = noise + spread / self.looks + self.copies * mean
-        square, degrees = float(score @ score) / variance, self.classes - 1
+        square, degrees = float(np.square(score).sum()) / variance, self.classes - 1
         self.p = float(chdtrc(degrees, square))
         shrunk = max(0.0, 1.0 - degrees / max(square, 1e-300))
         self.offsets = np.zeros(self.classes)

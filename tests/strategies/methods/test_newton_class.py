@@ -119,10 +119,52 @@ def test_a_model_far_too_sharp_has_its_temperature_first():
 def test_offsets_that_pay_less_than_noise_and_fitting_explain_are_refused():
     method, _ = ran(epsilon=8.0, unit="example")
     assert method.result().kind == "vector"
-    method._gains = [1.0, -1.0]
-    method._judge(std=5.0)
+    method._gains = [(1.0, 5.0), (-1.0, 5.0)]
+    method._end()
     assert method.verdict.startswith("seen and not kept")
     assert method.result().kind == "temperature"
+
+
+@pytest.mark.parametrize("facts", [{}, {"epsilon": 8.0, "unit": "example"}], ids=["exact", "noise"])
+def test_refused_offsets_leave_the_temperature_that_was_found_without_them(facts):
+    """Classes of very different sizes: steps of the offsets go too far, and are refused."""
+    rng = np.random.default_rng(0)
+    share = 1 / np.arange(1, 101) / (1 / np.arange(1, 101)).sum()
+    logits = rng.normal(0, 1, (6000, 100)) + np.log(share)
+    logits[np.arange(6000), rng.choice(100, 6000, p=share)] += 2.5
+    p = softmax(logits + rng.normal(0, 0.4, 100))
+    labels = np.minimum((p.cumsum(axis=1) < rng.random((6000, 1))).sum(axis=1), 99)
+    shards = Shards.from_owner(logits, labels, np.arange(6000) % CLIENTS, CLIENTS)
+    losses = []
+    for method in (FedNewton, FedNewtonClass):
+        run = method(Federation(CLIENTS, 100, **facts))
+        run_inline(run, shards)
+        probs = run.result().predict_proba(logits)
+        losses.append(-np.log(probs[np.arange(6000), labels]).mean())
+    assert run.verdict.startswith("seen and not kept")
+    assert losses[1] < losses[0] + 1e-3
+
+
+def test_offsets_are_not_in_a_result_before_they_are_judged():
+    method, _ = ran(epsilon=8.0, unit="example")
+    again = FedNewtonClass(federation(epsilon=8.0, unit="example"))
+    for release in method.releases[:-1]:
+        again.update(release)
+        assert again.result().kind == "temperature"
+    assert again.verdict.startswith("seen (p = ")
+    again._gains = []  # as where nobody answered since
+    again._end()
+    assert again.verdict.startswith("seen and not kept")
+    assert again.result().kind == "temperature"
+
+
+def test_nothing_is_looked_for_in_samples_of_clients_that_nothing_bounds():
+    for facts in ({}, {"epsilon": 8.0, "unit": "example"}):
+        method = FedNewtonClass(federation(sampling_rate=0.5, **facts))
+        assert method.verdict.startswith("not looked for")
+        assert len(method.questions()) == 1
+    for rounds in (1, 2):
+        assert FedNewtonClass(federation(rounds=rounds)).verdict.startswith("not looked for: they")
 
 
 def test_what_is_known_of_class_effects_is_told_in_each_round():
