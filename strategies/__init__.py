@@ -18,11 +18,10 @@ from fedcal.strategies.methods.newton import (
     FedNewtonClass,
     FedNewtonEntropy,
     FedNewtonOPVector,
-    FedNewtonTop,
     FedNewtonVector,
 )
 from fedcal.strategies.methods.prior import FedPrior
-from fedcal.strategies.methods.recalibration import DPTS, DPPlatt
+from fedcal.strategies.methods.recalibration import DPTS, DPPlatt, FedNewtonTop
 from fedcal.strategies.methods.scaling import FedCal, FedMatrix, FedOPVector, FedVector
 from fedcal.strategies.methods.search import ECET, NLLT, AccT
 from fedcal.strategies.methods.single.single_auc import FedAUC

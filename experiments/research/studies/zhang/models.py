@@ -35,7 +35,7 @@ from fedcal.partition import held_out
 from fedcal.privacy.curator import Asked
 from fedcal.privacy.federation import Federation
 from fedcal.strategies import STRATEGIES
-from fedcal.strategies.methods.newton import FedNewtonTop
+from fedcal.strategies.methods.recalibration import FedNewtonTop
 from fedcal.strategies.methods.training import FedSGD
 from fedcal.training.network import Rule
 from fedcal.training.optimisers import langevin_lr
