@@ -249,10 +249,11 @@ class FedNewtonClass(FederatedStrategy):
             self._alone = self.log_a, 2 * sure
         effects.learn(values[4:], float(values[3]), float(std[4]), self._spread)
         self._gains, self._trust = [], TrustRegion()  # the loss is another one, and its optimum
-        self._filter.covariance = self._filter.covariance + _ASIDE**2
-        seen = "seen" if effects.offsets.any() else "not seen"
-        self.verdict = f"{seen} (p = {effects.p:.2g})"
-        if not effects.offsets.any():
+        found = bool(effects.offsets.any())
+        self.verdict = f"{'seen' if found else 'not seen'} (p = {effects.p:.2g})"
+        if found:
+            self._filter.covariance = self._filter.covariance + _ASIDE**2
+        else:
             self._refuse()
 
     def _step(self, release: Release) -> None:
