@@ -190,7 +190,7 @@ class FedNewtonClass(FederatedStrategy):
         times = 1.0 if copies is None else positive("copies", copies)
         self._effects = ClassOffsets(self.classes, times)
         self._gains: list[tuple[float, float]] = []  # with the std of their noise
-        self._kept, self._alone = False, (0.0, 0.0)
+        self._kept = False
         self._cut = True  # whether the temperature's last step was, or led too far
         self._filter, self._trust = KalmanFilter(np.ones(1)), TrustRegion()
         rounds = federation.rounds or (5 if federation.private else 8)
@@ -244,20 +244,20 @@ class FedNewtonClass(FederatedStrategy):
 
     def _look(self, release: Release) -> None:
         values, std, effects = release.values, release.std, self._effects
-        if not effects.offsets.any():
-            sure = math.sqrt(self._filter.covariance[0, 0]) if self.plan.private else 0.0
-            self._alone = self.log_a, 2 * sure
         effects.learn(values[4:], float(values[3]), float(std[4]), self._spread)
         self._gains, self._trust = [], TrustRegion()  # the loss is another one, and its optimum
         found = bool(effects.offsets.any())
         self.verdict = f"{'seen' if found else 'not seen'} (p = {effects.p:.2g})"
         if found:
             self._filter.covariance = self._filter.covariance + _ASIDE**2
-        else:
-            self._refuse()
 
     def _step(self, release: Release) -> None:
         values, std = release.values, release.std
+        if self._effects.offsets.any():
+            self._gains.append((float(values[2]), float(std[2])))
+            if values[2] < 0:  # the last round is better spent on what is kept
+                self._end()
+                return
         if self.plan.private:
             step = self._filter.step(values[:1], values[1:2], std[:1], std[1:2])[0]
         else:
@@ -266,8 +266,6 @@ class FedNewtonClass(FederatedStrategy):
         if step > _SHARPER:
             self._filter = KalmanFilter(np.ones(1))
         self.log_a = max(-LOG_A_LIMIT, min(LOG_A_LIMIT, self.log_a + float(step)))
-        if self._effects.offsets.any():
-            self._gains.append((float(values[2]), float(std[2])))
 
     def _end(self) -> None:
         """Keep the offsets if what they gain is more than noise and fitting explain."""
@@ -278,7 +276,7 @@ class FedNewtonClass(FederatedStrategy):
             return
         if not self._gains:
             self.verdict = f"seen and not kept {p}: no round told what they gain"
-            self._refuse()
+            self._effects.refuse()
             return
         gains, stds = np.array(self._gains).T
         gain = float(gains.mean())
@@ -290,14 +288,7 @@ class FedNewtonClass(FederatedStrategy):
             "be chance"
         )
         if not self._kept:
-            self._refuse()
-
-    def _refuse(self) -> None:
-        """Set the offsets to 0, and take back what is too far for noise of the temperature."""
-        self._effects.refuse()
-        log_a, near = self._alone
-        if abs(self.log_a - log_a) > near:
-            self.log_a = log_a
+            self._effects.refuse()
 
     def round_record(self, round_number: int) -> dict[str, Any]:
         """What is known of class effects after a round."""
