@@ -175,7 +175,6 @@ class FedNewtonClass(FederatedStrategy):
     """
 
     name = "fednewton-class"
-    examples = ({}, {"copies": 10.0})
 
     def __init__(
         self,
