@@ -272,20 +272,6 @@ def asserts(tree: ast.AST) -> list[str]:
     return [ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Assert)]
 
 
-def undocumented(tree: ast.Module) -> list[str]:
-    """The module, public functions, classes and their public methods that have no docstring."""
-    kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-    found = [] if ast.get_docstring(tree) else ["the module"]
-    for node in tree.body:
-        if not isinstance(node, kinds) or node.name.startswith("_"):
-            continue
-        members = node.body if isinstance(node, ast.ClassDef) else []
-        for public in (node, *members):
-            if isinstance(public, kinds) and not public.name.startswith("_"):
-                found += [] if ast.get_docstring(public) else [f"{node.name}: {public.name}"]
-    return found
-
-
 @cache
 def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text("utf-8"))
@@ -307,7 +293,7 @@ def test_heavy_packages_are_imported_where_used():
 
 
 def test_house_rules():
-    for check in (pickles, global_randomness, asserts, undocumented):
+    for check in (pickles, global_randomness, asserts):
         assert offenders(lambda tree, path, check=check: check(tree)) == {}
     assert {Path(name).parts[0] for name in NAMES} == set(PACKAGES)
     for name in (
