@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         FedVector,
     )
 
-__version__ = "0.1.0"
+__version__: str
 __all__ = [
     "DPTS",
     "ECET",
@@ -134,7 +134,9 @@ for _room in ("clients", "strategies", "experiments"):
 
 
 def __getattr__(name: str) -> Any:
-    """Functions and classes, imported on first use: `import fedcal` waits for nothing."""
+    """Import a function or class on first use, so that `import fedcal` is fast."""
+    if name == "__version__":  # pyproject.toml is its one place
+        return import_module("importlib.metadata").version("fedcal")
     if name not in __all__:
         raise AttributeError(f"module 'fedcal' has no attribute {name!r}")
     if name == "add_answers":

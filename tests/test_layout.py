@@ -328,8 +328,6 @@ BROKEN = [
     (global_randomness, "import random"),
     (global_randomness, "from numpy.random import rand"),
     (asserts, "def f(x):\n    assert x > 0"),
-    (undocumented, '"""m"""\ndef f():\n    pass'),
-    (undocumented, '"""m"""\nclass A:\n    """a"""\n    def f(self):\n        pass'),
 ]
 KEPT = (
     '"""m"""\n'

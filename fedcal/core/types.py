@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from typing_extensions import override  # part of typeshed: no dependency at run time
+    from typing_extensions import override as override  # typeshed has it: no dependency
 else:
     _F = TypeVar("_F", bound=Any)
 
@@ -16,8 +16,6 @@ else:
         """Mark a method that overrides a documented one; as `typing.override` of Python 3.12."""
         return method
 
-
-__all__ = ["Floats", "Integers", "Words", "override"]
 
 Floats: TypeAlias = NDArray[np.float64]
 Integers: TypeAlias = NDArray[np.int64]
