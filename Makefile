@@ -14,7 +14,7 @@ torch = $(hashed) --no-deps -r locks/torch-cpu.txt 2>/dev/null || \
 LOCK := $(BIN)/uv pip compile --quiet --no-python-downloads --universal --python-version 3.11.5 \
 	--generate-hashes --no-annotate --custom-compile-command 'make lock' -c constraints.txt
 
-.PHONY: demo test test-all mutants lint docs bench bench-all flower certificates lock sbom clean
+.PHONY: demo test test-all mutants lint docs bench bench-all flower certificates lock sbom release clean
 
 demo: $(VENV)/.run
 	$(BIN)/python -m fedcal.experiments.demo --out demo-out
@@ -103,5 +103,12 @@ lock: $(VENV)/.run
 sbom: $(VENV)/.run
 	$(BIN)/python docker/sbom.py --lock locks/all.txt --out sbom.json
 
+# What a release publishes, in dist/: CONTRIBUTING.md has the steps before and after.
+release: $(VENV)/.dev
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist . >/dev/null
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/python docker/sbom.py --lock locks/all.txt --out dist/sbom.json --licences dist/licences.md
+
 clean:
-	rm -rf $(VENV) .pytest_cache build demo-out bench-out docs/_build sbom.json *.egg-info
+	rm -rf $(VENV) .pytest_cache build dist demo-out bench-out docs/_build sbom.json *.egg-info

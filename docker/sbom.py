@@ -1,4 +1,4 @@
-"""Write fedcal's bill of materials, a CycloneDX file in JSON: `make sbom`.
+"""Write fedcal's bill of materials, a CycloneDX file in JSON, and a list of licences: `make sbom`.
 
 It names fedcal and all that it needs at run time, as installed here: versions and licences are
 those of the installed packages, hashes those of the lock file. A release has several files and so
@@ -103,15 +103,30 @@ def make_sbom(root: str, lock: Mapping[str, tuple[str, list[str]]]) -> dict[str,
     }
 
 
+def licence_table(sbom: Mapping[str, Any]) -> str:
+    """Return the components' names, versions and licences as a Markdown table."""
+    lines = ["| package | version | licence |", "|---|---|---|"]
+    for part in sbom["components"]:
+        names = [
+            entry.get("expression") or entry["license"]["name"]
+            for entry in part.get("licenses", [])
+        ]
+        lines.append(f"| {part['name']} | {part['version']} | {', '.join(names) or 'not stated'} |")
+    return "\n".join(lines) + "\n"
+
+
 def main() -> None:
-    """Write the file that the command line names."""
+    """Write the files that the command line names."""
     parser = argparse.ArgumentParser(description="Write fedcal's bill of materials.")
     parser.add_argument("--lock", type=Path, required=True, help="lock file with the hashes")
     parser.add_argument("--out", type=Path, required=True, help="file to write, in JSON")
-    given = parser.parse_args()
-    sbom = make_sbom("fedcal", read_lock(given.lock))
-    given.out.write_text(json.dumps(sbom, indent=2) + "\n", "utf-8")
-    print(f"{given.out}: fedcal and {len(sbom['components'])} packages")
+    parser.add_argument("--licences", type=Path, help="file to write, a table in Markdown")
+    options = parser.parse_args()
+    sbom = make_sbom("fedcal", read_lock(options.lock))
+    options.out.write_text(json.dumps(sbom, indent=2) + "\n", "utf-8")
+    if options.licences:
+        options.licences.write_text(licence_table(sbom), "utf-8")
+    print(f"{options.out}: fedcal and {len(sbom['components'])} packages")
 
 
 if __name__ == "__main__":

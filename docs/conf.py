@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -23,7 +24,8 @@ extensions = [
     "sphinx.ext.napoleon",
     "sphinx.ext.viewcode",
 ]
-exclude_patterns = ["_build", "extensions"]
+exclude_patterns = ["_build", "extensions", "_templates"]
+templates_path = ["_templates"]
 
 # Markdown. The notebook is shown as it is stored; a test executes it.
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -75,14 +77,17 @@ html_css_files = ["fedcal.css"]
 html_show_sphinx = False
 html_copy_source = False
 html_theme_options = {"navigation_with_keys": True}
+html_context = {"published": "FEDCAL_DOCS_PUBLISHED" in os.environ}  # a link to other versions
+_sidebar = ("scroll-start", "brand", "search", "navigation", "versions", "scroll-end")
+html_sidebars = {"**": [f"sidebar/{part}.html" for part in _sidebar]}
 
 
 def _add_commands(_: Sphinx, page: str, source: list[str]) -> None:
-    """The page of the commands holds what they say of themselves."""
+    """Add the commands' help to their page."""
     if page == "reference/commands":
         source[0] += "\n".join(["", *markdown()])
 
 
 def setup(app: Sphinx) -> None:
-    """What Sphinx calls."""
+    """Connect the page of the commands."""
     app.connect("source-read", _add_commands)

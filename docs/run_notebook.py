@@ -25,7 +25,7 @@ METADATA = {
 
 
 def execute(path: Path) -> Any:
-    """The notebook at `path`, run in an empty folder by this interpreter; raises what it raises."""
+    """Run the notebook at `path` in an empty folder; its errors are raised here."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as sockets, tempfile.TemporaryDirectory() as empty:
         # Sockets in a folder of our own, not network ports.
@@ -48,7 +48,7 @@ def execute(path: Path) -> Any:
 
 
 def _environment(home: str) -> dict[str, str]:
-    """This process's, with fedcal to be found and nothing of the user's own IPython set-up."""
+    """Return an environment that finds fedcal and ignores the user's IPython set-up."""
     search = [home, *filter(None, [os.environ.get("PYTHONPATH")])]
     return os.environ | {
         "PYTHONPATH": os.pathsep.join(search),

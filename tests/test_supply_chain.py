@@ -92,7 +92,9 @@ def test_every_install_is_by_hash_or_of_fedcal_itself():
 def test_the_bill_of_materials_is_cyclonedx_and_names_what_runs(tmp_path):
     out = tmp_path / "sbom.json"
     script = [sys.executable, str(ROOT / "docker" / "sbom.py"), "--out", str(out)]
-    subprocess.run([*script, "--lock", str(LOCKS / "all.txt")], check=True, capture_output=True)
+    listed = tmp_path / "licences.md"
+    lock = ["--lock", str(LOCKS / "all.txt")]
+    subprocess.run([*script, *lock, "--licences", str(listed)], check=True, capture_output=True)
     text = out.read_text("utf-8")
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text.replace("purl", "p"))
@@ -107,6 +109,8 @@ def test_the_bill_of_materials_is_cyclonedx_and_names_what_runs(tmp_path):
         assert part["version"] == locked
         assert [h["content"] for h in part["hashes"]] == hashes
         assert part["licenses"], name
+        assert f"\n| {name} | {locked} | " in listed.read_text("utf-8")
+    assert "not stated" not in listed.read_text("utf-8")
     wanted = {d["ref"]: d["dependsOn"] for d in sbom["dependencies"]}
     assert {parts[name]["purl"] for name in direct} == set(
         wanted[f"pkg:pypi/fedcal@{sbom['metadata']['component']['version']}"]
