@@ -78,7 +78,7 @@ STRATEGIES: dict[str, type[FederatedStrategy]] = registry(
 
 
 def enlist(method: type[FederatedStrategy]) -> str:
-    """Let a method of another package be named `module:Class` wherever a method is named.
+    """Register a method of another package, so that `module:Class` names it everywhere.
 
     Returns
     -------

@@ -35,5 +35,5 @@ class FederatedStrategy(Method, FlowerTransport):
 
     @property
     def method(self) -> Method:
-        """Itself."""
+        """Method that the strategy runs: itself."""
         return self

@@ -39,7 +39,7 @@ LEAST_ROWS = 30
 
 @dataclass(frozen=True)
 class Limits:
-    """From where on a run of a method hardly ever makes the model better.
+    """Public numbers beyond which a run of a method hardly ever makes the model better.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ OTHERS = ("acct", "fednewton")
 
 
 def too_little(method: str, shards: Shards | None, job: Job | None = None) -> list[str]:
-    """A line if the run has too little to help, else nothing.
+    """Return a line of warning if the run has too little data to help, else nothing.
 
     Parameters
     ----------
@@ -124,8 +124,9 @@ def tell(lines: Sequence[str], record: dict[str, Any], stacklevel: int) -> None:
 
 
 def noise_ratio(plan: Plan, rows_per_client: float | None) -> float | None:
-    """Noise std of the released sum over the most that its expected clients can add; of the
-    block where it is least. None where it takes a number of rows that nobody declared.
+    """Return the noise std of the released sum over the most that its expected clients can add.
+
+    The block where the ratio is least counts. None if it needs an undeclared number of rows.
     """
     bound = plan.bound
     if bound is None:
@@ -145,7 +146,7 @@ def noise_ratio(plan: Plan, rows_per_client: float | None) -> float | None:
 
 
 def limits_of(method: str) -> Limits:
-    """The limits of a method or a baseline."""
+    """Return the limits of a method or a baseline."""
     return LIMITS.get(method, Limits())
 
 
@@ -154,18 +155,18 @@ def _allowed(method: str, plan: Plan) -> float:
 
 
 def _calibrates(method: str) -> bool:
-    """Whether a method, or a baseline, yields a calibrator: one of another may be as good."""
+    """Return whether a method or baseline yields a calibrator, so that another may replace it."""
     return method not in STRATEGIES or STRATEGIES[method].family == "calibrate"
 
 
 def _declared(job: Job) -> float | None:
-    """The public nominal number of rows of a client."""
-    given: Any = job.settings.get("rows_per_client")
-    return None if given is None else float(given)
+    """Return the public nominal number of rows of a client."""
+    rows: Any = job.settings.get("rows_per_client")
+    return None if rows is None else float(rows)
 
 
 def _all_labels(job: Job, each: float | None) -> str:
-    """That prediction sets hold all labels, whatever the scores, and what would do."""
+    """Return a warning that prediction sets will hold all labels, and what would help."""
     f = job.federation
 
     def hopeless(federation: Federation) -> bool:
@@ -211,17 +212,17 @@ def _few_rows(method: str, clients: int, each: float | None, classes: int) -> st
         return ""
     rows = max(1, round(clients * each))
     if rows < least:
-        other = "; fednewton needs fewer" if least > LEAST_ROWS and _calibrates(method) else ""
+        advice = "; fednewton needs fewer" if least > LEAST_ROWS and _calibrates(method) else ""
         return (
             f"{method} learns nothing reliable from {rows:,} rows in all; it would pay from about "
-            f"{least:,} on, of more clients or of more rows each{other}"
+            f"{least:,} on, of more clients or of more rows each{advice}"
         )
     if each < least_each:
-        other = ", or by fednewton, which adds up rows of all clients"
+        advice = ", or by fednewton, which adds up rows of all clients"
         return (
             f"{method} lets each client fit on its own rows, and with {each:.3g} of them each that "
             f"misleads; it would pay from about {least_each} rows each on"
-            f"{other if _calibrates(method) else ''}"
+            f"{advice if _calibrates(method) else ''}"
         )
     return ""
 
@@ -247,20 +248,20 @@ def _others(job: Job, each: float | None) -> list[str]:
     """Another method, or another unit, whose noise is small enough for so many clients."""
     if job.plan.sampling_rate < 1:
         return []  # accounting of subsampled noise takes too long for a hint
-    found = []
+    names = []
     for name in OTHERS if _calibrates(job.method) else ():
         if name != job.method and _helps(name, replace(job.federation, rounds=None), each):
-            found.append(f"by {name}")
+            names.append(f"by {name}")
             break
     if job.plan.protected.whole_client and each is not None:
         rows = replace(job.federation, unit=Example.name)
         if _helps(job.method, replace(rows, rounds=None), each):
-            found.append(f"with unit {Example.name}, which protects a row, not a client")
-    return found
+            names.append(f"with unit {Example.name}, which protects a row, not a client")
+    return names
 
 
 def _helps(method: str, federation: Federation, each: float | None) -> bool:
-    """Whether a method with its default settings has little enough noise."""
+    """Return whether a method with its default settings has little enough noise."""
     rows: dict[str, Setting] = {}
     if "rows_per_client" in settings_of(method):
         rows = {"rows_per_client": each or 50.0}  # of unit user the ratio does not depend on it
@@ -277,6 +278,6 @@ def _percent(share: float) -> str:
 
 
 def _round_up(number: float) -> int:
-    """To two digits."""
+    """Round up to two significant digits."""
     step = 10.0 ** max(0, math.floor(math.log10(number)) - 1)
     return round(math.ceil(number / step) * step)

@@ -41,7 +41,7 @@ def nominal_clip(
     clip: float | None,
     rows_per_client: float | None,
 ) -> float:
-    """What one client may add to a sum, in its units; 1, and not used, where nothing is clipped.
+    """Return the most that one client may add to a sum; 1, unused, if nothing is clipped.
 
     Parameters
     ----------
@@ -77,7 +77,10 @@ def check_rounds(name: str, federation: Federation, rounds: int) -> None:
 
 
 def nominal_rows(who: str, rows_per_client: float | None) -> float:
-    """The public nominal number of rows of a client; InputError says who needs it."""
+    """Return the public nominal number of rows of a client.
+
+    Raises InputError, naming the method `who`, if it is not given.
+    """
     if rows_per_client is None:
         raise InputError(f"{who} needs rows_per_client, a public nominal number of rows > 0")
     return positive("rows_per_client", rows_per_client)
@@ -91,7 +94,7 @@ def plan_for(
     order: Order = 2,
     **more: Any,
 ) -> Plan:
-    """The plan of rounds that all ask like `query`.
+    """Return the plan of rounds that all ask a question like `query`.
 
     Parameters
     ----------
@@ -105,7 +108,7 @@ def plan_for(
 
 
 class Method(ABC):
-    """What a server asks of a federation and learns from it, up to an artifact.
+    """Questions that a server asks a federation, and what it learns from the sums.
 
     Privacy, of every method: `plan` says what is protected (`unit`), from whom (`trust`), which
     inputs are neighbours (`adjacency`) and what noise follows. A method says only what is clipped
@@ -191,24 +194,24 @@ class Method(ABC):
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """Whether a run needs a nominal `rows_per_client`, if the method knows it at all.
+        """Return whether a run needs the public nominal `rows_per_client`.
 
-        For unit "example" the bound of a row is known, and `clip` gives a client's: a number that
-        tells of rows is asked for only where it must be. Where it is not needed it may stand all
-        the same, and does nothing: it is a fact about the federation, not a knob.
+        For unit "example" the bound of a row is known, and `clip` gives a client's bound, so the
+        number is required only where noise depends on it. Elsewhere it is accepted and has no
+        effect: it is a fact about the federation, not a parameter.
         """
         whole = UNITS[federation.unit].whole_client and not cls.exact_only
         return federation.private and whole and settings.get("clip") is None
 
     def hopeless(self, rows: float | None) -> bool:
-        """Whether nothing comes of a run on so many rows in all, as public numbers say."""
+        """Return whether a run on `rows` rows in total is useless, judged by public numbers."""
         return False
 
     # -- the three hooks ------------------------------------------------------------------
 
     @abstractmethod
     def query(self, round_number: int) -> Query | None:
-        """What to ask in this round; None if there is nothing left to ask."""
+        """Return the question of this round, or None if there is nothing left to ask."""
 
     @abstractmethod
     def update(self, release: Release) -> None:
@@ -216,7 +219,7 @@ class Method(ABC):
 
     @abstractmethod
     def result(self) -> Artifact:
-        """What is known so far."""
+        """Return the artifact learned so far."""
 
     # -- the shared round -----------------------------------------------------------------
 
@@ -243,7 +246,7 @@ class Method(ABC):
         return self.questions()
 
     def open_round(self, round_number: int) -> Asked | None:
-        """The round's query and its clients, or None if the method is done.
+        """Return the round's query and its clients, or None if the method is done.
 
         Raises InputError if the method does not declare the query: no real site would answer it.
         """
@@ -259,7 +262,7 @@ class Method(ABC):
         return asked
 
     def _bytes_of(self, numbers: int) -> int:
-        """What an answer has; under the protocol with its header and the members' seeds."""
+        """Return the bytes of an answer, with header and members' seeds under the protocol."""
         if self.plan.committee is None:
             return 8 * numbers
         return message_bytes(Committee.of_first(*self.plan.committee), numbers)[0]
@@ -270,7 +273,7 @@ class Method(ABC):
         Raises
         ------
         RoundFailed
-            If nobody answered, or their noise would be less than promised; nothing is released.
+            If no client answered, or the noise would be less than promised; nothing is released.
         BudgetExceeded, InputError
             If the ledger refuses or fails; nothing may be added up.
         """
@@ -291,12 +294,12 @@ class Method(ABC):
 
     @property
     def released(self) -> int:
-        """How many releases were made so far, by this process or an earlier one."""
+        """Number of releases so far, by this process or an earlier one."""
         return self._curator.releases
 
     @property
     def run(self) -> str:
-        """What names the run to sites and ledger."""
+        """Name of the run for sites and ledger."""
         return self._curator.run
 
     def resume(self, run: str, releases: Sequence[Release]) -> None:
@@ -331,7 +334,7 @@ class Method(ABC):
         raise InputError(f"{self.name} goes on from its releases")
 
     def round_record(self, round_number: int) -> dict[str, Any]:
-        """What it tells of a round that is over, beside what was released: plain values."""
+        """Return plain values to record about a finished round, beside the release itself."""
         return {}
 
     @property
@@ -340,16 +343,16 @@ class Method(ABC):
         return None
 
     def divisor(self, release: Release) -> float:
-        """What makes a mean of a released sum: with privacy the public q K.
+        """Return the number that turns a released sum into a mean; with privacy the public q K.
 
-        Under every trust model: also under `local`, where everybody may know who answered, dropouts
-        then shorten a step and never lengthen one. Without privacy, how many clients with rows are
-        in the sum: the release's last number.
+        This holds under every trust model. Under `local`, where it may be known which clients
+        answered, dropouts then shorten a step and never lengthen one. Without privacy it is the
+        number of clients with rows in the sum: the release's last number.
         """
         if self.plan.private:
             return self.plan.sampling_rate * self.plan.clients
         return float(release.values[-1])
 
     def abandon(self) -> None:
-        """The run failed: what was reserved for it is given back, if nothing of it was spent."""
+        """Return the budget reserved for a failed run, if none of it was spent."""
         self._curator.abandon()

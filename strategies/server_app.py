@@ -55,7 +55,7 @@ app = ServerApp()
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """What Flower calls: `fedcal.strategies.server_app:app`."""
+    """Run the server; Flower calls it as `fedcal.strategies.server_app:app`."""
     serve(grid, context.run_config)
 
 
@@ -80,7 +80,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
         for line in too_little(job.method, None, job):
             log.warning("fedcal: %s", line)
 
-        kept = out if job.tolerant else None
+        folder = out if job.tolerant else None
 
         names = names_of(job.roster, job.plan.clients)
         driven: list[FederatedStrategy] = []
@@ -94,7 +94,7 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             if job.plan.protocol:
                 agreed = job_digest(fields, strategy.run)
                 strategy.secure = SecureRounds(
-                    Roster.from_text(job.roster), agreed, strategy.run, kept
+                    Roster.from_text(job.roster), agreed, strategy.run, folder
                 )
             strategy.meet(met if job.tolerant else ())
             strategy.start(grid, model, timeout=job.timeout)
@@ -103,11 +103,11 @@ def serve(grid: Grid, fields: Mapping[str, Any], model: ArrayRecord | None = Non
             if out is not None:
                 note_progress(out, done, planned)
 
-        outcome = job.run(drive, moved, folder=kept, resume=resume)
+        outcome = job.run(drive, moved, folder=folder, resume=resume)
         if job.tolerant and not job.plan.secret_sample:
             outcome = replace(outcome, message_bytes=(prompt.bytes_up, prompt.bytes_down))
         if job.tolerant:
-            took_part = driven[0].took_part.told(names, secret=job.plan.secret_sample)
+            took_part = driven[0].took_part.to_result(names, secret=job.plan.secret_sample)
             artifact = outcome.artifact.of_sites(took_part)
             outcome = replace(outcome, sites=took_part, artifact=artifact)
         rows = {key: str(fields.get(key, "")) for key in ("data", "partition", "engine")}
@@ -202,7 +202,7 @@ def wait_for_nodes(
 
 
 def _nodes(grid: Grid, job: Job, clients: int) -> list[int]:
-    """The nodes, once there is one for each client; 0 = once there is any."""
+    """Return the nodes, once there is one for each client; with 0 clients, once there is any."""
     deadline = time.monotonic() + job.grace
     while len(nodes := list(grid.get_node_ids())) < max(clients, 1):
         if time.monotonic() >= deadline:
@@ -250,11 +250,11 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
     content = {"files": ConfigRecord({**files}), "run": run}
     nodes = list(grid.get_node_ids())
     sending = [message(content, node, RESULT, 0, job.timeout) for node in nodes]
-    kept: set[int] = set()
+    receivers: set[int] = set()
     with suppress(RoundFailed):  # Flower takes none: the run is done all the same
         replies = grid.send_and_receive(sending, timeout=job.timeout)
-        kept = {reply.metadata.src_node_id for reply in replies if not reply.has_error()}
-    without = [called.get(node, f"node {node}") for node in nodes if node not in kept]
+        receivers = {reply.metadata.src_node_id for reply in replies if not reply.has_error()}
+    without = [called.get(node, f"node {node}") for node in nodes if node not in receivers]
     log.log(
         logging.WARNING if without else logging.INFO,
         "fedcal: %d of %d sites have the %s%s",
@@ -264,7 +264,7 @@ def deliver(grid: Grid, job: Job, outcome: Outcome, called: Mapping[int, str]) -
 
 
 def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
-    """The job; what it leaves open is what a site says, or is taken from the simulated data."""
+    """Return the job; open fields come from a site's statement or from the simulated data."""
     dealt = who is not None and who.clients is not None
     if who is not None and who.classes is not None:
         fields = {
@@ -283,8 +283,8 @@ def _resolved(fields: Mapping[str, Any], clients: int, who: Who | None) -> Job:
     rows_open = lacks_rows(job.method, job.federation, job.settings)
     missing = [key for key in ("classes", "input") if not fields[key]]
     # Rows in a file that was written for this run were looked at by who wrote it.
-    told = dealt and needs_subjects(job.federation) and fields["partition"] != DEALT
-    if not rows_open and not missing and not told:
+    by_data = dealt and needs_subjects(job.federation) and fields["partition"] != DEALT
+    if not rows_open and not missing and not by_data:
         return job
     if not dealt and missing:
         raise InputError(

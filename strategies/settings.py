@@ -40,15 +40,18 @@ def must_calibrate(who: str, method: str) -> None:
 
 
 def settings_of(method: str) -> dict[str, inspect.Parameter]:
-    """The method's own parameters (`--set`), by name: of its `settings`, else its constructor."""
-    found: dict[str, inspect.Parameter] = {}
+    """Return the method's own parameters (`--set`) by name.
+
+    They are the fields of its `settings`, or else the arguments of its constructor.
+    """
+    parameters: dict[str, inspect.Parameter] = {}
     strategy = STRATEGIES.get(method)
     sources = (strategy.settings, *strategy.__mro__) if strategy else ()
     for source in filter(None, sources):
         for p in inspect.signature(source).parameters.values():
             if p.kind is p.KEYWORD_ONLY and p.name not in ("ledger", "secure_aggregation"):
-                found.setdefault(p.name, p)
-    return found
+                parameters.setdefault(p.name, p)
+    return parameters
 
 
 def check_settings(method: str, settings: Mapping[str, Any]) -> None:
@@ -82,19 +85,19 @@ def check_settings(method: str, settings: Mapping[str, Any]) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    """Whether it is one that arithmetic can use."""
+    """Return whether it is a number that arithmetic can use."""
     plain = isinstance(value, (int, float)) and not isinstance(value, bool)
     return plain and abs(value) < 1e300
 
 
 def as_text(settings: Mapping[str, Setting]) -> str:
-    """Settings as one JSON object of plain values: lists are JSON texts, as `--set` gives them."""
+    """Return settings as one JSON object; lists are JSON texts in it, as for `--set`."""
     lists = {k: json.dumps(v) for k, v in settings.items() if isinstance(v, (list, tuple))}
     return json.dumps({**settings, **lists})
 
 
 def lacks_rows(method: str, federation: Federation, settings: Mapping[str, Setting]) -> bool:
-    """Whether a run needs a nominal `rows_per_client` that nobody gave.
+    """Return whether a run needs a nominal `rows_per_client` that is not given.
 
     A deployment must choose this public number without looking. A simulation may take rows /
     clients of its data, and has to say so: it tells how many rows there are.
@@ -111,7 +114,7 @@ def nominal_rows(method: str, federation: Federation, shards: Shards) -> float:
 
 
 def needs_subjects(federation: Federation) -> bool:
-    """Whether the guarantee is one for subjects, so that rows must say whom they are about."""
+    """Return whether the guarantee is for subjects, so that rows must name theirs."""
     return federation.private and UNITS[federation.unit].column is not None
 
 

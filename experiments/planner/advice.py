@@ -29,7 +29,7 @@ DRAWN_AT_ONCE = "The noise of all clients was drawn at once, as one draw of thei
 
 @dataclass(frozen=True)
 class Enough:
-    """From where on a candidate is expected to pay; None: not within what was searched."""
+    """Least clients and epsilon with which a candidate is expected to pay; None: not found."""
 
     clients: tuple[int, str] | None
     epsilon: tuple[float, str] | None
@@ -37,7 +37,7 @@ class Enough:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Advice(Shown):
-    """What `fedcal plan` says, of methods that calibrate or of prediction sets.
+    """Advice of `fedcal plan`, on methods that calibrate or on prediction sets.
 
     Attributes
     ----------
@@ -72,23 +72,23 @@ class Advice(Shown):
     @property
     @abstractmethod
     def heading(self) -> str:
-        """What was planned, above the table."""
+        """Facts that were planned for, above the table."""
 
     @property
     def first(self) -> list[str]:
-        """What to try before any federation; a line or none."""
+        """Advice to try before any federation; a line or none."""
         return []
 
     @abstractmethod
     def line(self, estimate: Any) -> dict[str, Any]:
-        """What is expected of a candidate, in plain values."""
+        """Return the expected performance of a candidate, in plain values."""
 
     def _lines(self) -> list[dict[str, Any]]:
         return [self.line(estimate) for estimate in self.estimates]
 
     @abstractmethod
     def recommended(self) -> str:
-        """The recommendation in a line, or why there is none."""
+        """Return the recommendation in a line, or why there is none."""
 
     def not_enough(self) -> str:
         """Why nothing is recommended, and what would do."""
@@ -99,16 +99,16 @@ class Advice(Shown):
         """Everything a reader of the table has to know."""
 
     def approximations(self) -> list[str]:
-        """What was simpler in the simulation than it will be."""
+        """Return sentences on what the simulation simplifies."""
         return []
 
     @abstractmethod
     def tried(self) -> dict[str, Any]:
-        """What was asked, and every candidate's line, for `plan.json`."""
+        """Return the request and every candidate's line, for `plan.json`."""
 
     @property
     def options(self) -> dict[str, Any] | None:
-        """What `fedcal simulate` has to be told to run what is recommended; None if nothing is."""
+        """Options of `fedcal simulate` that run the recommended candidate; None without one."""
         if self.chosen is None:
             return None
         f, candidate = self.facts.federation, self.chosen.candidate
@@ -130,7 +130,7 @@ class Advice(Shown):
         return options | ({"set": settings} if settings else {})
 
     def _rounds(self, plan: Plan) -> dict[str, int]:
-        """The option `rounds`, where the recommended method has one."""
+        """Return the option `rounds`, if the recommended method has one."""
         return {}
 
     @property
@@ -145,7 +145,7 @@ class Advice(Shown):
         return " ".join(command(self.options | {"set": plain}))
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `plan.json`: strict JSON, no NaN and no infinity."""
+        """Return the content of `plan.json`: strict JSON, no NaN and no infinity."""
         missing: dict[str, Any] | None = None
         if self.chosen is None:
             missing = {"line": self.not_enough()}
@@ -186,7 +186,7 @@ def enough_for(facts: PublicFacts, pays: Callable[[PublicFacts], str | None]) ->
 
 
 def counted(progress: Progress | None, total: int) -> Callable[[], None]:
-    """A function to call after each of so many steps."""
+    """Return a function to call after each of `total` steps."""
     steps = itertools.count(1)
 
     def step() -> None:

@@ -109,7 +109,7 @@ def advise(
 
 
 def _numbers(runs: Sequence[int], worlds: int) -> list[range]:
-    """The numbers of the runs in each world that come new with each stage, for so many runs each.
+    """Return the numbers of the new runs in each world at each stage, for these run counts.
 
     Of fewer than four worlds there are as many runs in all.
     """
@@ -120,7 +120,7 @@ def _numbers(runs: Sequence[int], worlds: int) -> list[range]:
 def _pays(
     facts: PublicFacts, best: Sequence[Candidate], worlds: Sequence[World], seed: int
 ) -> str | None:
-    """The method of the best candidate that pays under these facts, if one does."""
+    """Return the method of the best candidate that pays under these facts, if there is one."""
     populations = _Populations(facts, worlds, seed)
     paying = [CandidateEstimate(candidate, candidate.plan(facts)) for candidate in best]
     for numbers in _numbers(_SEARCHED, len(worlds)):
@@ -144,7 +144,7 @@ class _Populations:
         return drawn[number]
 
     def described(self) -> list[dict[str, Any]]:
-        """The worlds, before and after one temperature on all rows in one place."""
+        """Return the worlds, before and after one temperature on all rows in one place."""
         lines = []
         for world in self.worlds:
             drawn = self._drawn[world.name].values()

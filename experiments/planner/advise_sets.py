@@ -139,7 +139,7 @@ def advise_sets(
 
 
 def law_of(facts: PublicFacts, candidate: Candidate, data: Dataset | None) -> ScoreLaw:
-    """Of the parts that the method's first question asks for."""
+    """Return the distribution of scores in the parts of the method's first question."""
     query = cast(SetQuery, candidate.job(facts, facts.rows_per_client).strategy().query(1))
     parts = max(len(query.names), 1) if query.by != "class" else query.classes
     return Even(parts) if data is None else OfRows(data, query.conformity, query.by, parts)
@@ -171,7 +171,7 @@ class _Runs:
 
     @classmethod
     def exact(cls, facts: PublicFacts, goal: Goal, law: ScoreLaw, seed: int) -> _Runs:
-        """The order statistic of as many rows, of each part, in `EXACT` runs.
+        """Simulate `EXACT` runs of the order statistic of as many rows, in each part.
 
         The share of rows at or below the r-th smallest of n is Beta(r, n + 1 - r).
         """
@@ -198,7 +198,7 @@ class _Runs:
         return float((self.thresholds >= ALL_LABELS).any(axis=1).mean())
 
     def useful(self, goal: Goal) -> bool:
-        """Whether sets say enough to be worth it."""
+        """Return whether sets are small enough to be useful."""
         return self.all_labels <= MOST_ALL and 1.0 - self.coverage >= MOST_LOST * goal.alpha
 
     def size(self, law: ScoreLaw) -> float | None:
@@ -216,7 +216,7 @@ def _goal(settings: Mapping[str, Setting]) -> Goal:
 def _fewest(
     candidate: Candidate, facts: PublicFacts, goal: Goal, law: ScoreLaw, seed: int
 ) -> int | None:
-    """The least number of clients with which hardly any run gives sets of all labels."""
+    """Return the least number of clients with which hardly any run gives sets of all labels."""
 
     def enough(clients: int) -> bool:
         try:

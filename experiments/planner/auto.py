@@ -40,7 +40,7 @@ _OF_METHODS = (
 def resolved(
     config: Config, shards: Shards, progress: Progress | None = None
 ) -> tuple[Config, list[str]]:
-    """The config with the planner's choice, and sentences that say so.
+    """Return the config with the planner's choice, and sentences that state it.
 
     Of the shards only what is public is read: how many there are, how many classes, and (in a
     simulation that does not give `rows_per_client`) rows / clients. Where nothing is expected to
@@ -87,5 +87,5 @@ def resolved(
 
 @lru_cache(maxsize=64)
 def advice_on(facts: PublicFacts, engine: str = Config.engine) -> MethodAdvice:
-    """The advice on made-up worlds; asked twice in a process, it is computed once."""
+    """Return the advice on made-up worlds; it is computed once in a process."""
     return advise(facts, made_up(facts.federation.classes), engine=engine)

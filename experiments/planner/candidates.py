@@ -23,7 +23,7 @@ SETS = "conformal"
 
 @dataclass(frozen=True)
 class Tried:
-    """How a plan tries a method.
+    """Variants of a method that a plan tries.
 
     Attributes
     ----------
@@ -67,7 +67,7 @@ TRIED = {
 
 
 def fits_locally(method: str) -> bool:
-    """Whether clients fit something of their own in each round."""
+    """Return whether clients fit a model of their own in each round."""
     return TRIED.get(method, Tried()).fits_locally
 
 
@@ -81,13 +81,13 @@ class Candidate:
 
     @property
     def text(self) -> str:
-        """As on the command line of `compare`."""
+        """Text form, as on the command line of `compare`."""
         own = [] if self.rounds is None else [f"rounds={self.rounds}"]
         own += [f"{k}={v}" for k, v in self.settings.items()]
         return self.method + (f"[{','.join(own)}]" if own else "")
 
     def settings_under(self, facts: PublicFacts, rows_per_client: float) -> dict[str, Setting]:
-        """Its settings, with the nominal number of rows where the run takes it."""
+        """Return its settings, with the nominal number of rows if the run takes it."""
         federation = facts.federation
         takes = federation.private and "rows_per_client" in settings_of(self.method)
         if self.method == SETS:
@@ -95,18 +95,18 @@ class Candidate:
         return self.settings | ({"rows_per_client": rows_per_client} if takes else {})
 
     def job(self, facts: PublicFacts, rows_per_client: float, seed: int = 0) -> Job:
-        """The run under these facts, with the nominal number of rows where the method takes it."""
+        """Return the run under these facts, with the nominal number of rows if it takes one."""
         public = facts.but(rounds=facts.federation.rounds or self.rounds, seed=seed).federation
         return Job(self.method, public, self.settings_under(facts, rows_per_client))
 
     def plan(self, facts: PublicFacts) -> Plan:
-        """The privacy plan; InputError where the method does not go with the facts."""
+        """Return the privacy plan; InputError if the method does not go with the facts."""
         return self.job(facts, facts.rows_per_client).plan
 
 
 @dataclass
 class Estimate:
-    """What a candidate gave in its runs under a privacy plan."""
+    """Results of a candidate's runs under a privacy plan."""
 
     candidate: Candidate
     plan: Plan
@@ -119,7 +119,7 @@ Refused = list[tuple[str, str]]
 def candidates(
     facts: PublicFacts, methods: Sequence[str] | None = None
 ) -> tuple[list[Candidate], Refused]:
-    """What can be run under these facts, and what cannot.
+    """Return the methods that can be run under these facts, and those that cannot.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def candidates(
 def set_candidates(
     facts: PublicFacts, settings: Mapping[str, Setting], rule: str
 ) -> tuple[list[Candidate], Refused]:
-    """The rules for prediction sets that can serve under these facts, and those that cannot.
+    """Return the rules for prediction sets that can serve under these facts, and the others.
 
     Parameters
     ----------

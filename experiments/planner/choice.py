@@ -39,7 +39,7 @@ standard errors of a difference are 10 to 15 %: closer than that they do not tel
 
 @dataclass
 class CandidateEstimate(Estimate):
-    """What a candidate was worth in the runs so far."""
+    """Performance of a candidate in the runs so far."""
 
     runs: list[Trial] = field(default_factory=list)
 
@@ -60,12 +60,12 @@ class CandidateEstimate(Estimate):
 
     @property
     def accuracy_lost(self) -> float:
-        """Mean over runs."""
+        """Loss of accuracy, averaged over runs."""
         return fmean(run.accuracy_lost for run in self.runs)
 
     @property
     def pays(self) -> bool:
-        """Whether it is expected to be better than leaving the model alone."""
+        """True if it is expected to be better than the uncalibrated model."""
         return (
             self.left <= PAYS
             and self.worse <= MOST_WORSE
@@ -85,7 +85,7 @@ class CandidateEstimate(Estimate):
         return self.runs[0].bytes
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return plain values."""
         plan, bound = self.plan, self.plan.bound
         std = plan.noise_std
         up, down = self.bytes
@@ -116,7 +116,7 @@ class CandidateEstimate(Estimate):
         }
 
     def _mean(self, metric: str) -> tuple[float, float]:
-        """Of the calibrated model over all runs, and above one temperature on pooled rows."""
+        """Return a metric averaged over all runs, and its excess over one pooled temperature."""
         pairs = [
             (getattr(r.errors, metric), getattr(r.population.pooled, metric)) for r in self.runs
         ]
@@ -129,27 +129,27 @@ def rank(estimate: CandidateEstimate) -> tuple[bool, float]:
 
 
 def _paying(estimates: Sequence[CandidateEstimate]) -> list[CandidateEstimate]:
-    """Those that pay, of those that ran most often."""
+    """Return the candidates that pay, among those with most runs."""
     most = max(len(e.runs) for e in estimates)
     return [e for e in estimates if e.pays and len(e.runs) == most]
 
 
 def best_of(estimates: Sequence[CandidateEstimate]) -> CandidateEstimate | None:
-    """Of those that pay, the one that leaves least."""
+    """Return the paying candidate that leaves the least error."""
     return min(_paying(estimates), key=lambda e: e.left, default=None)
 
 
 def about_as_good(estimate: CandidateEstimate, best: CandidateEstimate, engine: str) -> bool:
-    """Whether a method leaves hardly more than the best of them."""
+    """Return whether a method leaves hardly more error than the best one."""
     return estimate.left <= best.left * (NEAR_GRPC if engine == "grpc" else NEAR)
 
 
 def choose(
     estimates: Sequence[CandidateEstimate], engine: str = Config.engine
 ) -> CandidateEstimate | None:
-    """Of those that pay and are about as good as the best, the one that sends least.
+    """Return the candidate that sends least, of those that pay and are near the best.
 
-    Over gRPC the one with fewest rounds, and of these the one that sends least.
+    Over gRPC it is the one with fewest rounds, and then the one that sends least.
     """
     best = best_of(estimates)
     if best is None:

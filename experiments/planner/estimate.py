@@ -37,14 +37,14 @@ themselves in each round get the first `LEAST_SIMULATED` of these clients only."
 
 @dataclass(frozen=True)
 class Size:
-    """How many clients are simulated, and with how many rows each on average."""
+    """Number of simulated clients, and their average number of rows."""
 
     clients: int
     rows: float
 
     @classmethod
     def of(cls, facts: PublicFacts) -> Size:
-        """As many as the federation has, or as few as are enough."""
+        """Return the federation's size, reduced to what is enough."""
         rows = min(MOST_ROWS, max(LEAST_ROWS, MOST_NUMBERS // facts.federation.classes))
         k = min(facts.federation.clients, MOST_SIMULATED)
         if k * facts.rows_per_client > rows:
@@ -53,7 +53,7 @@ class Size:
 
     @property
     def all(self) -> int:
-        """Rows in all."""
+        """Total number of rows."""
         return max(1, round(self.clients * self.rows))
 
 
@@ -135,7 +135,7 @@ def trial(candidate: Candidate, facts: PublicFacts, population: Population) -> T
 def scaled(
     candidate: Candidate, facts: PublicFacts, population: Population
 ) -> tuple[Method, float]:
-    """A strategy, and how many rows' worth each simulated row stands for within its client.
+    """Return a strategy, and how many rows of its client each simulated row stands for.
 
     Where a bound is each row's (subject's) own, rows scale like clients. Where it is the client's,
     a client of very many rows is simulated as one of fewer, and the nominal number goes with it.
@@ -182,7 +182,7 @@ def drive(strategy: Method, shards: Shards, weight: float, seed: int) -> Calibra
 def _sum(
     asked: Asked, shards: Shards, taking_part: int, weight: float, rng: np.random.Generator
 ) -> Words:
-    """The sum over `taking_part` clients: of so many of the shards, or of all of them, scaled."""
+    """Return the sum over `taking_part` clients, scaled from as many shards or fewer."""
     if taking_part < shards.clients:
         shards = shards.take(np.sort(rng.permutation(shards.clients)[:taking_part]))
     elif not taking_part:

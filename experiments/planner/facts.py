@@ -40,7 +40,7 @@ class PublicFacts:
 
     @property
     def dealing(self) -> DrawnPartition:
-        """The partition, one of those that need nobody's data."""
+        """Partition, one of those that do not depend on data."""
         partition = parse(self.partition)
         if not isinstance(partition, DrawnPartition):
             allowed = [name for name, p in PARTITIONS.items() if issubclass(p, DrawnPartition)]
@@ -51,7 +51,7 @@ class PublicFacts:
         return partition
 
     def but(self, **changes: Any) -> PublicFacts:
-        """The same facts with other fields of the federation."""
+        """Return the same facts with other fields of the federation."""
         return replace(self, federation=replace(self.federation, **changes))
 
     def to_json(self) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcal.core.pages import Intervals
+from fedcal.core.types import override
 from fedcal.experiments.planner.advice import DRAWN_AT_ONCE, LOOKED_AT, Advice
 from fedcal.experiments.planner.candidates import fits_locally
 from fedcal.experiments.planner.choice import MOST_WORSE, NEAR_GRPC, PAYS, CandidateEstimate
@@ -33,21 +34,21 @@ HOME_ROWS = 100
 
 
 def grpc_seconds(plan: Plan) -> float:
-    """Expected wall time of a run over gRPC, in seconds; a search that ends early takes less.
+    """Return the expected wall time of a run over gRPC, in seconds; a search may end earlier.
 
-    Flower's fixed polls decide it, not what is computed.
+    Flower's fixed polls dominate it, not the computation.
     """
     return START_SECONDS + EXCHANGE_SECONDS * (plan.rounds + OTHER_EXCHANGES)
 
 
 def in_words(seconds: float) -> str:
-    """A time for people: seconds, from two minutes on minutes."""
+    """Return a time for people: in seconds, or in minutes from two minutes on."""
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MethodAdvice(Advice):
-    """What `fedcal plan` says of methods that calibrate.
+    """Advice of `fedcal plan` on methods that calibrate.
 
     Attributes
     ----------
@@ -74,13 +75,13 @@ class MethodAdvice(Advice):
         return f"<advice: {pays}; {len(self.estimates)} candidates in `estimates`>"
 
     @property
+    @override
     def heading(self) -> str:
-        """The facts."""
         return f"plan for {self.facts}, {self.facts.partition}"
 
     @property
     def first(self) -> list[str]:
-        """What to try before any federation, where sites have rows enough; a line or none."""
+        """Advice to try at home first, if sites have enough rows; a line or none."""
         rows = self.facts.rows_per_client
         if rows < HOME_ROWS or self.facts.federation.clients == 1:
             return []
@@ -104,7 +105,7 @@ class MethodAdvice(Advice):
         }
 
     def line(self, estimate: CandidateEstimate) -> dict[str, Any]:
-        """What is expected of a method; over gRPC with its wall time."""
+        """Return the expected performance of a method; over gRPC with its wall time."""
         if self.engine != "grpc":
             return estimate.to_json()
         return estimate.to_json() | {"wall_seconds": grpc_seconds(estimate.plan)}
@@ -117,8 +118,8 @@ class MethodAdvice(Advice):
         series, model = {"mean, all runs": tuple(lines)}, {"the model": 100.0}
         return figures_of([Intervals("Error left", "error left, %", series, model)], str)
 
+    @override
     def recommended(self) -> str:
-        """The recommendation in a line, or why there is none."""
         best = self.chosen
         if best is None:
             return self.not_enough()
@@ -190,8 +191,8 @@ class MethodAdvice(Advice):
             )
         return lines
 
+    @override
     def approximations(self) -> list[str]:
-        """What was simpler in the simulation than it will be."""
         f, size, rows = self.facts.federation, self.size, self.facts.rows_per_client
         lines = []
         if size.clients < f.clients:

@@ -154,7 +154,7 @@ def facts_of(
     partition: str = Config.partition,
     **federation: Any,
 ) -> PublicFacts:
-    """The public facts; InputError for what is missing, or does not fit the classes of the data."""
+    """Return the public facts; InputError if some are missing or contradict the data's classes."""
     there = {*(of_data or ())} | ({classes} if classes else set())
     if of_data and len(there) > 1:
         raise InputError(
@@ -177,7 +177,7 @@ NEEDED = {
 
 
 def _missing(*given: object) -> str:
-    """Which facts a plan lacks, what they mean and how they are given, in one line."""
+    """Return which facts a plan lacks, their meaning and their options, in one line."""
     lacks = [name for name, value in zip(NEEDED, given, strict=True) if value is None]
     example = {"clients": 100, "rows_per_client": 50, "classes": 10}
     how = " ".join(f"--{name.replace('_', '-')} {example[name]}" for name in lacks)
@@ -197,6 +197,6 @@ def save(advice: Advice, out: Path) -> None:
 
 
 def _public(name: str) -> World:
-    """A shipped data set: a file might hold somebody's rows, and a plan looks at none."""
+    """Return a shipped data set: a file might hold private rows, which a plan never reads."""
     one_of("public data set", name, [e.name for e in datasets.catalogue()], "fedcal datasets")
     return of_public(datasets.load(name))

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.sites.effects import effects
 from fedcal.experiments.planner.advice import LOOKED_AT, Advice
@@ -50,8 +50,8 @@ class PriorAdvice(Advice):
     named = "method"
 
     @property
+    @override
     def heading(self) -> str:
-        """The facts."""
         return f"plan for recalibration at home: {self.facts}"
 
     @property
@@ -61,7 +61,7 @@ class PriorAdvice(Advice):
         return int(small.argmax()) + 1 if small.any() else _MOST_ROWS
 
     def line(self, estimate: Estimate) -> dict[str, Any]:
-        """The release's noise."""
+        """Return the noise of the release."""
         return {"method": METHOD, "noise_std": estimate.plan.noise_std}
 
     def _lines(self) -> list[dict[str, Any]]:
@@ -69,7 +69,7 @@ class PriorAdvice(Advice):
         return [{"own_rows": n, "alone": a, "with_release": b, "adds": a - b} for n, a, b in table]
 
     def recommended(self) -> str:
-        """From how many own rows on the release is not worth asking for."""
+        """Return from how many own rows on the release is not worth its cost."""
         own = f"At sites with {self.enough_rows:,} rows or more of their own"
         own = "However few rows of its own a site has," if self.enough_rows == 1 else own
         return (
@@ -79,11 +79,11 @@ class PriorAdvice(Advice):
         )
 
     def explanation(self) -> list[str]:
-        """How it was computed."""
+        """Return how the advice was computed."""
         return [LOOKED_AT.format("a nominal law of scores"), _FORMULA]
 
+    @override
     def tried(self) -> dict[str, Any]:
-        """Facts and the table."""
         told = {"method": METHOD, "facts": self.facts.to_json(), "seed": self.seed}
         return told | {"rows": self._lines(), "enough_rows": self.enough_rows}
 

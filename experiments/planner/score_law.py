@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedcal.conformal.conformity import Conformity
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.datasets import Dataset
 
 
@@ -31,21 +31,21 @@ class ScoreLaw(ABC):
 
     @abstractmethod
     def quantiles(self, part: int, shares: Floats) -> Floats:
-        """The least scores with so much at or below them, (k,) -> (k,)."""
+        """Return the least scores with these shares at or below them, (k,) -> (k,)."""
 
     def size(self, thresholds: Floats) -> float | None:
         """Mean number of labels in a set, by (parts,) thresholds; None = scores alone are known."""
         return None
 
     def covered(self, thresholds: Floats) -> float:
-        """How often the label of a new row is in its set, by (parts,) thresholds."""
+        """Return the coverage of a new row's label by (parts,) thresholds."""
         each = [self.below(np.array([t]))[part, 0] for part, t in enumerate(thresholds)]
         return float(self.shares @ np.array(each))
 
 
 @dataclass(frozen=True, eq=False)
 class Even(ScoreLaw):
-    """Scores evenly spread in [0, 1], in parts of equal size: smooth, and nobody's data."""
+    """Uniform scores in [0, 1], in parts of equal size: smooth, and independent of any data."""
 
     parts: int
     name = "even scores"
@@ -53,15 +53,15 @@ class Even(ScoreLaw):
 
     @property
     def shares(self) -> Floats:  # type: ignore[override]  # of all parts the same
-        """Equal ones."""
+        """Equal shares of all parts."""
         return np.full(self.parts, 1.0 / self.parts)
 
+    @override
     def below(self, thresholds: Floats) -> Floats:
-        """The thresholds themselves."""
         return np.tile(np.clip(thresholds, 0.0, 1.0), (self.parts, 1))
 
+    @override
     def quantiles(self, part: int, shares: Floats) -> Floats:
-        """The shares themselves."""
         return shares
 
 
@@ -101,8 +101,8 @@ class OfRows(ScoreLaw):
             [n / len(own) if len(own) else n + 1.0 for n, own in zip(found, self._own, strict=True)]
         )
 
+    @override
     def quantiles(self, part: int, shares: Floats) -> Floats:
-        """Scores of the rows."""
         own = self._own[part]
         if not len(own):
             return np.ones(len(shares))
@@ -110,7 +110,7 @@ class OfRows(ScoreLaw):
         return np.asarray(own[np.clip(place, 0, len(own) - 1)])
 
     def size(self, thresholds: Floats) -> float:
-        """Over the same rows."""
+        """Return the mean set size over the same rows."""
         held = [
             sum(np.searchsorted(each, t, side="right") for each in self._every)
             if not self._by_class

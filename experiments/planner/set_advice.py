@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedcal.conformal.set_release import Goal
+from fedcal.core.types import override
 from fedcal.datasets import Dataset
 from fedcal.experiments.planner.advice import DRAWN_AT_ONCE, LOOKED_AT, Advice
 from fedcal.experiments.planner.candidates import SETS, Estimate
@@ -19,7 +20,7 @@ from fedcal.units import UNITS
 
 @dataclass
 class RuleEstimate(Estimate):
-    """What a rule gave in its runs.
+    """Results of a rule's runs.
 
     Attributes
     ----------
@@ -49,7 +50,7 @@ class RuleEstimate(Estimate):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class SetAdvice(Advice):
-    """What `fedcal plan --method conformal` says.
+    """Advice of `fedcal plan --method conformal`.
 
     Attributes
     ----------
@@ -81,12 +82,12 @@ class SetAdvice(Advice):
 
     @property
     def heading(self) -> str:
-        """The facts, and what is asked of sets."""
+        """Facts, and the requested coverage."""
         return f"plan for prediction sets, alpha {self.goal.alpha:g}: {self.facts}"
 
     @property
     def rows(self) -> float:
-        """Expected in all."""
+        """Expected total number of rows."""
         f = self.facts.federation
         return f.clients * f.sampling_rate * self.facts.rows_per_client
 
@@ -105,8 +106,8 @@ class SetAdvice(Advice):
             "without_privacy": {"coverage": coverage, "set_size": size},
         }
 
+    @override
     def line(self, estimate: RuleEstimate) -> dict[str, Any]:
-        """What is expected of a rule."""
         plan, each = estimate.plan, self.facts.rows_per_client
         coverage, size = self.exact
         slack = estimate.coverage - (1.0 - self.goal.alpha)
@@ -132,8 +133,8 @@ class SetAdvice(Advice):
             "useful": estimate.useful,
         }
 
+    @override
     def recommended(self) -> str:
-        """The recommendation in a line, or why there is none."""
         best = self.chosen
         if best is None:
             return self.not_enough()
@@ -188,8 +189,8 @@ class SetAdvice(Advice):
             *self.approximations(),
         ]
 
+    @override
     def approximations(self) -> list[str]:
-        """What was simpler than it will be."""
         f = self.facts.federation
         lines = ["Clients were taken to be alike, and of equal size: clipping cuts nothing off."]
         if len(self.law.shares) > 1 and self.data is None:

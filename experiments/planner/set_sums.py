@@ -25,7 +25,7 @@ from fedcal.units import UNITS
 
 
 def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:
-    """The thresholds of so many runs, (runs, parts), from sums that are drawn by the job's seed.
+    """Return the thresholds of `runs` runs, (runs, parts), from sums drawn by the job's seed.
 
     One strategy and one question: the runs differ by the rows and the noise.
     """
@@ -61,7 +61,7 @@ def _itself(rng: np.random.Generator) -> np.random.Generator:
 def _sum(
     query: SetQuery, clients: int, rows: float, once: bool, law: ScoreLaw, rng: np.random.Generator
 ) -> Floats:
-    """The sum of the answers of so many clients, (length,); `once`: of one row of each."""
+    """Return the sum of the clients' answers, (length,); `once`: of one row of each."""
     n = clients if once else round(clients * rows)
     counts = _counts(query, n, law, rng)
     if isinstance(query, SetCell):

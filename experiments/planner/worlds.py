@@ -30,7 +30,7 @@ TEST_NUMBERS = 200_000
 
 @dataclass(frozen=True)
 class Errors:
-    """What a calibrator is worth, as fractions."""
+    """Errors of a calibrator, as fractions."""
 
     accuracy: float
     ece: float
@@ -95,7 +95,7 @@ def errors(probs: Floats, truth: Floats, bins: int = BINS) -> Errors:
 
 @dataclass(frozen=True)
 class _Kind:
-    """How a made-up world is made.
+    """Parameters of a made-up world.
 
     Attributes
     ----------
@@ -160,7 +160,7 @@ def _raw(rows: int, classes: int, rng: np.random.Generator) -> Floats:
 
 
 def _scale(accuracy: float, raw: Floats) -> float:
-    """The factor at which the best guess is right as often as asked."""
+    """Return the factor at which the best guess has the given accuracy."""
     low, high = -4.0, 8.0
     for _ in range(20):
         middle = 0.5 * (low + high)
@@ -170,7 +170,7 @@ def _scale(accuracy: float, raw: Floats) -> float:
 
 
 def _distorted(right: Floats, kind: _Kind, offsets: Floats, rng: np.random.Generator) -> Floats:
-    """What the model says where `right` would be: temperature by entropy, and class offsets."""
+    """Return the model's logits in place of `right`: temperature by entropy, and class offsets."""
     p = softmax(right)
     entropy = -row_sum(p * np.log(np.maximum(p, 1e-12))) / math.log(p.shape[1])
     jitter = _JITTER * rng.standard_normal(len(p))
@@ -186,7 +186,7 @@ def _labels(p: Floats, rng: np.random.Generator) -> Integers:
 
 
 def of_public(data: Dataset) -> World:
-    """A shipped data set with test rows; rows to learn from are drawn with replacement."""
+    """Return the world of a shipped data set; rows to learn from are drawn with replacement."""
     if data.test_logits is None or data.test_labels is None:
         data = data.split(0)
     logits, labels = data.logits, data.labels

@@ -51,13 +51,13 @@ AUTO = "auto"
 
 
 def label_of(method: str) -> str:
-    """What tables call a method."""
+    """Return a method's label in tables."""
     strategy = STRATEGIES.get(method)
     return strategy.__name__ if strategy else POOLED.get(method, method)
 
 
 def method_named(text: Any) -> Any:
-    """The name of a method that is given by name or label, in any case; others as they are.
+    """Return the name of a method given by name or label in any case; others are unchanged.
 
     `module:Class`, or in Python the class itself, is a method of another package (`enlist`).
     """
@@ -91,7 +91,7 @@ _UNITS = " | ".join(unit.meaning.partition(";")[0] for unit in UNITS.values())
 
 @dataclass(frozen=True)
 class Config(Options):
-    """What to run. `None` stands for "the method's (or the data's) own default"."""
+    """Options of a run. `None` means the method's (or the data's) own default."""
 
     data: str = option("resnet110-cifar10", DATA, "A shipped name or a file", axis=True)
     class_names: str | None = option(
@@ -260,12 +260,12 @@ class Config(Options):
 
     @property
     def protocol(self) -> bool:
-        """Whether sites add up among themselves: asked for, or named by a federation file."""
+        """True if sites add up among themselves: requested, or named by a federation file."""
         return self.secure_aggregation == "protocol" or self.federation is not None
 
     @property
     def real(self) -> bool:
-        """Whether the clients are real ones, each with rows of its own."""
+        """True if the clients are real ones, each with its own rows."""
         return self.control is not None or self.engine == APP
 
     def _check_protocol(self) -> None:
@@ -289,7 +289,7 @@ class Config(Options):
             read_committee(self.committee)
 
     def _check_sites(self) -> None:
-        """What belongs to sites and messages, and what real sites rule out."""
+        """Check options of sites and messages, and those that real sites exclude."""
         given = [name for name in _SITES if getattr(self, name) is not None]
         if given and self.engine not in ("grpc", APP):
             raise InputError(f"{given[0]} needs the engine grpc: give --engine grpc")
@@ -345,12 +345,12 @@ _OPTIONS = options_of(Config)
 
 
 def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
-    """A Config from a TOML file and overriding values.
+    """Return a Config from a TOML file and overriding values.
 
-    The file of a run holds what was given to it; what was not is resolved anew. What belongs to a
-    value in the file that is overridden goes with it: a method's rounds and `set` (but for
-    `rows_per_client`, which is about the clients), a trust's quorum, and, where privacy is
-    switched on or off, the trust.
+    The file of a run holds the given options; the others are resolved again. What belongs to an
+    overridden value in the file goes with it: a method's rounds and `set` (but for
+    `rows_per_client`, which is about the clients), a trust model's quorum, and, where privacy is
+    switched on or off, the trust model.
     """
     base, given = _read(read_toml(path_of(path))), _read(overrides)
     changed = {key for key in base.keys() & given if base[key] != given[key]}
@@ -366,7 +366,7 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
 
 
 def merge(*layers: Mapping[str, Any]) -> Config:
-    """A Config from several layers, later ones winning; `set` tables are joined."""
+    """Return a Config from several layers, later ones winning; `set` tables are joined."""
     return Config(**_read(*layers))
 
 
@@ -375,7 +375,7 @@ def _read(*layers: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The options of a TOML file, unchecked; InputError where it is none."""
+    """Return the options of a TOML file, unchecked; InputError if it is not valid TOML."""
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except OSError as e:

@@ -36,17 +36,17 @@ BY = ("none", "site", "group")
 
 
 def evaluates(method: str) -> bool:
-    """Whether a method is for evaluation: clients hold the rows that are evaluated then."""
+    """Return whether a method evaluates: clients then hold the evaluated rows."""
     return method in STRATEGIES and STRATEGIES[method].family == "evaluate"
 
 
 def is_personal(method: str) -> bool:
-    """Whether a method is for recalibration at home: it is about sites by their names."""
+    """Return whether a method serves recalibration at home: it knows sites by their names."""
     return method in STRATEGIES and STRATEGIES[method].family == "personal"
 
 
 def _by_site(config: Config) -> bool:
-    """Whether the rows of each site are counted by themselves, and nobody says which sites."""
+    """Return whether rows are counted by site, with the sites still to be named."""
     groups = config.set.get("groups")
     if is_personal(config.method):
         hidden = math.isfinite(config.epsilon) and UNITS[config.unit].whole_client
@@ -55,7 +55,7 @@ def _by_site(config: Config) -> bool:
 
 
 def by_roster(config: Config) -> Config:
-    """The same over real sites, by their names in the federation file; InputError without one."""
+    """Return the config with sites named by the federation file; InputError without a file."""
     if not _by_site(config):
         return config
     if config.federation is None:
@@ -66,14 +66,14 @@ def by_roster(config: Config) -> Config:
 
 
 def method_of(only: str | None) -> str:
-    """The method of an evaluation, of all metrics (None) or of one alone."""
+    """Return the method that evaluates all metrics (None), or one alone."""
     return METHOD if only is None else ONLY[one_of("only", only, ONLY)]
 
 
 def settings(
     by: str = "none", calibrator: str | Path | None = None, **others: Any
 ) -> dict[str, Any]:
-    """The method's settings from the options of `evaluate`; what is not given is left out."""
+    """Return the method's settings from the options of `evaluate`, without those not given."""
     one_of("by", by, BY)
     path = None if calibrator is None else str(path_of(calibrator).resolve())
     found = {"calibrator": path, "groups": None if by == "none" else by, **others}
@@ -81,7 +81,7 @@ def settings(
 
 
 def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Config, Shards]:
-    """What the settings of an evaluation stand for, with these rows.
+    """Return config and rows with the settings of an evaluation resolved for these rows.
 
     `groups` "site" and "group" become the list of their names. Names that are no groups of the rows
     are those of clients, which then have them; for prediction sets a row's group is its client. A
@@ -121,7 +121,7 @@ def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
 
 
 def about_groups(given: Config) -> list[str]:
-    """What names of groups tell that a private run took from its rows, in whole sentences."""
+    """Return sentences on names of groups that a private run took from its rows."""
     taken = "group" in (given.set.get("groups"), given.set.get("report"))
     if not taken or not math.isfinite(given.epsilon):
         return []
@@ -132,9 +132,9 @@ def about_groups(given: Config) -> list[str]:
 
 
 def about_intervals(told: Mapping[str, Any]) -> str:
-    """What counts once, how many there are, and what intervals are for and do not contain.
+    """Return sentences on what is counted, how many, and what the intervals cover and exclude.
 
-    From the keys of `result.json`; "" = no such.
+    From the keys of `result.json`; "" if it has none.
     """
     if "estimand" not in told:
         return ""
@@ -149,7 +149,7 @@ def about_intervals(told: Mapping[str, Any]) -> str:
 def holdout(
     shards: Shards, names: tuple[str, ...], seed: int, class_names: tuple[str, ...] | None = None
 ) -> Holdout:
-    """The evaluated rows, for exact numbers that a researcher sees beside the release."""
+    """Return the evaluated rows, for exact numbers that a researcher sees beside the release."""
     probs = np.asarray(softmax(shards.logits))
     rows = (shards.logits, probs, shards.labels)
     return Holdout(

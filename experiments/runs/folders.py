@@ -177,7 +177,7 @@ def claim(
 
 
 def files_of(out: Path, kind: Kind) -> list[Path]:
-    """The files in a folder under names of a kind of results; InputError if one is a folder."""
+    """Return the files named as a kind of results in a folder; InputError if one is a folder."""
     found = [
         path
         for path in (sorted(out.iterdir()) if out.is_dir() else ())
@@ -196,7 +196,7 @@ def stale_in(out: Path, kind: Kind) -> set[str]:
 
 
 def exports_in(out: Path) -> list[Path]:
-    """The files that `fedcal export` wrote into a folder, by what stands in them."""
+    """Return the files in a folder that `fedcal export` wrote, recognised by their content."""
     return [path for path in (*out.glob("*.onnx"), *out.glob("*.pt2")) if _exported(path)]
 
 
@@ -225,7 +225,7 @@ def _read(path: Path) -> Any:
 
 
 def _marked(path: Path, kind: Kind) -> bool:
-    """Return whether a file is a summary that fedcal wrote, and not somebody else's."""
+    """Return whether a file is a summary written by fedcal, not another program's."""
     content = _read(path)
     return isinstance(content, dict) and kind.marks[path.name] in content
 

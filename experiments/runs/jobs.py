@@ -35,7 +35,7 @@ _ANY = 2  # classes, until real sites say how many
 
 
 def federation_of(config: Config, shards: Shards | None) -> Federation:
-    """The public facts and the budget of a run.
+    """Return the public facts and the budget of a run.
 
     Raises InputError if a value is not allowed.
 
@@ -73,7 +73,7 @@ def federation_of(config: Config, shards: Shards | None) -> Federation:
 
 
 def job_of(config: Config, shards: Shards | None) -> Job:
-    """What a server runs, from what was asked for and how the rows were dealt.
+    """Return the server's job from the options and the partitioned rows.
 
     In a simulation `rows_per_client`, a public number in a deployment, is by default the mean of
     the simulated shards (of their subjects, where each counts once), where the method needs it: it
@@ -120,7 +120,7 @@ def job_of(config: Config, shards: Shards | None) -> Job:
 
 
 def _sums(config: Config, federation: Federation) -> str:
-    """How contributions are added up: a share of noise alone protects nobody, their sum does."""
+    """Return the kind of sum: a share of noise alone protects no client, their sum does."""
     if config.protocol:
         return "protocol"
     shared = TRUSTS[str(federation.trust)].shared
@@ -128,14 +128,14 @@ def _sums(config: Config, federation: Federation) -> str:
 
 
 def _among_sites(config: Config) -> dict[str, Any]:
-    """What a federation file adds to a job."""
+    """Return the fields that a federation file adds to a job."""
     if config.federation is None:
         return {}
     return {"roster": Roster.read(path_of(config.federation)).to_text()}
 
 
 def _waiting(config: Config) -> dict[str, Any]:
-    """How the job of real processes waits for its sites, and for which classes."""
+    """Return how the job of real processes waits for its sites, and for which classes."""
     if config.engine not in ("grpc", APP):
         return {}
     named = config.control is not None and config.class_names is not None

@@ -25,7 +25,7 @@ from fedcal.storage.atomic import path_of
 def load_any(
     data: Any, class_names: str | None = None, positive: str | None = None, model: Any = None
 ) -> Dataset:
-    """A `Dataset` from whatever `simulate` takes as `data`; InputError for anything else.
+    """Return a `Dataset` from anything that `simulate` takes as `data`; InputError otherwise.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def load_any(
 
 
 def name_of(data: Any, loaded: Dataset) -> str:
-    """What a config calls the data: a file by its whole path, to be found from elsewhere."""
+    """Return the name of the data in a config: a file by its full path."""
     if isinstance(data, (str, Path)) and not datasets.is_shipped(str(data)):
         return str(path_of(data).resolve())
     return loaded.name
@@ -100,10 +100,10 @@ def warn_of_rows(rows: Holdout, where: str, stacklevel: int = 2) -> None:
 def dealt_rows(
     loaded: Dataset, method: str, partition: str, clients: int | None, seed: int
 ) -> tuple[Dataset, Shards, tuple[str, ...]]:
-    """The rows that a method is about, dealt to clients, and what these are called.
+    """Return the data, the rows of a method partitioned over clients, and the clients' names.
 
-    A method that evaluates reads the rows that it judges; others read those that are fitted, beside
-    a test part.
+    A method that evaluates reads the rows to evaluate; others read the rows to fit, beside a test
+    part.
     """
     data = loaded.evaluated() if evaluated.evaluates(method) else loaded.split(seed)
     shards = deal(data, partition, clients, seed)
@@ -112,7 +112,7 @@ def dealt_rows(
 
 @dataclass(frozen=True)
 class Rows:
-    """What a run reads, and what judges it afterwards.
+    """Rows that a run reads, and data that evaluate it afterwards.
 
     Attributes
     ----------

@@ -25,7 +25,7 @@ SITES = "Real sites (--engine grpc)"
 
 @dataclass(frozen=True)
 class Option:
-    """What a field is for people, and how its values are read.
+    """Description of an option for people, and the way its values are read.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Option:
     default: Any = None
 
     def described(self, unset: str | None = None) -> str:
-        """The help with what holds where nothing is given."""
+        """Return the help with the default."""
         shown = f"{self.default:g}" if isinstance(self.default, float) else str(self.default)
         without = unset or self.unset or ("" if self.default in (None, MISSING) else shown)
         return f"{self.help} ({without})." if without else f"{self.help}."
@@ -80,12 +80,12 @@ class Option:
 
 
 def option(default: Any, group: str, help: str, **more: Any) -> Any:
-    """A field of a dataclass of options; see `Option`. Typed Any, as `dataclasses.field` is."""
+    """Return a field of a dataclass of options (`Option`), typed Any as by `dataclasses.field`."""
     return field(default=default, metadata={"option": Option(group, help, **more)})
 
 
 def like(table: type[Options], name: str, **changed: Any) -> Any:
-    """A field that is an option of another dataclass, too: same words, same default."""
+    """Return a field that repeats another dataclass's option: same words, same default."""
     known = {f.name: f for f in fields(table)}[name]
     return field(default=changed.get("default", known.default), metadata=known.metadata)
 
@@ -99,12 +99,12 @@ class Options:
         return {k: v for k, v in asdict(self).items() if v is not None}
 
     def to_toml(self) -> str:
-        """The file that `--config` reads."""
+        """Return the text of the file that `--config` reads."""
         return tomli_w.dumps(self.to_dict())
 
 
 def options_of(table: type[Options]) -> dict[str, Option]:
-    """The options of a dataclass by name, in its order."""
+    """Return the options of a dataclass by name, in its order."""
     hints = get_type_hints(table)
 
     def kind(name: str) -> Any:

@@ -78,7 +78,7 @@ class Paid:
 
     @contextmanager
     def reporting(self) -> Iterator[None]:
-        """Where no result can be made of a kept outcome, say that it is kept and how to go on.
+        """Say that the outcome is kept, and how to go on, if no result can be made from it.
 
         Raises
         ------

@@ -39,7 +39,7 @@ SUBJECT_ROWS = (
 def recorded(
     config: Config, job: Job, outcome: Outcome, tested: bool
 ) -> tuple[Config, dict[str, Any]]:
-    """The resolved config of a federated run, and its privacy record."""
+    """Return the resolved config of a federated run, and its privacy record."""
     plan, name = job.plan, "rows_per_client"
     looked = plan.private and name in job.settings and name not in config.set
     untold = looked and plan.row_rate == 1 and not sets_noise(plan)
@@ -86,7 +86,7 @@ def recorded(
 
 
 def communication_of(outcome: Outcome, clients: int) -> dict[str, Any]:
-    """What each client was expected to send and get, and what messages with real sites came to."""
+    """Return the payload expected for each client, and the size of messages with real sites."""
     sent: dict[str, Any] = {
         "bytes_up_per_client": outcome.bytes_up,
         "bytes_down_per_client": outcome.bytes_down,
@@ -108,7 +108,7 @@ def result_of(
     test: Holdout | None,
     data: Dataset | None,
 ) -> SimulationResult:
-    """The result of a run.
+    """Return the result of a run.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ ALL = ("model", "", "")
 
 @dataclass(frozen=True)
 class Reading:
-    """What was read.
+    """Reading of an earlier release.
 
     Attributes
     ----------
@@ -75,7 +75,7 @@ class Reading:
     unknown: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """As `result.json` has metrics, and what was chosen."""
+        """Return metrics in the form of `result.json`, and the chosen threshold."""
         told = self.found.to_json()
         if self.chosen is not None:
             told["chosen"] = self.chosen.to_json()
@@ -91,7 +91,7 @@ class Reading:
         return {**told, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
-        """Tables and figures."""
+        """Return the report's tables and figures."""
         release = self.release
         return [
             *(self.asked or ()),
@@ -137,7 +137,7 @@ class Reading:
 
     @property
     def changed(self) -> str:
-        """Which sites have changed, a sentence; "" = they were not compared."""
+        """Sentence on the sites that have changed; "" if they were not compared."""
         if not self.by_site:
             return ""
         sure = {
@@ -164,7 +164,7 @@ class Reading:
 
 
 def read_release(path: str | Path) -> ScoreRelease:
-    """The release in a file; InputError if it is none."""
+    """Return the release in a file; InputError if it is not a release."""
     path = path_of(path)
     release = ScoreRelease.read(path.parent, path.name.removesuffix(".npz"))
     if not isinstance(release, ScoreRelease):
@@ -239,7 +239,7 @@ def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
 
 
 def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
-    """The reading with what has changed since; InputError if two questions were asked."""
+    """Return the reading with the changes since an earlier one; InputError if questions differ."""
     unknown = comparable(earlier, read.release)
     before, now = earlier.histograms, read.release.histograms
     changes = drift_between(before[ALL], now[ALL])
@@ -285,7 +285,7 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
 
 
 def _facts(release: ScoreRelease) -> dict[str, str | None]:
-    """What must be equal of two releases, in words; None = not known."""
+    """Return the facts that must be equal in two releases, in words; None = unknown."""
     asked, names = release.question, release.class_names
     return {
         "score": asked.score,
@@ -323,7 +323,7 @@ _CHANGES = {
 
 
 def _by_site(sites: Mapping[str, Mapping[str, Change]], changed: str) -> Table:
-    """The tests of each site."""
+    """Return the table of each site's tests."""
 
     def cell(test: Change | None) -> str:
         if test is None:
@@ -355,7 +355,7 @@ def _changes(changes: Mapping[str, Change], missing: str) -> Table:
 
 
 def _chosen(threshold: Threshold, title: str) -> Table:
-    """The threshold that was chosen, and what it is expected to give."""
+    """Return the table of the chosen threshold and its expected performance."""
     sure = " with 95 % confidence" if threshold.confident else " by the estimate"
     goal = {
         "precision": f"the lowest with a precision of {threshold.wanted:g}{sure}",

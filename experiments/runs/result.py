@@ -38,7 +38,7 @@ _JUDGED_ENTRIES = 2 * 10**7  # probabilities computed for them, in all
 
 @dataclass(frozen=True, repr=False)
 class SimulationResult(Shown):
-    """What a run yields, what it is worth on test rows, and what it cost.
+    """Result of a run: artifact, test metrics, privacy and cost.
 
     Attributes
     ----------
@@ -97,7 +97,7 @@ class SimulationResult(Shown):
 
     @property
     def class_names(self) -> tuple[str, ...] | None:
-        """What the classes are called, in the order of all columns; None = they have numbers."""
+        """Names of the classes, in the order of all columns; None if they have numbers."""
         return self.artifact.class_names
 
     # -- of a method that calibrates, or gives sets; FedcalError of another one -----------
@@ -138,7 +138,7 @@ class SimulationResult(Shown):
 
     @cached_property
     def reliability(self) -> dict[str, Reliability]:
-        """What reliability diagrams of the test rows show, `before` and `after`."""
+        """Data of the reliability diagrams of the test rows, `before` and `after`."""
         return self.calibrator.reliability(self._tested)
 
     @cached_property
@@ -165,7 +165,7 @@ class SimulationResult(Shown):
         return {} if self.test is None else self.artifact.intervals(self.test)
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `result.json`: strict JSON, no NaN and no infinity."""
+        """Return the content of `result.json`: strict JSON, no NaN and no infinity."""
         config = self.config.to_dict()
         if math.isinf(self.config.epsilon):
             config["epsilon"] = "inf"
@@ -184,10 +184,10 @@ class SimulationResult(Shown):
         }
 
     def judged_rounds(self) -> list[dict[str, Any]]:
-        """`rounds` with the key `test`: a few test numbers of the artifact after that release.
+        """Return `rounds` with the key `test`: a few test metrics after each release.
 
-        At most 24 rounds are judged, and fewer of large test sets; always the last one. Like
-        all test metrics they are exact, for the researcher's eyes.
+        At most 24 rounds are evaluated, and fewer with large test sets; always the last one.
+        Like all test metrics they are exact, for the researcher's eyes.
         """
         last = len(self.history) - 1
         if last < 0 or len(self.rounds) != len(self.history) or self.test is None:
@@ -233,9 +233,9 @@ class SimulationResult(Shown):
         return self.artifact.rescores and self.test is not None
 
     def page(self) -> list[pages.Part]:
-        """The artifact's part of a report, then exact numbers of clients.
+        """Return the artifact's part of a report, then exact numbers of clients.
 
-        Of a calibrator without test rows it is what was learned.
+        For a calibrator without test rows it shows what was learned.
         """
         shown = self.artifact.page()
         if self.test is not None:

@@ -61,7 +61,7 @@ def finish(folder: Path) -> Path:
 
 
 def _of_flower(folder: Path) -> SimulationResult:
-    """The result of a run that `flwr run` started; of simulated sites the test rows judge it."""
+    """Return the result of a `flwr run`; test rows of simulated sites evaluate it."""
     outcome = Outcome.load(folder)
     if not outcome.job:
         raise InputError(f"{folder / OUTCOME} does not say what was run")
@@ -69,7 +69,7 @@ def _of_flower(folder: Path) -> SimulationResult:
 
 
 def of_messages(outcome: Outcome, test: Holdout | None = None, **given: Any) -> SimulationResult:
-    """The result of a run that Flower drove.
+    """Return the result of a run that Flower drove.
 
     Parameters
     ----------

@@ -14,6 +14,7 @@ from fedcal.calibrators import Calibrator, Identity, TopLabelBinning
 from fedcal.calibrators.top_label import Counts
 from fedcal.core.checks import one_of, unused, whole
 from fedcal.core.errors import InputError
+from fedcal.core.types import override
 from fedcal.mechanisms import MECHANISMS, Laplace, Mechanism, Unary
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
@@ -91,16 +92,16 @@ class DPHistogram(FederatedStrategy):
         super().__init__(plan_for(federation, query, clips, 1, order, prefers=(law,)), **base)
 
     @classmethod
+    @override
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """For the clip of unit `user`; what unary encoding hides needs none."""
         return not _encodes(federation) and super().needs_rows(federation, settings)
 
+    @override
     def query(self, round_number: int) -> BinOutcomes | OutcomeCell:
-        """The counts, or one cell of each client."""
         return self._question(self.plan.client_seed)
 
     def moving(self) -> dict[str, Range]:
-        """A cell of any draw."""
+        """Return the range of the drawn cell's seed."""
         return {"seed": SEED} if self.unary else {}
 
     def _question(self, seed: int) -> BinOutcomes | OutcomeCell:
@@ -109,12 +110,12 @@ class DPHistogram(FederatedStrategy):
         return BinOutcomes(self.bins, self.counts)
 
     def update(self, release: Release) -> None:
-        """Keep the counts; all are exactly 0 where nobody was asked, or nobody has rows."""
+        """Keep the counts; all are exactly 0 if no client was asked, or none has rows."""
         if release.values.any():
             self._values = release.values
 
     def result(self) -> Calibrator:
-        """The confidences of the bins; the identity if nothing was learned."""
+        """Return the bins' confidences as a calibrator; the identity if nothing was learned."""
         if not len(self._values):
             return Identity(self.classes)
         first, second = np.split(self._values, 2)
@@ -122,6 +123,6 @@ class DPHistogram(FederatedStrategy):
 
 
 def _encodes(federation: Federation) -> bool:
-    """Whether each client's answer is encoded: only where the user says so."""
+    """Return whether each client's answer is encoded, which is so only if the user asks for it."""
     asked = federation.mechanism
     return asked != AUTO and MECHANISMS[asked].answers == "onehot"

@@ -10,6 +10,7 @@ import numpy as np
 from fedcal.conformal import PredictionSets
 from fedcal.core.checks import one_of, unused
 from fedcal.core.errors import InputError
+from fedcal.core.types import override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.ledger import Ledger
@@ -129,7 +130,7 @@ class FedConformal(FederatedStrategy):
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """Where a clip or a level is made of them."""
+        """Return whether a clip or a quantile level is computed from the rows."""
         if not federation.private:
             return False
         wanted = Wanted(federation, **settings)
@@ -140,23 +141,23 @@ class FedConformal(FederatedStrategy):
         return wanted.rows_known or rule.needs_rows
 
     def hopeless(self, rows: float | None) -> bool:
-        """Whether sets of so many rows hold all labels."""
+        """Return whether sets made of `rows` rows would hold all labels."""
         return self._rule.wanted.aim is None and not self._rule.reaches(rows)
 
+    @override
     def query(self, round_number: int) -> SetQuery | None:
-        """As the rule asks."""
         return self._rule.query(round_number)
 
+    @override
     def questions(self) -> tuple[Question, ...]:
-        """As the rule says."""
         return self._rule.questions()
 
+    @override
     def update(self, release: Release) -> None:
-        """Thresholds."""
         self._thresholds = self._rule.learn(release)
 
+    @override
     def result(self) -> PredictionSets:
-        """The sets so far."""
         opening = self._rule.opening
         return PredictionSets(
             self._wanted.conformity,
@@ -174,7 +175,10 @@ class FedConformal(FederatedStrategy):
 
 
 def chosen(wanted: Wanted) -> type[QuantileRule]:
-    """The rule that is asked for, or the first that can serve; InputError if it cannot."""
+    """Return the rule that the settings name, or the first that can serve.
+
+    Raises InputError if none can.
+    """
     quantile = one_of("quantile", wanted.quantile, (AUTO, *QUANTILES))
     named = QUANTILES if quantile == AUTO else {quantile: QUANTILES[quantile]}
     reasons = dict[str, str]()
@@ -184,8 +188,8 @@ def chosen(wanted: Wanted) -> type[QuantileRule]:
         reasons[name] = why
     if quantile != AUTO:
         raise InputError(f"quantile '{quantile}' cannot serve: {reasons[quantile]}")
-    told = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-    raise InputError(f"no way of finding thresholds can serve here: {told}")
+    causes = "; ".join(f"{name}: {why}" for name, why in reasons.items())
+    raise InputError(f"no way of finding thresholds can serve here: {causes}")
 
 
 def _refuses(rule: type[QuantileRule], wanted: Wanted) -> str:

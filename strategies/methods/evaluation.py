@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from fedcal.core.types import override
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.evaluation.weighting import counted_of
@@ -130,26 +131,29 @@ class FedEvaluate(FederatedStrategy):
         super().__init__(plan, ledger=ledger, secure_aggregation=secure_aggregation)
 
     @classmethod
+    @override
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """For the clips of unit `user`; what unary encoding hides needs none."""
         return not encodes(federation) and super().needs_rows(federation, settings)
 
     def query(self, round_number: int) -> Query | None:
-        """Counts; see `score_rounds`. None once a round was unanswered: all are needed."""
+        """Return the counts to ask for (`score_rounds`); None after an unanswered round.
+
+        All rounds are needed, so a missing one ends the run.
+        """
         return None if self._over else self._ways.query(round_number)
 
+    @override
     def questions(self) -> tuple[Question, ...]:
-        """As `score_rounds` says."""
         return self._ways.questions()
 
+    @override
     def update(self, release: Release) -> None:
-        """Read counts."""
         law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
         self._over = self._over or self.plan.unanswered(release.std)
         self._read = self._nothing if self._over else self._ways.learn(release, law)
 
+    @override
     def result(self) -> ScoreRelease:
-        """What is known so far."""
         return replace(
             self._read,
             threshold=self._wanted.threshold,

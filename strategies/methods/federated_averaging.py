@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError, RoundFailed
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
@@ -68,12 +68,11 @@ class _Averaging(FederatedStrategy):
         super().__init__(self._planned(federation), **base)
 
     @abstractmethod
-    def _planned(self, federation: Federation) -> Plan:
-        """The privacy plan."""
+    def _planned(self, federation: Federation) -> Plan: ...
 
     @property
     def _training(self) -> tuple[str, str, Floats, int, int, float]:
-        """What every question begins with."""
+        """Arguments with which every training question begins."""
         return self.network, self.shape, self.w, self.epochs, self.batch, self.lr
 
     def _moved(self, step: Floats, round_number: int) -> None:
@@ -86,11 +85,11 @@ class _Averaging(FederatedStrategy):
 
     @property
     def reads(self) -> tuple[int, ...]:
-        """As `shape` says."""
+        """Shape of a row of the data."""
         return shape_of(self.shape)
 
+    @override
     def result(self) -> TrainedModel:
-        """The network with the weights so far."""
         return TrainedModel(self.network, shape_of(self.shape), self.classes, self.w)
 
 
@@ -135,13 +134,13 @@ class FedAvg(_Averaging):
         return make_plan(federation, rounds=federation.rounds or 20, bound=bound, cohort=True)
 
     def query(self, round_number: int) -> WeightedUpdate:
-        """The local update at w, weighted by rows."""
+        """Return the question for the local update at w, weighted by rows."""
         return WeightedUpdate(
             *self._training, seed=self._seed, round=round_number, classes=self.classes
         )
 
     def questions(self) -> tuple[Question, ...]:
-        """From any w, with an order of rows of each round's own."""
+        """Return questions at any w, with a different order of rows in each round."""
         rounds = Range(1, self.plan.rounds, whole=True)
         return (Question.like(self.query(1), self._all_rounds, w=Range(), round=rounds),)
 
@@ -161,18 +160,18 @@ class FedAvg(_Averaging):
             self._moved(self.server_lr * release.values[:-3] / rows, release.round)
 
     def round_record(self, round_number: int) -> dict[str, Any]:
-        """How many clients were asked to train, their mean loss, and what the test rows say.
+        """Return the number of clients that trained, their mean loss, and metrics on the test rows.
 
-        The number is left out where each client decides by its own coin; the loss is None where
-        nobody with rows answered.
+        The number is left out where each client decides by its own coin; the loss is None if no
+        client with rows answered.
         """
-        told: dict[str, Any] = {}
+        record: dict[str, Any] = {}
         if not self.plan.asks_everyone:
-            told["clients"] = len(self.plan.sample(round_number))
+            record["clients"] = len(self.plan.sample(round_number))
         loss = self.losses[round_number - 1]
-        told["train_loss"] = None if math.isnan(loss) else loss
+        record["train_loss"] = None if math.isnan(loss) else loss
         judged = self.judged.get(round_number, ())
-        return told | dict(zip(("test_loss", "test_accuracy"), judged, strict=False))
+        return record | dict(zip(("test_loss", "test_accuracy"), judged, strict=False))
 
     def state(self) -> dict[str, Floats]:
         """All that later rounds depend on, and what was told of the earlier ones."""
@@ -242,7 +241,7 @@ class DPFedAvg(_Averaging):
         )
 
     def query(self, round_number: int) -> LocalUpdate:
-        """The local update at w, with a seed of each round's own for the order of rows."""
+        """Return the question for the local update at w, with a new seed for the order of rows."""
         return LocalUpdate(
             *self._training,
             self.clip,
@@ -252,7 +251,7 @@ class DPFedAvg(_Averaging):
         )
 
     def questions(self) -> tuple[Question, ...]:
-        """From any w, with a clip that so many rounds can lead to, and any order of rows."""
+        """Return questions at any w, any order of rows and every clip that the rounds can reach."""
         moving = {"w": Range(), "seed": SEED}
         if self.unclipped is not None:
             factor = math.exp(CLIP_LR * self.plan.rounds)

@@ -11,7 +11,7 @@ from fedcal.calibrators import BBQ, Calibrator, HistogramBinning, WeightedBinnin
 from fedcal.calibrators.fits.noisy_counts import Negatives
 from fedcal.calibrators.histogram_binning import Estimate
 from fedcal.core.checks import one_of, positive, unused, whole
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.mechanism_choice import order_of
 from fedcal.privacy.noise_plan import Federation, make_plan
@@ -161,8 +161,8 @@ class _Binning(FederatedStrategy):
         self._sum = self._sum + release.values
         self._variance = self._variance + release.std**2
 
+    @override
     def result(self) -> Calibrator:
-        """The calibrator of the accumulated histograms."""
         positives, negatives = self._pair()
         base = self.calibrator.from_histograms(
             positives, negatives, self.classes, self.negatives, self.estimate

@@ -17,6 +17,7 @@ from fedcal.calibrators.scaling import TemperatureScaling
 from fedcal.core.checks import positive, unused
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import LOG_A_LIMIT
+from fedcal.core.types import override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation, make_plan
 from fedcal.queries import OffsetNewton, ScalingNewton
@@ -96,7 +97,7 @@ class _Newton(FederatedStrategy):
         return {"w": near_identity(self.form, self.classes)}
 
     def update(self, release: Release) -> None:
-        """One guarded step."""
+        """Take one guarded Newton step."""
         if self.plan.unanswered(release.std):
             return
         size = len(self.w)
@@ -108,8 +109,8 @@ class _Newton(FederatedStrategy):
         identity = self.form.identity(self.classes)
         self.w = np.clip(self.w + step, identity - LIMIT, identity + LIMIT)
 
+    @override
     def result(self) -> ParametricScaling:
-        """The form with the current parameters."""
         return self.form(self.w, self.classes)
 
 
@@ -137,7 +138,7 @@ class FedNewtonEntropy(_Newton):
 
 
 class FedNewtonClass(FederatedStrategy):
-    """A temperature, and an offset for each class where it shows through the noise and pays (ours).
+    """Temperature, and an offset for each class where it shows through the noise and pays (ours).
 
     The first round and the last are about log(1/T), by Newton's steps. Rounds between look at the
     gradient of the offsets of all classes (`ClassOffsets`). With unit "user" nothing is spent on
@@ -208,12 +209,12 @@ class FedNewtonClass(FederatedStrategy):
         self._spread = q * (1 - q) * federation.clients * one**2 / (self.classes - 1)
 
     def query(self, round_number: int) -> OffsetNewton:
-        """Derivatives at the current temperature and offsets."""
+        """Return the question for derivatives at the current temperature and offsets."""
         asks = _CLASSES if self._looks_in(round_number) else _TEMPERATURE
         return OffsetNewton(self.log_a, self._effects.offsets, asks, self.classes)
 
     def _looks_in(self, round_number: int) -> bool:
-        """Whether a round is about offsets."""
+        """Return whether a round asks about offsets."""
         looks = self._effects.looks
         if self._cut or looks >= self._looks or round_number in (1, self.plan.rounds):
             return False
@@ -232,7 +233,7 @@ class FedNewtonClass(FederatedStrategy):
         return tuple(asked)
 
     def update(self, release: Release) -> None:
-        """A guarded step of the temperature, or what a look at the offsets says."""
+        """Take a guarded step of the temperature, or judge the offsets."""
         if not self.plan.unanswered(release.std):
             if self._looks_in(release.round):
                 self._look(release)
@@ -245,9 +246,9 @@ class FedNewtonClass(FederatedStrategy):
         values, std, effects = release.values, release.std, self._effects
         effects.learn(values[4:], float(values[3]), float(std[4]), self._spread)
         self._gains, self._trust = [], TrustRegion()  # the loss is another one, and its optimum
-        found = bool(effects.offsets.any())
-        self.verdict = f"{'seen' if found else 'not seen'} (p = {effects.p:.2g})"
-        if found:
+        nonzero = bool(effects.offsets.any())
+        self.verdict = f"{'seen' if nonzero else 'not seen'} (p = {effects.p:.2g})"
+        if nonzero:
             self._filter.covariance = self._filter.covariance + _ASIDE**2
 
     def _step(self, release: Release) -> None:
@@ -290,7 +291,7 @@ class FedNewtonClass(FederatedStrategy):
             self._effects.refuse()
 
     def round_record(self, round_number: int) -> dict[str, Any]:
-        """What is known of class effects after a round."""
+        """Return what is known of class effects after a round."""
         return {"class_effects": f"Class effects were {self.verdict}."}
 
     def result(self) -> Calibrator:

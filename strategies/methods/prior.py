@@ -10,6 +10,7 @@ import numpy as np
 
 from fedcal.core.checks import positive, unused
 from fedcal.core.shards import numbered
+from fedcal.core.types import override
 from fedcal.evaluation.sites.effects import edges_of
 from fedcal.evaluation.weighting import counted_of, subject_rows
 from fedcal.mechanisms import MECHANISMS, Laplace
@@ -32,7 +33,7 @@ CLIP, HEIGHT, FEWEST = 2.0, 4, 100
 
 
 class FedPrior(FederatedStrategy):
-    """What the sites' own recalibrations are like, as a prior for each of them.
+    """Prior for each site's own recalibration, from one private release about all sites.
 
     Sites recalibrate at home (`fedcal.personal`) and send nothing of that; this asks once for what
     the others can add. Public: the federation, the sites' names, all parameters.
@@ -86,17 +87,17 @@ class FedPrior(FederatedStrategy):
             plan = plan_for(federation, self._query, (1.0,), 1, prefers=(Laplace,))
         super().__init__(plan, **base)
 
+    @override
     def query(self, round_number: int) -> Query:
-        """Counts, or moments."""
         return self._query
 
+    @override
     def update(self, release: Release) -> None:
-        """Keep them."""
         if not self.plan.unanswered(release.std):
             self._seen = release
 
     def result(self) -> SitesRelease | MomentsPrior:
-        """What they are read from."""
+        """Return the release, or the moments, from which each site reads its prior."""
         asked, plan, seen = self._query, self.plan, self._seen
         values = np.zeros(sum(asked.lengths())) if seen is None else seen.values
         std = 0.0 if seen is None else float(seen.std.max(initial=0.0))

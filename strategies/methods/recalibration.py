@@ -14,7 +14,7 @@ from fedcal.calibrators.parametric import LIMIT
 from fedcal.calibrators.top_label_logistic import IDENTITY, TopLabelLogistic
 from fedcal.calibrators.top_label_logistic import LIMIT as TOP_LIMIT
 from fedcal.core.numerics import LOG_A_LIMIT, softplus
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.queries import ScalingGradients, TopLabelNewton
@@ -73,10 +73,10 @@ class _Recalibration(Descent):
     @staticmethod
     @abstractmethod
     def first_w(classes: int) -> Floats:
-        """The parameters of the first round."""
+        """Return the parameters of the first round."""
 
     def query(self, round_number: int) -> ScalingGradients:
-        """The sum of the gradients at w."""
+        """Return the question for the sum of the gradients at w."""
         return ScalingGradients(self.form, self.w, self.classes, self._row_clip)
 
 
@@ -113,8 +113,8 @@ class DPTS(_Recalibration):
     wider = 1.0
 
     @staticmethod
+    @override
     def first_w(classes: int) -> Floats:
-        """T = 1."""
         return np.array([UNIT])
 
     def result(self) -> TemperatureScaling:
@@ -152,8 +152,8 @@ class DPPlatt(_Recalibration):
         super().__init__(federation, lr=lr, **options)
 
     @staticmethod
+    @override
     def first_w(classes: int) -> Floats:
-        """The identity."""
         return VectorScaling.identity(classes)
 
     def update(self, release: Release) -> None:
@@ -162,8 +162,8 @@ class DPPlatt(_Recalibration):
         identity = self.first_w(self.classes)
         self.w = np.clip(self.w, identity - LIMIT, identity + LIMIT)
 
+    @override
     def result(self) -> VectorScaling:
-        """The calibrator with the current parameters."""
         return VectorScaling(self.w, self.classes)
 
 
@@ -216,7 +216,7 @@ class FedNewtonTop(FederatedStrategy):
         super().__init__(plan_for(federation, query, (clip,), rounds), **base)
 
     def query(self, round_number: int) -> TopLabelNewton:
-        """Derivatives at the current numbers."""
+        """Return the question for derivatives at the current numbers."""
         offset, slope = float(self.w[0]), float(self.w[1])
         return TopLabelNewton(self.log_a, offset, slope, self.classes)
 
@@ -245,5 +245,5 @@ class FedNewtonTop(FederatedStrategy):
         return self._filters[which].step(g, h, release.std[gradient], release.std[curvature])
 
     def result(self) -> TopLabelLogistic:
-        """The temperature that was asked about last, and the map at it."""
+        """Return the temperature of the last question with the map fitted at it."""
         return TopLabelLogistic(math.exp(-self._at), self.w, self.classes)

@@ -15,6 +15,7 @@ from fedcal.calibrators import (
 from fedcal.calibrators.order_preserving_mlp import BATCH, EPOCHS, LR
 from fedcal.calibrators.parametric import LIMIT, ParametricScaling
 from fedcal.core.checks import positive, whole
+from fedcal.core.types import override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.noise_plan import Federation
 from fedcal.queries import MLPUpdate, ScalingUpdate
@@ -75,13 +76,13 @@ class _Averaged(Averaging):
         w = self.w - self.server_lr * release.values[:size] / divisor
         self.w = np.clip(w, self._start - LIMIT, self._start + LIMIT)
 
+    @override
     def result(self) -> ParametricScaling:
-        """The form with the current parameters."""
         return self.form(self.w, self.classes)
 
 
 class _LocalFits(_Averaged):
-    """Where local training is a fit of the client's own rows, held near w by `proximal`.
+    """Local training by a fit of the client's own rows, held near w by `proximal`.
 
     `proximal` = 0 is the paper's method. A shard that lacks a class, or has no error, then has
     its optimum far away, and the mean of such optima is no calibrator. Measured (100 clients,
@@ -123,8 +124,8 @@ class _LocalFits(_Averaged):
         self.steps = whole("steps", steps, 2)
         super().__init__(federation, **options)
 
+    @override
     def query(self, round_number: int) -> ScalingUpdate:
-        """By a fit of the form."""
         return ScalingUpdate(self.w, self.form.kind, self.proximal, self.steps, self._count)
 
 
@@ -204,6 +205,6 @@ class FedCal(_Averaged):
         super().__init__(federation, **options)
 
     def query(self, round_number: int) -> MLPUpdate:
-        """By SGD, with a seed of each round's own for the order of rows."""
+        """Return the question for an update by SGD, with a new seed for the order of rows."""
         sgd = (self.epochs, self.batch, self.lr)
         return MLPUpdate(self.w, *sgd, seed=round_number, count=self._count)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from fedcal.calibrators.fits.noisy_counts import norm_sub
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.score_release import ScoreRelease
 from fedcal.privacy.curator import Release
@@ -24,23 +24,23 @@ def excluded(plan: Plan, *, new_clients: bool = False) -> tuple[str, ...]:
 
     `new_clients` : intervals are for new clients, and so contain the choice of clients.
     """
-    found = list[str]()
+    sources = list[str]()
     clipped = plan.law.answers in ("sum", "index")
     if clipped and plan.bound is not None and plan.bound.per == "client":
-        found.append("the bias of clipping a client's answer")
+        sources.append("the bias of clipping a client's answer")
     if plan.sampling_rate < 1 and not new_clients:
-        found.append("the choice of the clients that were asked")
-    return tuple(found)
+        sources.append("the choice of the clients that were asked")
+    return tuple(sources)
 
 
 class ScoreRounds(ABC):
-    """What is asked in each round, and what is known after it."""
+    """Questions of the rounds of an evaluation, and the counts known after each."""
 
     rounds: int
 
     @abstractmethod
     def query(self, number: int) -> Query | None:
-        """The question of a round; None where it follows from a release that is not there yet."""
+        """Return the question of a round; None if it depends on a release that is still missing."""
 
     @abstractmethod
     def questions(self) -> tuple[Question, ...]:
@@ -48,26 +48,26 @@ class ScoreRounds(ABC):
 
     @abstractmethod
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
-        """What is known after a release, with noise of this law."""
+        """Return the counts known after a release with noise of this distribution."""
 
 
 @dataclass
 class AtOnce(ScoreRounds):
-    """One round of counts."""
+    """Evaluation by one round of counts."""
 
     question: ScoreCounts
     rounds: int = 1
 
+    @override
     def query(self, number: int) -> ScoreCounts:
-        """The counts."""
         return self.question
 
+    @override
     def questions(self) -> tuple[Question, ...]:
-        """The counts."""
         return (Question.like(self.question, (1, 1)),)
 
+    @override
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
-        """The counts."""
         return _read(self.question, release, law)
 
 
@@ -93,12 +93,12 @@ class Twice(ScoreRounds):
     rounds: int = 2
     _expected: Floats | None = field(default=None, init=False)
 
+    @override
     def query(self, number: int) -> ScoreCounts:
-        """The first or the last question."""
         return self.first if number == 1 else self.last
 
     def questions(self) -> tuple[Question, ...]:
-        """The first one; the last one between any edges, with any reference, where it has them."""
+        """Return the first question, and the last one with all edges that it may have."""
         asked, moving = self.last, dict[str, Range]()
         if self.equi_depth:
             moving["edges"] = Range(0.0, 1.0, asked.buckets + 1, asked.buckets + 1)
@@ -107,7 +107,7 @@ class Twice(ScoreRounds):
         return Question.like(self.first, (1, 1)), Question.like(asked, (2, 2), **moving)
 
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
-        """The counts; a residual is added to what it is the residual of."""
+        """Return the counts; a residual is added to the reference that it was computed from."""
         seen = _read(self.query(release.round), release, law)
         if release.round == self.rounds:
             if self._expected is not None:
@@ -146,21 +146,21 @@ class LevelByLevel(ScoreRounds):
 
     @property
     def rounds(self) -> int:  # type: ignore[override]
-        """As many as levels."""
+        """Number of rounds: one for each level."""
         return len(self.question.levels)
 
+    @override
     def query(self, number: int) -> ScoreCell:
-        """A node of the level."""
         q = self.question
         return ScoreCell(q.classes, q.edges, q.height, number - 1, self.seed, q.score)
 
     def questions(self) -> tuple[Question, ...]:
-        """A node of each round's level, of any draw."""
+        """Return the questions for a node of each round's level, with any seed."""
         rounds = range(1, self.rounds + 1)
         return tuple(Question.like(self.query(n), (n, n), seed=SEED) for n in rounds)
 
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
-        """Counts by least squares from the levels that are known, for all clients."""
+        """Return least-squares counts from the levels known so far, scaled to all clients."""
         level, q = release.round - 1, self.question
         more = float(self.asked.sum() / max(self.asked[level], 1))
         halves = release.values.reshape(2, -1)[:, self.query(release.round).nodes]
@@ -197,37 +197,37 @@ def equi_depth(edges: Floats, counts: Floats, buckets: int) -> Floats:
         what is known, the counts noisy
     """
     inner = _scale(np.arange(1, buckets) / buckets, edges, counts)
-    kept = np.unique(np.concatenate([[0.0, 0.5, 1.0], np.round(inner, 9)]))
-    while len(kept) < buckets + 1:  # equal ones: halve the widest
-        widest = int(np.argmax(np.diff(kept)))
-        kept = np.insert(kept, widest + 1, (kept[widest] + kept[widest + 1]) / 2)
-    while len(kept) > buckets + 1:  # the one whose neighbours are closest, but not 1/2
-        gaps = kept[2:] - kept[:-2]
-        gaps[kept[1:-1] == 0.5] = np.inf
-        kept = np.delete(kept, int(np.argmin(gaps)) + 1)
-    return kept
+    distinct = np.unique(np.concatenate([[0.0, 0.5, 1.0], np.round(inner, 9)]))
+    while len(distinct) < buckets + 1:  # equal ones: halve the widest
+        widest = int(np.argmax(np.diff(distinct)))
+        distinct = np.insert(distinct, widest + 1, (distinct[widest] + distinct[widest + 1]) / 2)
+    while len(distinct) > buckets + 1:  # the one whose neighbours are closest, but not 1/2
+        gaps = distinct[2:] - distinct[:-2]
+        gaps[distinct[1:-1] == 0.5] = np.inf
+        distinct = np.delete(distinct, int(np.argmin(gaps)) + 1)
+    return distinct
 
 
 def _scale(shares: Floats, edges: Floats, counts: Floats) -> Floats:
-    """The scores below which these shares of all rows lie."""
+    """Return the scores below which these shares of all rows lie."""
     below = np.concatenate([[0.0], np.cumsum(np.maximum(counts, 0.0))])
     return np.asarray(np.interp(shares * max(below[-1], 1e-9), below, edges))
 
 
 def _rows_in(release: ScoreRelease, nominal: float) -> float:
-    """How many rows there are: as is publicly taken, unless counts say something else.
+    """Return the number of rows: the public nominal one, unless the counts contradict it.
 
-    Up to a half fewer they say for their clip, too.
+    Counts may be up to half lower because of clipping.
     """
     whole = [h for (_, group, _), h in release.histograms.items() if group == ""]
-    found = float(np.mean([h.counts.sum() for h in whole]))
+    counted = float(np.mean([h.counts.sum() for h in whole]))
     std = float(whole[0].noise_std(np.ones((2, whole[0].buckets))))
-    likely = nominal / 2 - 3.0 * std <= found <= nominal + 3.0 * std
-    return nominal if likely else max(found, 0.0)
+    likely = nominal / 2 - 3.0 * std <= counted <= nominal + 3.0 * std
+    return nominal if likely else max(counted, 0.0)
 
 
 def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:
-    """Expected counts of one row in the buckets of `asked`, (asked.counts,).
+    """Return the expected counts of one row in the buckets of `asked`, (asked.counts,).
 
     Counts lose what makes them negative all alike (Norm-Sub, Wang et al. 2020): cut at 0, hundreds
     of noisy counts would tend to be equal. Between edges they are spread evenly in arcsin sqrt(s).
@@ -247,6 +247,6 @@ def _shares(first: ScoreRelease, asked: ScoreCounts) -> Floats:
 
 
 def _as_shares(counts: Floats) -> Floats:
-    """Counts, which may be negative, as shares of their sum along the last axis."""
+    """Return counts, which may be negative, as shares of their sum along the last axis."""
     solid = norm_sub(counts)
     return np.asarray(solid / np.maximum(solid.sum(axis=-1, keepdims=True), 1e-9))

@@ -14,7 +14,7 @@ import numpy as np
 from fedcal.calibrators.as_text import text_of
 from fedcal.core.checks import listed, one_of, unused, whole
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.evaluation.estimators.metrics import edge_index
 from fedcal.evaluation.histogram import Histogram
 from fedcal.evaluation.intervals.clusters import ESTIMANDS, Estimand
@@ -57,7 +57,7 @@ BUCKETS = 240
 
 @dataclass(frozen=True)
 class Counting:
-    """What is to be counted, whatever the way: the settings of the method.
+    """Settings of an evaluation's counts, independent of how they are collected.
 
     Attributes
     ----------
@@ -88,22 +88,22 @@ class Counting:
 
     @property
     def named_estimand(self) -> Estimand:
-        """What intervals are for, checked."""
+        """Estimand of the intervals, checked."""
         return one_of("estimand", self.estimand, ESTIMANDS)
 
     @property
     def clusters(self) -> bool:
-        """Whether a last round asks how metrics vary from client to client."""
+        """True if a last round measures how metrics vary from client to client."""
         return self.estimand == "clients"
 
     @property
     def equi_depth(self) -> bool:
-        """Whether a first round finds edges."""
+        """True if a first round finds the edges."""
         return self.edges == "equi-depth"
 
     @property
     def user(self) -> bool:
-        """Whether whole clients are protected."""
+        """True if whole clients are protected."""
         return self.federation.private and UNITS[self.federation.unit].whole_client
 
     @cached_property
@@ -136,8 +136,8 @@ class Counting:
         one_of("edges", self.edges, get_args(Edges))
         whole("bins", self.bins, 2)
         if len(self.cuts):
-            given = {"edges": self.edges != "fine-tails", "bins": self.bins != BUCKETS}
-            self._refuse("cuts are the edges of the buckets", **given)
+            changed = {"edges": self.edges != "fine-tails", "bins": self.bins != BUCKETS}
+            self._refuse("cuts are the edges of the buckets", **changed)
         _ = self.named_estimand
         if self.other and self.calibrator:
             raise InputError("give other or calibrator, not both: two views are compared at most")
@@ -172,8 +172,8 @@ class Counting:
         """Refuse, before anything is asked, one that metrics could not be read at."""
         question, threshold = self.question, self.threshold
         if question.score != "positive":
-            given = None if threshold == 0.5 else threshold
-            unused(f"the score '{question.score}' has no threshold", threshold=given)
+            own = None if threshold == 0.5 else threshold
+            unused(f"the score '{question.score}' has no threshold", threshold=own)
         elif not self.equi_depth:
             if threshold == 0.5 and 0.5 not in question.bucket_edges:
                 raise InputError("bins must be even, so that the threshold 0.5 is an edge of two")
@@ -224,13 +224,13 @@ class Way(ABC):
     @classmethod
     @abstractmethod
     def serves(cls, wanted: Counting) -> bool:
-        """Whether it is for such counts."""
+        """Return whether this way can collect such counts."""
 
     @abstractmethod
     def __init__(self, wanted: Counting) -> None: ...
 
     def planned(self, plan: Plan) -> ScoreRounds:
-        """The rounds, with what follows from the plan."""
+        """Return the rounds, completed by what follows from the plan."""
         return self.rounds
 
 
@@ -240,8 +240,8 @@ class Levels(Way):
     law, counted = Unary, "clients"
 
     @classmethod
+    @override
     def serves(cls, wanted: Counting) -> bool:
-        """Where answers are encoded bit by bit."""
         return encodes(wanted.federation)
 
     def __init__(self, wanted: Counting) -> None:
@@ -254,7 +254,7 @@ class Levels(Way):
         self.bound = self.opening.bound("client", (), self.law.order)
 
     def planned(self, plan: Plan) -> ScoreRounds:
-        """With how many clients are asked in each round."""
+        """Return the rounds, with the number of clients in each."""
         parts = [len(plan.sample(k + 1)) for k in range(plan.rounds)]
         return LevelByLevel(self.question, np.array(parts), plan.client_seed)
 
@@ -265,8 +265,8 @@ class Sums(Way):
     looks: ClassVar[int] = 1
 
     @classmethod
+    @override
     def serves(cls, wanted: Counting) -> bool:
-        """All counts."""
         return True
 
     def __init__(self, wanted: Counting) -> None:
@@ -291,7 +291,7 @@ class Sums(Way):
             )
 
     def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
-        """The rounds of counts, and the last of their questions."""
+        """Return the rounds of counts, and the last of their questions."""
         return AtOnce(last), last
 
 
@@ -301,12 +301,12 @@ class EdgesFirst(Sums):
     looks = 2
 
     @classmethod
+    @override
     def serves(cls, wanted: Counting) -> bool:
-        """Counts between such edges."""
         return wanted.equi_depth
 
     def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
-        """Counts by log-odds, then between the edges."""
+        """Return the rounds: counts by log-odds, then between the edges found."""
         return Twice(replace(last, edges=log_odds_edges(wanted.bins)), last, equi_depth=True), last
 
 
@@ -316,8 +316,8 @@ class Residuals(Sums):
     looks = 2
 
     @classmethod
+    @override
     def serves(cls, wanted: Counting) -> bool:
-        """Counts of clients that are protected as a whole."""
         return wanted.user
 
     def asked(self, wanted: Counting, last: ScoreCounts) -> tuple[ScoreRounds, ScoreCounts]:
@@ -328,7 +328,7 @@ class Residuals(Sums):
         return Twice(first, last, wanted.equi_depth, nominal), last
 
     def planned(self, plan: Plan) -> ScoreRounds:
-        """With the noise that the last round's clip depends on."""
+        """Return the rounds, with the noise on which the last round's clip depends."""
         if isinstance(self.rounds, ThenSpread):
             self.rounds.noise = max(plan.noise_std or (0.0,))
         return self.rounds
@@ -339,7 +339,7 @@ WAYS: tuple[type[Way], ...] = (Levels, Residuals, EdgesFirst, Sums)
 
 
 def way_of(wanted: Counting) -> Way:
-    """The way to ask for these counts."""
+    """Return the way to collect these counts."""
     return next(way for way in WAYS if way.serves(wanted))(wanted)
 
 
@@ -379,7 +379,7 @@ def _in_clips(
 
 
 def encodes(federation: Federation) -> bool:
-    """Whether each client's answer is encoded bit by bit."""
+    """Return whether each client's answer is encoded bit by bit."""
     asked, trust = federation.mechanism, TRUSTS[str(federation.trust)]
     if not federation.private:
         return False
@@ -389,7 +389,7 @@ def encodes(federation: Federation) -> bool:
 
 
 def best_height(buckets: int) -> int:
-    """Levels under which prefix sums have the least noise, if each is asked of other clients."""
+    """Return the tree height with the least noise in prefix sums, if levels have own clients."""
     law = Unary.order
 
     def noise(height: int) -> float:

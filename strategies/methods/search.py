@@ -41,7 +41,7 @@ temperatures the shipped networks have 0.1 and 0.3."""
 
 
 class _TemperatureSearch(FederatedStrategy):
-    """What the three share: a search over [low, high] and the noise of its evaluations.
+    """Base of the three searches over [low, high], with the noise of their evaluations.
 
     Each round evaluates the objective at one temperature, chosen from what was released before;
     "exponential" asks once, for a grid of them. Without privacy the sums are exact.
@@ -136,7 +136,7 @@ class _TemperatureSearch(FederatedStrategy):
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """For the clip of unit `user`, and for the posterior's prior."""
+        """Return whether the clip of unit `user`, or the posterior's prior, needs the number."""
         search = settings.get("search")
         posterior = search == "posterior" or (
             search == "auto" and cls.signed and federation.private
@@ -144,7 +144,7 @@ class _TemperatureSearch(FederatedStrategy):
         return posterior or super().needs_rows(federation, settings)
 
     def _best(self, federation: Federation) -> Kind:
-        """The search that measured best under the run's trust model and mechanism."""
+        """Return the search that measured best under the run's trust model and mechanism."""
         if self.signed and federation.private:
             return "posterior"
         drawn = federation.private and draws_index(federation)
@@ -163,10 +163,10 @@ class _TemperatureSearch(FederatedStrategy):
 
     @abstractmethod
     def question(self, temperatures: float | tuple[float, ...]) -> TemperatureQuery:
-        """The objective, at one temperature or at several."""
+        """Return the question for the objective at one or several temperatures."""
 
     def query(self, round_number: int) -> TemperatureQuery | None:
-        """The objective at the next temperature, or at all of the grid."""
+        """Return the question at the next temperature, or at all of the grid."""
         if self._search is None:
             return self.question(tuple(self._temperatures.tolist()))
         t = self._search.next()
@@ -200,7 +200,7 @@ class _TemperatureSearch(FederatedStrategy):
         self._search.tell(t, value, float(release.std[0]))
 
     def objective(self, values: Floats) -> float:
-        """What golden section minimises, of one evaluation's numbers."""
+        """Return the value that golden section minimises, from one evaluation's numbers."""
         return float(np.abs(values).sum())
 
     def result(self) -> TemperatureScaling:
@@ -212,7 +212,7 @@ class _TemperatureSearch(FederatedStrategy):
 
 
 def _evaluations(search: str, rounds: int | None, iterations: int | None) -> int:
-    """How many rounds a search takes."""
+    """Return the number of rounds of a search."""
     if search == "exponential":
         if rounds not in (None, 1) or iterations is not None:
             raise InputError("search 'exponential' asks once: rounds must be 1, no iterations")
@@ -332,7 +332,7 @@ class NLLT(_TemperatureSearch):
         return ClippedNLL(temperatures, self.nll_clip)
 
     def objective(self, values: Floats) -> float:
-        """The sum itself: noise may make it negative, which is smaller still."""
+        """Return the sum itself: noise may make it negative, which is smaller still."""
         return float(values[0])
 
 

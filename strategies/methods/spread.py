@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.intervals.clusters import (
     MEASURED,
@@ -35,7 +35,7 @@ clients that differ much would be clipped."""
 
 @dataclass
 class ThenSpread(ScoreRounds):
-    """The rounds of counts, then sums of influences in folds, or their squares.
+    """Rounds of counts, followed by sums of influences in folds, or their squares.
 
     Attributes
     ----------
@@ -70,16 +70,16 @@ class ThenSpread(ScoreRounds):
     _counted: ScoreRelease | None = field(default=None, init=False)
 
     @property
+    @override
     def rounds(self) -> int:  # type: ignore[override]
-        """One more."""
         return self.ways.rounds + 1
 
     def query(self, number: int) -> Query | None:
-        """Counts; at the end, when these are known, how they vary."""
+        """Return a question for counts; at the end one for their variation over clients."""
         return self.ways.query(number) if number <= self.ways.rounds else self._asked
 
     def questions(self) -> tuple[Question, ...]:
-        """Those of the counts; then any weights of the buckets that were counted last."""
+        """Return the questions for counts, then one with any weights of the last buckets."""
         counted = self.ways.questions()
         score, buckets = self.question.score, self.question.buckets
         weights = np.zeros(len(MEASURED[score]) * 2 * buckets)
@@ -90,14 +90,14 @@ class ThenSpread(ScoreRounds):
         return *counted, Question.like(spread, last, **moving)
 
     def _spread(self, edges: Floats, weights: Floats) -> ScoreSpread:
-        """The last question: sums in folds where a row's part has a bound, else their squares."""
+        """Return the last question: sums in folds if row parts are bounded, else squares."""
         kind = ScoreSquares if self.row is None else ScoreSpread
         q = self.question
         asked = kind(q.classes, edges, weights, q.score, subject_rows=q.subject_rows)
         return replace(asked, pad=sum(self.question.lengths()) - sum(asked.lengths()))
 
     def learn(self, release: Release, law: NoiseLaw) -> ScoreRelease:
-        """Counts, or their variance over clients."""
+        """Return the counts, or their variance over clients."""
         if release.round <= self.ways.rounds:
             self._counted = self.ways.learn(release, law)
             if release.round == self.ways.rounds:
@@ -110,13 +110,13 @@ class ThenSpread(ScoreRounds):
         metrics = len(self._scales)
         answers = release.values[: metrics * asked.folds].reshape(asked.folds, metrics)
         if asked.folds > 1:
-            found = variance_of_folds(answers, std, law, self.clients)
+            estimated = variance_of_folds(answers, std, law, self.clients)
         else:
-            found = variance_of_squares(answers[0], std, self.clients)
+            estimated = variance_of_squares(answers[0], std, self.clients)
         names = MEASURED[asked.score]
         known = {
             name: float(scale**2 * max(variance, 0.0))
-            for name, scale, variance in zip(names, self._scales, found, strict=True)
+            for name, scale, variance in zip(names, self._scales, estimated, strict=True)
             if scale > 0
         }
         return replace(seen, spread=known)
@@ -146,6 +146,6 @@ class ThenSpread(ScoreRounds):
 
 
 def with_room(question: ScoreCounts) -> ScoreCounts:
-    """The question with an answer long enough for that of the last round."""
+    """Return the question, with its answer padded to the length of the last round's."""
     numbers = len(MEASURED[question.score]) * ScoreSpread.folds
     return replace(question, pad=max(0, numbers - sum(question.lengths())))

@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.calibrators import TemperatureScaling
 from fedcal.core.checks import one_of, whole
 from fedcal.core.numerics import LOG_A_LIMIT, log_grid
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Exponential, Gaussian, Laplace, Mechanism
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import AUTO
@@ -35,7 +35,7 @@ ASKED = 8
 
 
 class _Temperature(FederatedStrategy):
-    """What the three share: one number, log(1/T), and the calibrator made of it."""
+    """Base of the three: one number, log(1/T), and the calibrator made from it."""
 
     classes: int
     log_a: float = 0.0
@@ -103,7 +103,10 @@ class FedTemp(_Temperature, Averaging):
         return math.exp(self.log_a if self.average == "inverse" else -self.log_a)
 
     def query(self, round_number: int) -> TemperatureUpdate:
-        """How far is your own optimum from w? Without privacy also whether there are rows."""
+        """Return the question for the step from w to a client's own optimum.
+
+        Without privacy it also asks whether the client has rows.
+        """
         return TemperatureUpdate(self.w, self.average, self._count, self.limit, self.steps)
 
     def moving(self) -> dict[str, Range]:
@@ -156,7 +159,7 @@ class FedNewton(_Temperature):
         return TemperatureNewton(self.log_a, self.classes)
 
     def moving(self) -> dict[str, Range]:
-        """Any temperature."""
+        """Return the range of temperatures."""
         return {"log_a": LOG_A}
 
     def update(self, release: Release) -> None:
@@ -229,12 +232,12 @@ class FedOneShot(_Temperature):
         self._log_t = log_grid(query.low, query.high, points)
         super().__init__(plan_for(federation, query, (clip,), 1, prefers=prefers), **base)
 
+    @override
     def query(self, round_number: int) -> TemperatureScores:
-        """The score at each temperature that is asked about."""
         return self._query
 
     def update(self, release: Release) -> None:
-        """The drawn temperature, the posterior's mean, or the interpolated root."""
+        """Keep the drawn temperature, the posterior's mean, or the interpolated root."""
         score = release.values
         if self.plan.law.answers == "index":
             self.log_a = -float(self._log_t[int(score[0])])
@@ -246,7 +249,7 @@ class FedOneShot(_Temperature):
             self.log_a = -float(np.interp(0.0, -score, self._log_t))
 
     def _learn(self, score: Floats, std: float) -> None:
-        """From noisy scores."""
+        """Set the temperature to the posterior's mean, given noisy scores."""
         asked = np.linspace(self._log_t[0], self._log_t[-1], len(score))
         belief = root_posterior(asked, score, std, self._log_t, self.plan.tailed)
         self.log_a = -float((belief * self._log_t).sum())
@@ -255,7 +258,7 @@ class FedOneShot(_Temperature):
 def _one_shot_release(
     federation: Federation, points: int
 ) -> tuple[int, tuple[type[Mechanism], ...]]:
-    """How many temperatures FedOneShot asks about, and what becomes of their scores."""
+    """Return FedOneShot's number of temperatures, and the mechanisms that fit their scores."""
     if not federation.private:
         return points, (Laplace, Gaussian)
     if draws_index(federation):
@@ -264,7 +267,7 @@ def _one_shot_release(
 
 
 def draws_index(federation: Federation) -> bool:
-    """Whether one of several candidates is drawn: where trust allows it, or the user names it."""
+    """Return whether one of several candidates is drawn, by trust model or named mechanism."""
     if federation.mechanism == AUTO:
         return TRUSTS[str(federation.trust)].takes(Exponential)
     return MECHANISMS[federation.mechanism].answers == "index"

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 from fedcal.core.checks import one_of, positive, unused
 from fedcal.core.errors import InputError
+from fedcal.core.types import override
 from fedcal.privacy.federation import Federation
 from fedcal.queries import Gradients
 from fedcal.strategies.method import Family
@@ -119,17 +120,17 @@ class FedSGD(Descent):
             **base,
         )
 
+    @override
     def query(self, round_number: int) -> Gradients:
-        """The sum of the gradients at w."""
         return Gradients(
             self.network, self.shape, self.w, self.clip, self.classes, self.clipping, self.reach
         )
 
     @property
+    @override
     def reads(self) -> tuple[int, ...]:
-        """As `shape` says."""
         return shape_of(self.shape)
 
+    @override
     def result(self) -> TrainedModel:
-        """The network with the weights so far."""
         return TrainedModel(self.network, shape_of(self.shape), self.classes, self.w)

@@ -40,7 +40,7 @@ WAITING = ("timeout", "grace")
 
 @dataclass
 class Checkpoint:
-    """Where a run stands.
+    """State of an unfinished run.
 
     Attributes
     ----------
@@ -72,11 +72,11 @@ class Checkpoint:
     took_part: Participation = field(default_factory=Participation)
 
     def save(self, folder: Path) -> None:
-        """Write it, whole and on the disk; FedcalError or InputError if that fails: the run must
-        stop then.
+        """Write the complete checkpoint to disk.
 
-        On the disk, as the ledger is: a power failure must not take back what sites have heard of,
-        or the round would be released again under the charge that is there.
+        FedcalError or InputError if that fails: the run must stop then. It is flushed, as the
+        ledger is: a power failure must not take back what sites have seen, or the round would be
+        released again under the charge that is there.
         """
         plain = {
             "version": VERSION,
@@ -103,7 +103,7 @@ class Checkpoint:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What `save` wrote; InputError if it is not there or not whole."""
+        """Return the saved checkpoint; InputError if it is missing or incomplete."""
         path = folder / CHECKPOINT
         try:
             plain = json.loads(path.read_text("utf-8"))
@@ -153,35 +153,35 @@ class Checkpoint:
         InputError
             If there is none, or it is not one of this job.
         """
-        kept = cls.load(folder) if resume else cls(strategy.run, job)
+        checkpoint = cls.load(folder) if resume else cls(strategy.run, job)
         if resume:
-            kept.check(job)
-            strategy.roster.update(kept.roster)
-            strategy.took_part = kept.took_part
+            checkpoint.check(job)
+            strategy.roster.update(checkpoint.roster)
+            strategy.took_part = checkpoint.took_part
             if strategy.keeps_releases:
-                strategy.resume(kept.run, kept.releases)
-            elif kept.state is None:
-                strategy.resume_after(kept.run, 0)
+                strategy.resume(checkpoint.run, checkpoint.releases)
+            elif checkpoint.state is None:
+                strategy.resume_after(checkpoint.run, 0)
             else:
-                strategy.restore(kept.run, kept.state)
-                strategy.bytes_up, strategy.bytes_down = kept.sent
-        before, start, told = kept.seconds, time.perf_counter(), strategy.on_release
+                strategy.restore(checkpoint.run, checkpoint.state)
+                strategy.bytes_up, strategy.bytes_down = checkpoint.sent
+        before, start, report = checkpoint.seconds, time.perf_counter(), strategy.on_release
 
         def write(release: Release) -> None:
-            kept.releases = list(strategy.releases)
-            kept.state = strategy.state()
-            kept.sent = (strategy.bytes_up, strategy.bytes_down)
-            kept.roster, kept.took_part = dict(strategy.roster), strategy.took_part
+            checkpoint.releases = list(strategy.releases)
+            checkpoint.state = strategy.state()
+            checkpoint.sent = (strategy.bytes_up, strategy.bytes_down)
+            checkpoint.roster, checkpoint.took_part = dict(strategy.roster), strategy.took_part
             if not strategy.plan.secret_sample:  # how long a round takes tells how many were asked
-                kept.seconds = before + time.perf_counter() - start
+                checkpoint.seconds = before + time.perf_counter() - start
             if release.round % every == 0:
-                kept.save(folder)
-            if told is not None:
-                told(release)
+                checkpoint.save(folder)
+            if report is not None:
+                report(release)
 
         strategy.on_release = write
-        kept.save(folder)
-        return kept
+        checkpoint.save(folder)
+        return checkpoint
 
     def check(self, job: Mapping[str, Any]) -> None:
         """Refuse to go on with another job; how long to wait may change."""
@@ -194,7 +194,7 @@ class Checkpoint:
 
 
 def _packed(values: Floats) -> dict[str, Any]:
-    """A network's weights as text: numbers one by one are twice as long, and slow to write."""
+    """Return a network's weights as text; one number at a time is twice as long, and slow."""
     raw = np.ascontiguousarray(values, "<f8").tobytes()
     return {"shape": list(values.shape), "float64": base64.b64encode(raw).decode()}
 
@@ -202,13 +202,13 @@ def _packed(values: Floats) -> dict[str, Any]:
 def _state(plain: Mapping[str, Any] | None) -> dict[str, Floats] | None:
     if plain is None:
         return None
-    found: dict[str, Floats] = {}
+    arrays: dict[str, Floats] = {}
     for name, value in plain.items():
         if isinstance(value, dict):
             raw = base64.b64decode(value["float64"], validate=True)
             value = np.frombuffer(raw, "<f8").reshape(value["shape"])
-        found[name] = np.array(value, np.float64)
-    return found
+        arrays[name] = np.array(value, np.float64)
+    return arrays
 
 
 def _took_part(plain: Mapping[str, Any] | None) -> Participation:

@@ -102,10 +102,10 @@ class Collector:
             only = list(self._receivers)
             committee = self._roster.committee
             if len(self._common(only)) < committee.threshold:
-                told = {site: set(who) for site, who in self._receivers.items()}
+                receivers = {site: set(who) for site, who in self._receivers.items()}
                 only = max(
                     (
-                        [site for site, who in told.items() if who.issuperset(some)]
+                        [site for site, who in receivers.items() if who.issuperset(some)]
                         for some in combinations(committee.members, committee.threshold)
                     ),
                     key=len,
@@ -124,7 +124,7 @@ class Collector:
 
     @property
     def digest(self) -> str:
-        """Of the sum, as members sign it."""
+        """Digest of the sum, as members sign it."""
         headers = (sent.header for sent in self.contributions.values())
         return sum_digest(self._job, self._request.round, headers).hex()
 
@@ -137,7 +137,7 @@ class Collector:
         }
 
     def confirmed(self, replies: Mapping[int, bytes]) -> list[bytes]:
-        """The signatures under this sum.
+        """Return the signatures under this sum.
 
         Raises RoundFailed if they are fewer than open it.
         """
@@ -163,7 +163,7 @@ class Collector:
         return sorted(self._confirmed)
 
     def total(self, replies: Mapping[int, bytes]) -> Words:
-        """The sum of the contributions, (length,) uint64.
+        """Return the sum of the contributions, (length,) uint64.
 
         Raises RoundFailed if members differ about a mask, or too few have opened the sum.
         """

@@ -19,7 +19,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 def message(
     content: Mapping[str, ConfigRecord | ArrayRecord], node: int, kind: str, group: int, ttl: float
 ) -> Message:
-    """A message that nobody keeps longer than the server waits for its reply (seconds)."""
+    """Return a message that expires when the server stops waiting for its reply (seconds)."""
     records: dict[str, Any] = dict(content)
     return Message(
         RecordDict(records), dst_node_id=node, message_type=kind, group_id=str(group), ttl=ttl

@@ -108,7 +108,7 @@ class Job:
     def from_fields(
         cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0, input: Kind = "logits"
     ) -> Self:
-        """The job that `to_fields` wrote, or that somebody wrote by hand.
+        """Return the job that `to_fields` wrote, or that was written by hand.
 
         Parameters
         ----------
@@ -162,7 +162,7 @@ class Job:
         return [self.strategy()]
 
     def strategy(self) -> FederatedStrategy:
-        """A fresh strategy; InputError for settings that are not allowed."""
+        """Return a new strategy; InputError for settings that are not allowed."""
         method: Callable[..., FederatedStrategy] = STRATEGIES[self.method]
         return method(self.federation, secure_aggregation=self.secure_aggregation, **self.settings)
 
@@ -220,15 +220,15 @@ class Job:
             if folder is not None:
                 once = strategy.keeps_releases or plan.noise_source == "system"
                 fields = {**self.to_fields(), **(about or {})}
-                kept = Checkpoint.follow(
+                checkpoint = Checkpoint.follow(
                     strategy, fields, folder, resume=resume, every=1 if once else every
                 )
-                start -= kept.seconds
+                start -= checkpoint.seconds
             try:
                 drive(strategy)
             except KeyboardInterrupt:
                 if folder is not None:
-                    kept.save(folder)
+                    checkpoint.save(folder)
                 raise
             seconds = time.perf_counter() - start
         artifact = strategy.result()
@@ -248,7 +248,7 @@ class Job:
 
 
 def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
-    """The terms of a job, made of its fields alone: what a site holds a request against.
+    """Return the terms of a job from its fields alone, against which a site checks a request.
 
     Parameters
     ----------
@@ -268,15 +268,15 @@ def terms_of_job(fields: Mapping[str, Any], classes: int, input: Kind) -> Terms:
     return Terms(strategy.plan, strategy.questions(), result.form, size)
 
 
-def _settings(given: str) -> dict[str, Setting]:
+def _settings(text: str) -> dict[str, Setting]:
     try:
-        settings = json.loads(given)
+        settings = json.loads(text)
     except ValueError:
         settings = None
     if not isinstance(settings, dict) or not all(
         isinstance(value, Plain) for value in settings.values()
     ):
         raise InputError(
-            f"'settings' of the run config must be a JSON object of plain values, got {given!r}"
+            f"'settings' of the run config must be a JSON object of plain values, got {text!r}"
         )
     return settings

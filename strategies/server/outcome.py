@@ -22,7 +22,7 @@ Progress: TypeAlias = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a federated run leaves behind.
+    """Result of a federated run.
 
     Attributes
     ----------
@@ -48,7 +48,7 @@ class Outcome:
         what was run, by Flower's dashed names: budget, unit, trust, ledger, ...; {} of a method
         that nobody was asked for
     sites
-        which real sites took part (`Participation.told`); None of a simulation
+        which real sites took part (`Participation.to_result`); None of a simulation
     """
 
     artifact: Artifact
@@ -88,7 +88,7 @@ class Outcome:
 
     @classmethod
     def load(cls, folder: Path) -> Self:
-        """What `save` wrote; InputError if it is not there or not whole."""
+        """Return the saved outcome; InputError if it is missing or incomplete."""
         try:
             plain = json.loads((folder / OUTCOME).read_text("utf-8"))
             rest = {key: plain[key] for key in _PLAIN} | {"job": plain.get("job", {})}
@@ -131,21 +131,21 @@ class Watch:
         if std is not None and plan.bound is not None and len(release.std):
             # what this round's answers hold: with clients' own noise that depends on their number
             std = tuple(release.std[plan.bound.firsts].tolist())
-        artifact, kept = self._method.result(), self._method.keeps_releases
+        artifact, keeps = self._method.result(), self._method.keeps_releases
         record = {
             "query": release.kind,
-            "values": release.values.tolist() if kept else [],
+            "values": release.values.tolist() if keeps else [],
             "noise_std": None if std is None else list(std),
         }
-        if not kept:  # releases of an earlier process, which nobody kept, count all the same
+        if not keeps:  # releases of an earlier process, which nobody kept, count all the same
             missed = range(len(self.records) + 1, release.round)
             self.records += [
                 {"round": number, **record, **self._method.round_record(number)}
                 for number in missed
             ]
-        told = {**artifact.record(), **self._method.round_record(release.round)}
-        self.records.append({"round": release.round, **record, **told})
-        if kept:
+        facts = {**artifact.record(), **self._method.round_record(release.round)}
+        self.records.append({"round": release.round, **record, **facts})
+        if keeps:
             self.history.append(artifact)
         if self._progress is not None:
             self._progress(len(self.records), plan.rounds)

@@ -32,11 +32,11 @@ class Participation:
     answered: dict[int, list[int]] = field(default_factory=dict)
 
     def note(self, number: int, asked: Iterable[int], answered: Iterable[int]) -> None:
-        """Keep who was in a round, instead of an earlier try of the same one."""
+        """Keep which sites were in a round, in place of an earlier try of the same round."""
         self.asked[number], self.answered[number] = sorted(asked), sorted(answered)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the participation as plain values."""
         return {
             "there": sorted(self.there),
             "asked": {str(k): sites for k, sites in self.asked.items()},
@@ -45,15 +45,15 @@ class Participation:
 
     @classmethod
     def from_json(cls, plain: Mapping[str, Any]) -> Self:
-        """What `to_json` gave; KeyError, TypeError or ValueError for anything else."""
+        """Return the participation; KeyError, TypeError or ValueError for malformed values."""
         rounds = (
             {int(k): list(map(int, sites)) for k, sites in plain[key].items()}
             for key in ("asked", "answered")
         )
         return cls(set(map(int, plain["there"])), *rounds)
 
-    def told(self, names: Sequence[str], *, secret: bool) -> dict[str, Any]:
-        """The key `sites` of `result.json`.
+    def to_result(self, names: Sequence[str], *, secret: bool) -> dict[str, Any]:
+        """Return the key `sites` of `result.json`.
 
         Parameters
         ----------
@@ -85,14 +85,14 @@ class Participation:
 
 
 def names_of(roster: str, clients: int) -> tuple[str, ...]:
-    """What sites are called, by number: as the roster (its text) says, or "site 3" without one."""
+    """Return the sites' names by number: the roster's, or "site 3" without a roster."""
     if roster:
         return tuple(site.name for site in Roster.from_text(roster).sites)
     return tuple(f"site {k}" for k in range(clients))
 
 
 def in_short(sites: Mapping[str, Any], noun: str = "real sites") -> str:
-    """How many took part, and who did not, in half a sentence: "4 of 5 real sites (not Celle)"."""
+    """Return how many sites took part and which did not: "4 of 5 real sites (not Celle)"."""
     enrolled, absent = sites["enrolled"], sites["absent"]
     if not absent:
         return f"{enrolled} {noun}"
@@ -100,20 +100,20 @@ def in_short(sites: Mapping[str, Any], noun: str = "real sites") -> str:
 
 
 def sentences(sites: Mapping[str, Any] | None) -> list[str]:
-    """Who took no part, and whose rows a result is about; [] if all did, or nobody knows."""
+    """Return sentences on absent sites and on whose rows a result is about, or []."""
     if sites is None:
         return []
     enrolled, absent = sites["enrolled"], sites["absent"]
-    found = []
+    lines = []
     if absent:
         some, asked = enrolled - len(absent), " (whom a round asked is a secret of its sample)"
         did, secret = ("answered", "") if sites["answered"] is not None else ("were there", asked)
-        found.append(
+        lines.append(
             f"{some} of the {enrolled} enrolled sites {did}{secret}: {listed(absent)} took no "
             "part. What was learned, and what is said or promised of the sites' rows, is of the "
             f"rows of the {some} that {did}."
         )
     for name, rounds in sites["missed"].items():
         which = f"round{'s' if len(rounds) > 1 else ''} {', '.join(map(str, rounds))}"
-        found.append(f"{name} missed {which}.")
-    return found
+        lines.append(f"{name} missed {which}.")
+    return lines

@@ -68,13 +68,13 @@ def ask_ready(
         if reply.has_error() and reply.error.code in ABSENT:
             continue
         try:
-            said = printable(str(reply.content.config_records["ready"]["why"]))[:_LONGEST]
+            reason = printable(str(reply.content.config_records["ready"]["why"]))[:_LONGEST]
         except UNREADABLE:
-            said = NOT_READY
-        why[reply.metadata.src_node_id] = said
-    unfit = {node: said for node, said in why.items() if said}
-    for node, said in sorted(unfit.items(), key=lambda pair: names[pair[0]]):
-        log.warning("fedcal: %s%s%s", names[node], " " if said == NOT_READY else ": ", said)
+            reason = NOT_READY
+        why[reply.metadata.src_node_id] = reason
+    unfit = {node: reason for node, reason in why.items() if reason}
+    for node, reason in sorted(unfit.items(), key=lambda pair: names[pair[0]]):
+        log.warning("fedcal: %s%s%s", names[node], " " if reason == NOT_READY else ": ", reason)
     if unfit and stop:
         kind = RoundFailed if set(unfit.values()) == {NOT_READY} else InputError
         raise kind(
@@ -82,4 +82,4 @@ def ask_ready(
             "take part, as the lines above say; nothing was asked and nothing is booked. "
             "--without-unready goes on without them"
         )
-    return {node: not said for node, said in why.items()}
+    return {node: not reason for node, reason in why.items()}

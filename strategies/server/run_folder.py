@@ -104,18 +104,18 @@ def _told(out: Path) -> Iterator[None]:
 
 
 def note_progress(out: Path, done: int, planned: int) -> None:
-    """A round is done."""
+    """Record that a round is done."""
     with (out / _PROGRESS).open("a", encoding="ascii") as file:
         file.write(f"{done} {planned}\n")
 
 
 def read_progress(out: Path) -> list[tuple[int, int]]:
-    """(rounds done, rounds planned) for each round that is done."""
+    """Return (rounds done, rounds planned) for each finished round."""
     return [(int(done), int(planned)) for done, planned in map(str.split, _lines(out / _PROGRESS))]
 
 
 def read_notices(out: Path) -> list[str]:
-    """What went otherwise than planned, a line each: sites that are away, or did not answer."""
+    """Return one line for each event that was not planned, such as a site that is away."""
     return _lines(out / _NOTICES)
 
 
@@ -129,15 +129,15 @@ def _lines(file: Path) -> list[str]:
 
 
 def ended(out: Path) -> bool:
-    """Whether the server has nothing more to do there, well or not."""
+    """Return whether the server has finished there, successfully or not."""
     return (out / _ENDED).exists()
 
 
 def read_error(out: Path) -> FedcalError | None:
-    """What stopped the run whose outcome should be in `out`, if it was an error of fedcal's."""
+    """Return fedcal's error that stopped the run with its outcome in `out`, if there is one."""
     try:
-        told = json.loads((out / _ERROR).read_text("utf-8"))
+        record = json.loads((out / _ERROR).read_text("utf-8"))
     except OSError:
         return None
-    error: FedcalError = getattr(errors, told["kind"])(told["message"])
+    error: FedcalError = getattr(errors, record["kind"])(record["message"])
     return error

@@ -32,7 +32,7 @@ Ask = Callable[[str, Mapping[int, Content], int], Mapping[int, bytes]]
 
 
 class SecureRounds:
-    """The server's side of all secure sums of a run.
+    """Server's side of all secure sums of a run.
 
     Parameters
     ----------
@@ -61,8 +61,8 @@ class SecureRounds:
         new = [m for m in members if m in set(there) and m not in self._enrolled]
         if new:
             content: Content = {"job": {"run": self._run}}
-            said = ask(ENROL, dict.fromkeys(new, content), 0)
-            self._enrolled |= enrolled(self.roster, self.job, said)
+            replies = ask(ENROL, dict.fromkeys(new, content), 0)
+            self._enrolled |= enrolled(self.roster, self.job, replies)
         if len(self._enrolled) < (least := self.roster.committee.threshold):
             raise RoundFailed(
                 f"{len(self._enrolled)} members of the committee are there and take part, and "
@@ -71,12 +71,12 @@ class SecureRounds:
 
     @property
     def content(self) -> Content:
-        """What goes with each question."""
+        """Records that are sent with each question."""
         known = [self._enrolled[member] for member in sorted(self._enrolled)]
         return {"members": {"enrolments": known}}
 
     def collector(self, request: Request) -> Collector:
-        """Where the contributions of a round go."""
+        """Return the collector for the contributions of a round."""
         return Collector(self.roster, self.job, request)
 
     def settle(self, collector: Collector, number: int) -> int:
@@ -91,29 +91,29 @@ class SecureRounds:
     def _asked_before(self, number: int) -> list[int] | None:
         if self._kept is None or not self._kept.exists():
             return None
-        kept = json.loads(self._kept.read_text("utf-8"))
-        same = (kept["job"], kept["round"]) == (self.job, number)
-        return list(kept["sites"]) if same else None
+        record = json.loads(self._kept.read_text("utf-8"))
+        same = (record["job"], record["round"]) == (self.job, number)
+        return list(record["sites"]) if same else None
 
     def total(self, collector: Collector, number: int, there: Iterable[int], ask: Ask) -> Words:
-        """The sum of a charged round's contributions, (length,) uint64.
+        """Return the sum of a charged round's contributions, (length,) uint64.
 
         Raises RoundFailed if too few members confirm it, or open it.
         """
         # from here on it is for good; a round that too few answered is asked again as a new one
         if self._kept is not None:
-            kept = {"job": self.job, "round": number, "sites": sorted(collector.contributions)}
+            record = {"job": self.job, "round": number, "sites": sorted(collector.contributions)}
             with whole_file(self._kept, durable=True) as file:
-                file.write(json.dumps(kept).encode())
+                file.write(json.dumps(record).encode())
         around = set(there)
         asking = {
-            member: self._about(number, headers=[h for h, _ in given], sealed=[s for _, s in given])
-            for member, given in collector.to_confirm().items()
+            member: self._about(number, headers=[h for h, _ in sent], sealed=[s for _, s in sent])
+            for member, sent in collector.to_confirm().items()
             if member in around
         }
         signed = collector.confirmed(ask(CONFIRM, asking, number))
         opening = self._about(number, of=collector.digest, signed=signed)
         return collector.total(ask(OPEN, dict.fromkeys(collector.openers, opening), number))
 
-    def _about(self, number: int, **told: Said) -> Content:
-        return {"sum": {"run": self._run, "round": number, **told}}
+    def _about(self, number: int, **fields: Said) -> Content:
+        return {"sum": {"run": self._run, "round": number, **fields}}

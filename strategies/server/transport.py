@@ -46,7 +46,7 @@ class _Ending(logging.Filter):
 
 
 def _spent(plan: Plan) -> str:
-    """The budget of a run in a line."""
+    """Return the budget of a run in one line."""
     if not plan.private:
         return f"no privacy: exact sums, trust {plan.trust}"
     budget = f"epsilon {plan.epsilon:g}, delta {plan.delta:g}"
@@ -98,7 +98,7 @@ class FlowerTransport(Strategy):
     @property
     @abstractmethod
     def method(self) -> Method:
-        """What is carried."""
+        """Method that this transport runs."""
 
     def start(
         self,
@@ -110,7 +110,7 @@ class FlowerTransport(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Callable[[int, ArrayRecord], MetricRecord | None] | None = None,
     ) -> Result:
-        """Flower's loop over the plan's rounds, or those that are left of a run that goes on.
+        """Run Flower's loop over the plan's rounds, or over the remaining ones of a resumed run.
 
         Raises
         ------
@@ -190,7 +190,7 @@ class FlowerTransport(Strategy):
         return ArrayRecord(arrays), None
 
     def _total(self, asked: Asked, replies: Iterable[Message]) -> Words:
-        """The sum of the contributions; the round is charged before they are added up."""
+        """Return the sum of the contributions; the round is charged before they are added up."""
         if self.secure is not None:
             return self._secure_total(self.secure, asked, replies)
         with self._discreet(asked.round):
@@ -208,8 +208,8 @@ class FlowerTransport(Strategy):
         self, secure: SecureRounds, asked: Asked, replies: Iterable[Message]
     ) -> Words:
         collector = secure.collector(asked.request)
-        for site, said in self._said(replies).items():
-            if not collector.add(site, said) and not self.tolerant:
+        for site, reply in self._said(replies).items():
+            if not collector.add(site, reply) and not self.tolerant:
                 raise RoundFailed(
                     f"round {asked.round}: {self._called(site)} sent what cannot be used"
                 )
@@ -231,18 +231,18 @@ class FlowerTransport(Strategy):
         return self._said(replies)
 
     def _said(self, replies: Iterable[Message]) -> dict[int, bytes]:
-        """The bytes that sites replied in the protocol; what cannot be read is as if not said."""
-        said = {}
+        """Return the sites' replies in the protocol, as bytes; unreadable ones are left out."""
+        texts = {}
         for site, reply in self._answers(replies):
             with suppress(UNREADABLE):
                 text = reply.content.config_records[SAID][SAID]
                 if isinstance(text, bytes) and site >= 0:
-                    said[site] = text
-        return said
+                    texts[site] = text
+        return texts
 
     @contextmanager
     def _discreet(self, number: int) -> Iterator[None]:
-        """With privacy: who was sampled, and what a client writes of its rows, reach no log."""
+        """Keep the sample, and a client's text about its rows, out of logs if there is privacy."""
         try:
             yield
         except FedcalError:
@@ -254,7 +254,7 @@ class FlowerTransport(Strategy):
             ) from None
 
     def _contributions(self, asked: Asked, replies: Iterable[Message]) -> dict[int, Words]:
-        """What each client that answered sent, masked or not: site -> words."""
+        """Return each answering client's contribution, masked or not: site -> words."""
         sent: dict[int, Words] = {}
         for site, reply in self._answers(replies):
             if site in sent or site not in asked.clients:
@@ -268,7 +268,7 @@ class FlowerTransport(Strategy):
         return sent
 
     def _tell_answered(self, asked: Asked, answered: Collection[int]) -> None:
-        """Keep and say who answered, where that is no secret."""
+        """Record and log which clients answered, where that is not secret."""
         if self.method.plan.secret_sample:
             return
         self.took_part.note(asked.round, asked.clients.tolist(), answered)
@@ -288,7 +288,7 @@ class FlowerTransport(Strategy):
     def aggregate_evaluate(
         self, server_round: int, replies: Iterable[Message]
     ) -> MetricRecord | None:
-        """Nothing."""
+        """Return None: there is no evaluation round."""
         return None
 
     def summary(self) -> None:
@@ -317,12 +317,12 @@ class FlowerTransport(Strategy):
         names = {node: self._name(site) for node, site in new.items()}
         late = self.tolerant and self.method.released > 0
         stop = not (late or self.without_unready)
-        told = ask_ready(grid, names, content, number, self._timeout, stop=stop)
-        self._unsure -= told.keys()
+        ready = ask_ready(grid, names, content, number, self._timeout, stop=stop)
+        self._unsure -= ready.keys()
         for node, site in new.items():
-            if not told.get(node, False):
+            if not ready.get(node, False):
                 del self._sites[site]
-        self._passed |= {node for node, can in told.items() if not can}
+        self._passed |= {node for node, can in ready.items() if not can}
 
     def _name(self, site: int) -> str:
         """Return what the operator calls a site: its name in the federation, or Flower's node."""
@@ -335,7 +335,7 @@ class FlowerTransport(Strategy):
         return self.secure.roster.sites[site].name if self.secure and known else f"site {site}"
 
     def meet(self, nodes: Iterable[Who]) -> None:
-        """Number the sites that these nodes are, and refuse those that have other classes.
+        """Give the sites behind these nodes numbers, and refuse those with other classes.
 
         Once there are releases, one that cannot take part stops nothing: it is passed over.
 
@@ -363,7 +363,7 @@ class FlowerTransport(Strategy):
             self.roster[who.node] = site
 
     def _number_of(self, who: Who) -> int:
-        """The number of a client: its own, the one that it had, or the first free one."""
+        """Return a client's number: its own, its earlier one, or the first free one."""
         enrolled = self.method.plan.clients
         own = who.site if self.secure is None else who.place
         if own is not None:
@@ -423,8 +423,10 @@ class FlowerTransport(Strategy):
             )
 
     def _answers(self, replies: Iterable[Message]) -> Iterable[tuple[int, Message]]:
-        """Replies by site. A missing node is a dropout; a client's error stops the run, or is one
-        too."""
+        """Yield replies by site.
+
+        A missing node is a dropout; a client's error stops the run, or is a dropout, too.
+        """
         site_of = {node: site for site, node in self._sites.items()}
         for reply in replies:
             site = site_of.get(reply.metadata.src_node_id, -1)
@@ -463,7 +465,7 @@ def _records(content: Content) -> dict[str, ConfigRecord]:
 
 
 def _seeds(reply: Message, site: int) -> dict[int, bytes]:
-    """The seeds that a survivor tells; `unmask` checks that they are those asked for."""
+    """Return a survivor's seeds; `unmask` checks that they are the requested ones."""
     try:
         record = reply.content.config_records["seeds"]
         return {int(k): v for k, v in record.items() if isinstance(v, bytes)}
@@ -472,7 +474,7 @@ def _seeds(reply: Message, site: int) -> dict[int, bytes]:
 
 
 def _contribution(reply: Message, site: int, length: int) -> Words:
-    """The words of an answer; nothing else in the message is looked at."""
+    """Return the words of an answer; nothing else in the message is read."""
     try:
         words = reply.content.array_records["answer"]["words"].numpy()
     except UNREADABLE:

@@ -37,7 +37,7 @@ log = logging.getLogger("flwr")  # Flower shows its own logger to who started th
 
 
 class Who(NamedTuple):
-    """What a node says of itself.
+    """A node's statement about itself.
 
     Attributes
     ----------
@@ -74,26 +74,26 @@ def ask_who(
     tolerant: bool = False,
     model: ArrayRecord | None = None,
 ) -> list[Who]:
-    """Who each of the nodes is that answers, first those that know their classes.
+    """Return the statements of the nodes that answer, those that know their classes first.
 
     A `model` goes with the question, for clients that score their rows by it.
 
     Raises RoundFailed if one fails to say it, and is not to be passed over (`tolerant`).
     """
-    found = []
+    statements = []
     content = {} if model is None else {MODEL: model}
     asking = [message(content, node, WHO, 0, timeout) for node in nodes]
     for reply in grid.send_and_receive(asking, timeout=timeout):
         try:
             if not reply.has_error():
-                found.append(_who(reply))
+                statements.append(_who(reply))
             elif reply.error.code not in ABSENT:
                 raise RoundFailed(f"a node cannot say which site it is: {reason(reply)}")
         except RoundFailed:
             if not tolerant:
                 raise
             log.warning("fedcal: a site cannot say what it is; its own log says why")
-    return sorted(found, key=lambda who: (who.classes is None, who.node))
+    return sorted(statements, key=lambda who: (who.classes is None, who.node))
 
 
 def reason(reply: Message) -> str:
@@ -104,20 +104,22 @@ def reason(reply: Message) -> str:
 
 
 def _who(reply: Message) -> Who:
-    """What a node says of itself."""
+    """Return a node's statement about itself."""
     try:
-        said: Mapping[str, Any] = reply.content.config_records["who"]
+        fields: Mapping[str, Any] = reply.content.config_records["who"]
         numbers = {
-            key: int(said[key]) for key in ("site", "place", "clients", "classes") if key in said
+            key: int(fields[key])
+            for key in ("site", "place", "clients", "classes")
+            if key in fields
         }
         texts = {
-            field: str(said[key])
+            field: str(fields[key])
             for field, key in (("digest", "names"), ("input", "input"))
-            if key in said
+            if key in fields
         }
         if not 2 <= numbers.get("classes", 2) <= MOST_CLASSES:
             raise RoundFailed("a node says it has so many classes as cannot be")
-        inputs = shape_of(str(said["inputs"])) if "inputs" in said else None
+        inputs = shape_of(str(fields["inputs"])) if "inputs" in fields else None
         return Who(reply.metadata.src_node_id, **numbers, **texts, inputs=inputs)  # type: ignore[arg-type]
     except RoundFailed:
         raise

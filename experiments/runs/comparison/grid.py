@@ -37,7 +37,7 @@ _NOT_PRIVACY = ("partition", "clients", "rounds", "sampling_rate")
 
 
 def comparable() -> tuple[str, ...]:
-    """What is compared unless somebody says: methods that calibrate, and the baselines."""
+    """Return the methods compared by default: those that calibrate, and the baselines."""
     return (*calibrating(), *POOLED)
 
 
@@ -50,7 +50,7 @@ class Variant:
 
     @classmethod
     def parse(cls, text: str) -> Variant:
-        """From `METHOD` or `METHOD[KEY=VALUE,...]`; `;` separates as `,` does.
+        """Parse `METHOD` or `METHOD[KEY=VALUE,...]`; `;` separates as `,` does.
 
         A label is taken as well, as `FedBBQ (weighting=none)`.
         """
@@ -70,22 +70,22 @@ class Variant:
 
     @property
     def text(self) -> str:
-        """What `parse` takes."""
+        """Text form that `parse` takes."""
         return self.method + (f"[{self._pairs(',')}]" if self.settings else "")
 
     @property
     def label(self) -> str:
-        """What the table calls it."""
+        """Label in tables."""
         return label_of(self.method) + (f" ({self._pairs(', ')})" if self.settings else "")
 
     @property
     def baseline(self) -> bool:
-        """Whether it reads the rows themselves, without a federation."""
+        """True if it reads the rows themselves, without a federation."""
         return self.method in POOLED
 
     @property
     def dealt(self) -> bool:
-        """Whether its result depends on how the rows were dealt."""
+        """True if its result depends on how the rows were partitioned."""
         return self.method not in POOLED or self.method == "one-source"
 
     def resolved(self) -> tuple[str, tuple[tuple[str, Setting], ...]]:
@@ -117,7 +117,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What tells it apart, in an error message."""
+        """Name that identifies it in an error message."""
         c = self.config
         if self.variant.baseline:
             return f"{self.variant.text} on {c.data}"
@@ -125,7 +125,7 @@ class Cell:
 
     @property
     def protection(self) -> tuple[str, ...]:
-        """What was asked for of those options that may not go together, in words."""
+        """Requested values of the options that may exclude each other, in words."""
         c = self.config
         asked = {"epsilon": f"{c.epsilon:g}", "unit": c.unit, "trust": c.trust}
         asked["mechanism"] = None if c.mechanism == "auto" else c.mechanism
@@ -133,7 +133,7 @@ class Cell:
 
 
 def _many(name: str) -> Any:
-    """The field of an axis: a tuple of the option's own default, for most."""
+    """Return the field of an axis: for most, a tuple of the option's own default."""
     if name == "method":
         return field(default_factory=lambda: tuple(Variant(m) for m in comparable()))
     return field(default=(math.inf, 1.0) if name == "epsilon" else (_OPTIONS[name].default,))
@@ -290,7 +290,7 @@ def _shown(value: Any) -> str:
 
 
 def read_grid(*layers: Mapping[str, Any]) -> Grid:
-    """A grid from several layers of options, later ones winning; `set` tables are joined.
+    """Return a grid from several layers of options, later ones winning; `set` tables are joined.
 
     Raises
     ------
@@ -360,5 +360,5 @@ def split_list(name: str, text: str) -> list[str]:
 
 
 def _shared(trust: str | None) -> bool:
-    """Whether noise comes in shares, and a quorum of clients must answer."""
+    """Return whether noise comes in shares, and a quorum of clients must answer."""
     return trust in TRUSTS and TRUSTS[trust].shared

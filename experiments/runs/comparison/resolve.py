@@ -33,7 +33,7 @@ class LeftOut(NamedTuple):
 
 
 class Resolved(NamedTuple):
-    """What will be run, and what of the grid is not because no run could."""
+    """Cells that will be run, and impossible combinations of the grid that are skipped."""
 
     cells: list[Cell]
     left_out: list[LeftOut]
@@ -123,7 +123,7 @@ def resolve(grid: Grid, sources: Mapping[str, Dataset]) -> Resolved:
 
 
 def _with_effect(cell: Cell, made: Callable[[Config], Job]) -> tuple[Config, Job]:
-    """The cell's job, without those of the shared settings that would do nothing in it.
+    """Return the cell's job, without the shared settings that have no effect in it.
 
     Raises NoEffect for a setting of the method's own, as in `fedbbq[clip_positive=1]`.
     """
@@ -138,8 +138,7 @@ def _with_effect(cell: Cell, made: Callable[[Config], Job]) -> tuple[Config, Job
 
 
 def _goes_alone(config: Config, made: Callable[[Config], Job]) -> bool:
-    """Whether there is such a run with the default unit, trust and mechanism, or there would be
-    one without a budget."""
+    """Return whether the run would exist with default unit, trust and mechanism, or no budget."""
     if config.method in exact_only():
         config = replace(config, epsilon=Config.epsilon)
     plain = replace(
@@ -162,7 +161,7 @@ def _refuse_unused(left_out: Sequence[LeftOut], used: Collection[tuple[str, obje
 
 
 def _told(left_out: Sequence[LeftOut]) -> str:
-    """How much is left out, and what first, in one line."""
+    """Return how many combinations are skipped, and the first of them, in one line."""
     (first, why), count = left_out[0], len(left_out)
     some = "1 combination is" if count == 1 else f"{count} combinations are"
     facts = ", ".join(first.protection)
@@ -170,15 +169,15 @@ def _told(left_out: Sequence[LeftOut]) -> str:
 
 
 def _too_few(cells: Sequence[Cell]) -> str:
-    """How many lines have too little to help, and the first of them."""
+    """Return how many lines have too little data to help, and the first of them."""
     some = "1 line has" if len(cells) == 1 else f"{len(cells)} lines have"
     return f"{some} too little to help, the first {cells[0].name}: {cells[0].little}"
 
 
 def _meaning(cell: Cell) -> str:
-    """Equal for cells whose runs are the same: settings that are spelt-out defaults are no others.
+    """Return a key that is equal for cells with the same run, spelt-out defaults included.
 
-    A partition's spellings are told apart by the grid.
+    The grid itself tells the spellings of a partition apart.
     """
     defaults = {k: p.default for k, p in settings_of(cell.config.method).items()}
     return repr(sorted(asdict(replace(cell.config, set={**defaults, **cell.config.set})).items()))

@@ -40,7 +40,7 @@ _LARGEST = 1e100
 
 
 def runs_of(cell: Cell) -> list[Run]:
-    """The requests of a resolved cell, one for each seed, as strict JSON can hold them."""
+    """Return the requests of a resolved cell, one for each seed, as strict JSON can hold them."""
     plain = cell.config.to_dict()
     del plain["engine"]  # all engines give the same bits
     if math.isinf(cell.config.epsilon):
@@ -82,7 +82,7 @@ def run_row(run: Run, data: Dataset) -> Row:
 
 
 def check_row(row: Any) -> Row:
-    """A row that was read from a file, if it is whole; ValueError otherwise."""
+    """Return a row that was read from a file if it is complete; ValueError otherwise."""
     if not any(_has_form(row, form) for form in (_RESULT, _FAILURE)):
         raise ValueError("not a row")
     whole = {*family_of([str(row["run"].get("method"))]).complete}
@@ -93,7 +93,7 @@ def check_row(row: Any) -> Row:
 
 
 def _has_form(value: Any, form: Any) -> bool:
-    """Whether a value that was read from JSON has the form of one that was written.
+    """Return whether a value read from JSON has a given form.
 
     Parameters
     ----------

@@ -109,11 +109,11 @@ class Comparison(Shown):
 
     @property
     def headline(self) -> str:
-        """Which method did best, in a sentence."""
+        """Sentence that names the best method."""
         return headline(self.cells)
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `compare.json`: strict JSON, no NaN and no infinity."""
+        """Return the content of `compare.json`: strict JSON, no NaN and no infinity."""
         config = self.grid.to_dict()
         config["epsilon"] = ["inf" if e == float("inf") else e for e in config["epsilon"]]
         return {
@@ -127,12 +127,12 @@ class Comparison(Shown):
         }
 
     def to_markdown(self) -> str:
-        """The headline, the table as people read it, and the statement below."""
+        """Return the headline, the table for people, and the statement below it."""
         sentences = "".join(f"* {line}\n" for line in self.statement)
         return f"{self.headline}\n\n{as_markdown(self.cells)}\n{sentences}"
 
     def to_csv(self) -> str:
-        """The table for programs: fractions with all digits, one line for each cell."""
+        """Return the table for programs: fractions with all digits, one line for each cell."""
         return as_csv(self.cells)
 
     def save(self, out: str | Path) -> None:
@@ -171,7 +171,7 @@ class Comparison(Shown):
         return comparison_sheets(finished(self.cells))
 
     def _repr_html_(self) -> str:
-        """The table in a notebook."""
+        """Return the table for a notebook."""
         from fedcal.experiments.report import comparison_card
 
         return comparison_card(self.to_json())
@@ -307,7 +307,7 @@ def compare(
 
 
 def _named(data: Any, model: Any) -> tuple[Any, dict[str, Dataset]]:
-    """What the option `data` is to say, and those that are no file and no shipped set by name."""
+    """Return the value of the option `data`, and data sets that have no file or shipped name."""
     if model is None and (data is None or isinstance(data, str)):
         return data, {}
     whole = (str, Path, Dataset, Mapping)

@@ -24,7 +24,7 @@ _NOISE_SOURCES = {
 
 
 class Spent(NamedTuple):
-    """What some private runs over the same units add up to."""
+    """Total budget of several private runs over the same units."""
 
     runs: int
     epsilon: float
@@ -32,7 +32,7 @@ class Spent(NamedTuple):
 
 
 def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
-    """Basic composition (Dwork et al. 2006) over all private runs on one data set.
+    """Compose the budgets of all private runs on a data set (basic composition, Dwork et al. 2006).
 
     Budgets add up where the protected units are the same: over all runs for natural clients (and
     for single rows), but only within a seed where a partition deals rows to clients, since a
@@ -56,7 +56,7 @@ def spent(cells: Sequence[Cell], data: str, unit: str) -> list[Spent]:
 def statement(
     cells: Sequence[Cell], held_out: Mapping[str, bool], left_out: Sequence[LeftOut] = ()
 ) -> list[str]:
-    """What reading the table means.
+    """Return sentences on the privacy cost of reading the table.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def statement(
 
 
 def _several_units(there: Collection[str]) -> Iterator[str]:
-    """What budgets of one unit mean for another, a sentence for each two."""
+    """Yield a sentence for each two units on how their budgets relate."""
     for large, small in combinations([u for name, u in UNITS.items() if name in there], 2):
         yield (
             f"What is spent for each {small.name} counts runs of unit {small.name} only: runs of "
@@ -143,7 +143,7 @@ def _guarantees(private: Sequence[Cell]) -> list[str]:
 
 
 def _looks(cell: Cell) -> bool:
-    """Whether its noise scales follow from the number of fit rows."""
+    """Return whether a cell's noise scales follow from the number of fit rows."""
     name = "rows_per_client"
     if cell.plan is not None and not sentences.sets_noise(cell.plan):
         return False

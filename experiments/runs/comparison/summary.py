@@ -137,8 +137,10 @@ def headline(lines: Sequence[Line]) -> str:
 
 
 def harmed(lines: Sequence[Line]) -> str:
-    """Name the lines with a larger classwise ECE than the model itself, by a tenth and by more
-    than the noise; "" if there are none."""
+    """Return a line naming the methods with a worse classwise ECE than the model itself.
+
+    Worse means by a tenth and by more than the noise; "" if there are none.
+    """
     worse = []
     for line in lines:
         if line["baseline"] or _CALIBRATE.best not in line["before"]:
@@ -155,7 +157,7 @@ def harmed(lines: Sequence[Line]) -> str:
 
 
 def _covering(lines: Sequence[Line]) -> list[Line]:
-    """Those whose sets hold the labels of as many test rows as they say, within the noise."""
+    """Return the lines whose sets reach their stated coverage, within the noise."""
     return [
         c
         for c in lines
@@ -165,7 +167,7 @@ def _covering(lines: Sequence[Line]) -> list[Line]:
 
 
 def _won(family: Family, rivals: Sequence[Line], plain: Line | None) -> str:
-    """The winner of a setting, how close the next one is, and what it is without a calibrator."""
+    """Return the winner of a setting, the next one's distance, and the model without either."""
     best, *others = sorted(rivals, key=family.mean)
     text = f"{_name(best, rivals)} ({_value(family, best)})"
     if others and _within_noise(family, best, others[0]):
@@ -196,7 +198,7 @@ def _within_noise(family: Family, best: Line, other: Line) -> bool:
 
 
 def _name(line: Line, rivals: Sequence[Line]) -> str:
-    """Its label, with what tells it from lines of the same label."""
+    """Return the line's label, with what distinguishes it from lines of the same label."""
     same = [c for c in rivals if c["label"] == line["label"]]
     facts = [k for k in ("mechanism", "sampling_rate", "rounds") if len({c[k] for c in same}) > 1]
     return ", ".join([line["label"], *(f"{k.replace('_', ' ')} {line[k]}" for k in facts)])

@@ -50,7 +50,7 @@ class Cells:
         self._fixed = {k: v[0] for k, v in distinct.items() if len(v) == 1}
 
     def _telling(self, varied: Sequence[str]) -> list[str]:
-        """Those of `_FOLLOWING` that tell lines apart which all before them do not."""
+        """Return those of `_FOLLOWING` that distinguish lines which all before them do not."""
         keys, found = list(_TELLING), list[str]()
         for fact in _FOLLOWING:
             # a delta of 0 is a consequence of the mechanism, and no name for it
@@ -66,7 +66,7 @@ class Cells:
 
     @property
     def title(self) -> str:
-        """What all lines have in common."""
+        """Facts that all lines have in common."""
         said = []
         if "data" in self._fixed:
             said.append(_short(self._fixed["data"]))
@@ -84,7 +84,7 @@ class Cells:
 
     @property
     def headings(self) -> list[str]:
-        """Of all columns."""
+        """Headings of all columns."""
         return [
             "method",
             *(_COLUMNS.get(k, k) for k in self._varied),
@@ -94,7 +94,7 @@ class Cells:
         ]
 
     def texts(self, line: Line) -> list[str]:
-        """A line as people read it."""
+        """Return a line as text for people."""
         failed, runs = len(line["failures"]), len(line["seeds"]) + len(line["failures"])
         label = line["label"] + (f" [{failed} of {runs} failed]" if failed else "")
         epsilon = "" if line["baseline"] else "inf"
@@ -122,7 +122,7 @@ class Cells:
 
 
 def as_table(lines: Sequence[Line]) -> TextTable:
-    """For the terminal (`show.tables.print_table`) and for Markdown."""
+    """Return the table for the terminal (`show.tables.print_table`) and for Markdown."""
     cells = Cells(lines)
     words = {k for k, heading in enumerate(cells.headings) if heading in _WORDS}
     kinds = [cells.section(line) for line in lines]
@@ -132,17 +132,17 @@ def as_table(lines: Sequence[Line]) -> TextTable:
 
 
 def as_markdown(lines: Sequence[Line]) -> str:
-    """For a README, without the title."""
+    """Return the table for a README, without the title."""
     return markdown(replace(as_table(lines), title="", left=(0,)))
 
 
 def as_csv(lines: Sequence[Line]) -> str:
-    """For a spreadsheet or pandas: all digits, and fractions instead of percentages."""
+    """Return the table for a spreadsheet: all digits, and fractions instead of percentages."""
     return csv_text(as_rows(lines))
 
 
 def as_rows(lines: Sequence[Line]) -> list[dict[str, Any]]:
-    """What stands in the CSV, by column."""
+    """Return the CSV's content, by column."""
     metrics = list(dict.fromkeys(name for line in lines for name in line["after"]))
     return [
         {key: line[key] for key in _KEPT if key in line}
@@ -179,7 +179,7 @@ def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:
 
 
 def _noise(line: Line) -> str:
-    """The std of the released sum, one number for each kind of block."""
+    """Return the std of the released sum, one number for each kind of block."""
     if line["epsilon"] is None or not line["seeds"]:
         return ""
     std = line["noise_std"]

@@ -59,11 +59,11 @@ class InProcessGrid(Grid):
         TaskIdentity.run_id, TaskIdentity.node_id, TaskIdentity.task_id = 1, 1, 1
 
     def set_run(self, run: object) -> None:
-        """There is no run to set."""
+        """Do nothing: an in-process grid has no run."""
 
     @property
     def run(self) -> Any:
-        """There is no run."""
+        """Raises InputError: an in-process grid has no run."""
         raise InputError("an in-process grid has no run")
 
     def create_message(
@@ -74,7 +74,7 @@ class InProcessGrid(Grid):
         group_id: str,
         ttl: float | None = None,
     ) -> Message:
-        """A message to one node."""
+        """Return a message to one node."""
         return Message(content, dst_node_id, message_type, ttl=ttl, group_id=group_id)
 
     def get_node_ids(self) -> Iterable[int]:
@@ -91,13 +91,13 @@ class InProcessGrid(Grid):
         return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
-        """Replies to the messages with these ids."""
+        """Return the replies to the messages with these ids."""
         return [self._replies.pop(m) for m in message_ids if m in self._replies]
 
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """Push, then pull."""
+        """Push the messages, then pull their replies."""
         return self.pull_messages(self.push_messages(messages))
 
     def _deliver(self, message: Message) -> Message:

@@ -127,7 +127,7 @@ def run_grpc(
 
 
 def _with_roster(job: Job, folder: Path) -> tuple[Job, list[SigningKey]]:
-    """A job under the protocol with a federation of its own, and the sites' keys to it."""
+    """Return a job under the protocol with its own federation, and the sites' keys to it."""
     if job.plan.committee is None:
         return job, []
     keys = [SigningKey.generate() for _ in range(job.plan.clients)]
@@ -137,7 +137,7 @@ def _with_roster(job: Job, folder: Path) -> tuple[Job, list[SigningKey]]:
 
 
 def _place(folder: Path, keys: list[SigningKey], site: int) -> dict[str, Any]:
-    """The files of a site's place in that federation; {} without one."""
+    """Return the files of a site's place in that federation; {} without a federation."""
     if not keys:
         return {}
     file = folder / f"site-{site}.pem"

@@ -69,7 +69,7 @@ def run_inline(
     everybody = cache(lambda size: list(shards.blocks(np.arange(shards.clients), size)))
 
     def blocks(ids: Integers, size: int) -> Iterable[tuple[Integers, Shards]]:
-        """Those of all clients are kept, with what is computed once a run."""
+        """Return blocks of clients; those of all clients are kept for the whole run."""
         return everybody(size) if len(ids) == shards.clients else shards.blocks(ids, size)
 
     sums = _secure_sums(method) if method.plan.protocol and sum_of is None else None

@@ -61,7 +61,7 @@ class ProcessTree(contextlib.AbstractContextManager["ProcessTree"]):
             )
 
     def poll(self) -> int | None:
-        """The command's exit code; None while it runs."""
+        """Return the command's exit code, or None while it runs."""
         return self._guard.poll()
 
     def end(self) -> None:
@@ -107,7 +107,7 @@ class LineProcess(subprocess.Popen[str]):
         )
 
     def ask(self, question: Any) -> Any:
-        """Its answer; EOFError if it ends without one."""
+        """Send a question and return the answer; EOFError if the process ends without one."""
         with contextlib.suppress(BrokenPipeError):  # it has ended, and so have its answers
             print(json.dumps(question), file=self.stdin, flush=True)
         line = cast(IO[str], self.stdout).readline()
@@ -116,7 +116,7 @@ class LineProcess(subprocess.Popen[str]):
         return json.loads(line)
 
     def close(self) -> None:
-        """Close the lines to it, once nobody uses them: it should end then, if it has not."""
+        """Close the lines to the process, after which it should end by itself."""
         with contextlib.suppress(BrokenPipeError), self:  # a question that it did not take
             pass
 

@@ -27,7 +27,7 @@ _CLUSTER_SECONDS = 4.0
 
 
 class NamedData(NamedTuple):
-    """Where sites find their rows by themselves (`fedcal.clients.site.sources.site_rows`)."""
+    """Data set and partition by which sites find their own rows (`site.sources.site_rows`)."""
 
     data: str
     partition: str
@@ -135,7 +135,7 @@ def check_cluster(address: str) -> None:
 
 
 def ray_environment(folder: Path, ray_address: str | None) -> dict[str, str]:
-    """What Ray reads: a Ray of its own in `folder`, or the cluster at the address."""
+    """Return the variables that Ray reads: its own Ray in `folder`, or the cluster's address."""
     own = {
         "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0",  # on Linux too: loopback only
         "RAY_TMPDIR": str(folder),

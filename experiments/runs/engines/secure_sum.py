@@ -26,7 +26,7 @@ from fedcal.strategies.server.collector import Collector, enrolled
 
 
 def simulated_roster(keys: list[SigningKey], committee: int, threshold: int) -> Roster:
-    """A federation of sites with these keys, the first of which are the committee."""
+    """Return a federation of sites with these keys, the first of which are the committee."""
     sites = tuple(Member(f"site-{k}", key.public) for k, key in enumerate(keys))
     return Roster("simulation", sites, Committee.of_first(committee, threshold))
 
@@ -66,7 +66,7 @@ class SecureSums:
         self._open.close()
 
     def collector(self, request: Request) -> Collector:
-        """Where the contributions of a round go."""
+        """Return the collector of a round's contributions."""
         return Collector(self.roster, self._job, request)
 
     def contribute(
@@ -81,7 +81,7 @@ class SecureSums:
             collector.add(site, sent)
 
     def total(self, collector: Collector, request: Request, away: Collection[int]) -> Words:
-        """The sum of what came, opened by those members who are not away.
+        """Return the sum of the contributions, opened by the members who are present.
 
         Raises RoundFailed if too few are there.
         """

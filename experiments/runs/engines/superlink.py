@@ -72,15 +72,15 @@ class Commands(NamedTuple):
 
 
 def commands(engine: str) -> Commands:
-    """Where they are; InputError as `scripts`."""
+    """Return the paths of Flower's commands; InputError as `scripts`."""
     folder = scripts(f"engine '{engine}'", *Commands._fields)
     return Commands(folder / _NAMES["superlink"], folder / _NAMES["flwr"])
 
 
 def scripts(who: str, *names: str) -> Path:
-    """The folder with these of Flower's commands, that of this very interpreter.
+    """Return the folder with these of Flower's commands, in the running environment.
 
-    Raises InputError if they are not there, or this is no system for them: `who` needs them.
+    Raises InputError, naming `who`, if they are missing or the operating system is not supported.
     """
     if not hasattr(os, "fork"):
         raise InputError(f"{who} needs Linux or macOS")
@@ -96,7 +96,7 @@ def scripts(who: str, *names: str) -> Path:
 
 @contextlib.contextmanager
 def run_folder() -> Iterator[Path]:
-    """A private folder for everything that a run writes, gone at its end."""
+    """Make a private folder for everything that a run writes; it is deleted at the end."""
     base = tempfile.gettempdir()
     short = base if len(base) <= _LONGEST_BASE else "/tmp"
     with tempfile.TemporaryDirectory("", "fedcal-", short, ignore_cleanup_errors=True) as folder:
@@ -104,7 +104,7 @@ def run_folder() -> Iterator[Path]:
 
 
 def free_port() -> int:
-    """A port of the loopback interface that nobody uses, or has been given by this process."""
+    """Return an unused port of the loopback interface that this process has not handed out."""
     while True:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -138,12 +138,12 @@ class FlowerRun:
         self._tree: ProcessTree | None = None
 
     def write_app(self, fields: Mapping[str, Any]) -> None:
-        """The folder that Flower bundles: no code, every key of the run config declared."""
+        """Write the folder that Flower bundles: no code, every key of the run config declared."""
         self._app.mkdir()
         (self._app / FILE).write_text(app_toml(fields), "utf-8")
 
     def connect(self, address: str, root_certificates: Path | None) -> None:
-        """Where `flwr` finds the SuperLink's control API; without certificates not by TLS."""
+        """Set where `flwr` finds the SuperLink's control API; without certificates TLS is off."""
         known: dict[str, Any] = {"address": address, "insecure": True}
         if root_certificates is not None:
             known = {"address": address, "root-certificates": str(root_certificates.resolve())}
@@ -154,7 +154,7 @@ class FlowerRun:
     def superlink(
         self, options: Callable[[], Sequence[str | Path]], root_certificates: Path | None = None
     ) -> Iterator[str]:
-        """A SuperLink on loopback (its address), ended with all that it started after the block.
+        """Run a SuperLink on loopback (yield its address); its processes end after the block.
 
         Parameters
         ----------
@@ -184,7 +184,7 @@ class FlowerRun:
         return self._said([self._commands.flwr, *arguments], COMMAND_S)
 
     def flwr_many(self, many: Sequence[Sequence[str]]) -> str:
-        """What several commands of `flwr` print, run in one process until one fails."""
+        """Return the output of several `flwr` commands, run in one process until one fails."""
         command: list[str | Path] = [sys.executable, "-P", "-c", _MANY, json.dumps(many)]
         return self._said(command, COMMAND_S * len(many))
 
@@ -219,9 +219,9 @@ class FlowerRun:
         return int(answer["run-id"])
 
     def status(self, run_id: int | None = None) -> str:
-        """What Flower says of a run, by default of the only one: `flwr run` exits 0 if it failed.
+        """Return Flower's status of a run, by default the only one.
 
-        `UNKNOWN` if the SuperLink does not answer.
+        `flwr run` exits 0 also if the run failed. `UNKNOWN` if the SuperLink does not answer.
         """
         which = () if run_id is None else ("--run-id", str(run_id))
         listed = json_in(self.flwr("list", CONNECTION, *which, "--format", "json"))
@@ -230,7 +230,7 @@ class FlowerRun:
         return UNKNOWN
 
     def outcome(self, out: Path, status: str, what: str, *, private: bool) -> Outcome:
-        """What the server left in `out`; raises what stopped the run.
+        """Return the outcome that the server left in `out`; raises the error that stopped the run.
 
         Parameters
         ----------
@@ -291,7 +291,7 @@ class FlowerRun:
 
 
 def json_in(text: str) -> dict[str, Any]:
-    """The JSON object that a command of `flwr` printed; {} if it printed none."""
+    """Return the JSON object that a command of `flwr` printed, or {} if it printed none."""
     with contextlib.suppress(ValueError):
         found = json.loads(text[text.index("{") : text.rindex("}") + 1])
         return found if isinstance(found, dict) else {}
@@ -299,7 +299,7 @@ def json_in(text: str) -> dict[str, Any]:
 
 
 def complaint(text: str) -> str:
-    """What JSON says of an error; without any, the first line that tells of one, or the last."""
+    """Return the error in JSON output; else the first line that reports one, or the last line."""
     if reason := str(json_in(text).get("error-message", "")).strip():
         return reason.splitlines()[-1].strip()[:300]
     lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
@@ -309,7 +309,7 @@ def complaint(text: str) -> str:
 
 
 def environment(folder: Path, home: Path, found: Commands) -> dict[str, str]:
-    """This process's environment with what a run in `folder` needs."""
+    """Return the environment for a run in `folder`, based on this process's."""
     return {
         **quiet_environment(home),
         MARK: str(folder),
@@ -318,7 +318,7 @@ def environment(folder: Path, home: Path, found: Commands) -> dict[str, str]:
 
 
 def quiet_environment(home: Path) -> dict[str, str]:
-    """This process's environment for a Flower that keeps to `home` and to the loopback."""
+    """Return the environment for a Flower that is confined to `home` and the loopback."""
     env = dict(os.environ)
     # Relative entries mean something else in another folder. The running fedcal comes first
     # where it is not installed, so that a foreign `clients` is never found instead.

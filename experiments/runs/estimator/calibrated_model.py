@@ -27,7 +27,7 @@ class Classifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sklea
     """A classifier of scikit-learn that predicts the likeliest class."""
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """The likeliest class of each row, (n,)."""
+        """Return the most likely class of each row, (n,)."""
         probs = self.predict_proba(X)
         return np.asarray(self.classes_[probs.argmax(axis=1)])
 
@@ -135,7 +135,7 @@ class CalibratedModel(Classifier):
         return self
 
     def _trained(self, X: Any, y: NDArray[Any]) -> tuple[Any, Floats]:
-        """The fitted classifier, and scores of rows that it was not trained on."""
+        """Return the fitted classifier, and scores of rows that it was not trained on."""
         kind = self.calibrator.input
         if _is_fitted(self.estimator):
             return self.estimator, scores_of(self.estimator, X, kind)
@@ -165,7 +165,7 @@ class CalibratedModel(Classifier):
 
     @property
     def classes_(self) -> NDArray[Any]:
-        """(c,) the classifier's."""
+        """Classes of the classifier, (c,)."""
         return np.asarray(getattr(self, "estimator_", self.estimator).classes_)
 
     def predict_proba(self, X: Any) -> Floats:
@@ -186,7 +186,7 @@ class CalibratedModel(Classifier):
         return probs
 
     def set_params(self, **params: Any) -> Self:
-        """As in scikit-learn; a part whose own parameters change is not fitted any more."""
+        """Set parameters as in scikit-learn; a part whose own parameters change is refitted."""
         parts = {key.partition("__")[0] for key in params if "__" in key}
         if "estimator" in parts:  # other scores than those that the calibrator knows
             parts.add("calibrator")

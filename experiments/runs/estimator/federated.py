@@ -203,6 +203,6 @@ class FederatedCalibrator(Classifier):
 
 
 def _names(y: ArrayLike, columns: int) -> NDArray[Any]:
-    """What the columns are called, where nobody has said it, (columns,)."""
+    """Return default names of the columns, (columns,)."""
     plain, found = np.arange(columns), np.unique(y)
     return found if len(found) == columns and not np.isin(found, plain).all() else plain

@@ -12,7 +12,7 @@ from fedcal.units import UNITS
 
 
 def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
-    """What a simulation does with subjects that nobody would do with people, in whole sentences.
+    """Return sentences on a simulation's unrealistic treatment of subjects.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def without_privacy(
     tested: bool = True,
     noun: str = "calibrator",
 ) -> dict[str, Any]:
-    """The record of a run without differential privacy.
+    """Return the record of a run without differential privacy.
 
     Parameters
     ----------
@@ -87,7 +87,7 @@ def without_privacy(
 
 
 def _sums(about: Facts, shared: bool = False) -> dict[str, Any]:
-    """How contributions were added up; `shared`: their noise comes in shares."""
+    """Return how contributions were added up; `shared`: their noise comes in shares."""
     return {
         "secure_aggregation": about.secure_aggregation,
         "quorum": about.quorum if shared or about.committee else None,
@@ -105,7 +105,7 @@ def of_plan(
     noun: str = "calibrator",
     real: bool = False,
 ) -> dict[str, Any]:
-    """The record of a federated run.
+    """Return the privacy record of a federated run.
 
     Parameters
     ----------

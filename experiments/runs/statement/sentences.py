@@ -40,18 +40,18 @@ MEANINGS: dict[str, dict[str, str]] = {
 
 
 def meaning(privacy: Mapping[str, Any], key: str) -> str:
-    """A fact of a privacy record in a few words; as it is, where a later version wrote it."""
+    """Return a fact of a privacy record in a few words, or unchanged if it is unknown here."""
     return MEANINGS[key].get(privacy[key], str(privacy[key]))
 
 
 def adjacency(privacy: Mapping[str, Any]) -> str:
-    """Which inputs are neighbours, for the record's unit."""
+    """Return which inputs are neighbours, for the record's unit."""
     unit, name = UNITS.get(privacy["unit"]), str(privacy["adjacency"])
     return name if unit is None else unit.worlds.get(name, name)
 
 
 def guarantee(privacy: Mapping[str, Any]) -> str:
-    """The privacy of a run in a few words."""
+    """Return the privacy of a run in a few words."""
     if privacy["epsilon"] is None:
         return "no differential privacy"
     text = f"ε = {privacy['epsilon']:g}, δ = {privacy['delta']:g} for each {privacy['unit']}"
@@ -85,7 +85,7 @@ _NOISE_SOURCES = {
 
 
 def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str]:
-    """What is promised to whom.
+    """Return sentences on what is promised, and to whom.
 
     Parameters
     ----------
@@ -116,7 +116,7 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
 
 
 def facts(plan: Plan, secure_aggregation: str, real: bool = False) -> Facts:
-    """What sentences about a trust model speak of."""
+    """Return the facts that sentences about a trust model use."""
     bounded = "" if _bounds_parts(plan) else "bounded "
     return Facts(
         clients=plan.clients,
@@ -138,7 +138,7 @@ def in_short(
     quorum: float,
     colluding: int = 0,
 ) -> str:
-    """What runs under one trust model promise for one unit, in a sentence for a table of them.
+    """Return the promise of runs under one trust model for one unit, in a sentence for a table.
 
     Parameters
     ----------
@@ -174,12 +174,12 @@ def _guarantee(plan: Plan) -> str:
 
 
 def _bounds_parts(plan: Plan) -> bool:
-    """Whether parts of a contribution are clipped, so that it has no bound of its own."""
+    """Return whether parts of a contribution are clipped, so that its total has no bound."""
     return plan.bound is not None and plan.bound.per != "client"
 
 
 def sets_noise(plan: Plan) -> bool:
-    """Whether the noise is sized by what a nominal number of rows may add.
+    """Return whether the noise is scaled to the bound of a nominal number of rows.
 
     It is not where single rows are clipped, or where a client sends one cell of several.
     """
@@ -187,7 +187,7 @@ def sets_noise(plan: Plan) -> bool:
 
 
 def _nominal(plan: Plan, rows_per_client: float) -> str:
-    """What the nominal number of rows tells where the simulation took it from the data."""
+    """Return what the nominal number of rows reveals if the simulation took it from the data."""
     told = f"rows_per_client = {rows_per_client:g} sets the clip bound, and so the noise scales."
     if plan.row_rate < 1:
         told = f"rows_per_client = {rows_per_client:g} sets how likely a row takes part."
@@ -201,7 +201,7 @@ def _nominal(plan: Plan, rows_per_client: float) -> str:
 
 
 def _sampling(plan: Plan, about: Facts) -> str:
-    """What the epsilon counts on where not everybody takes part."""
+    """Return the assumption behind the epsilon if not every client takes part."""
     if not plan.amplified:
         why = plan.model.why_not_amplified
         if plan.protocol:  # everybody answers, whoever's rows count
@@ -236,7 +236,7 @@ _SETS = "thresholds"
 
 
 def about_tests(noun: str) -> str:
-    """What is told of test rows, and to whom."""
+    """Return what is shown about test rows, and to whom."""
     if noun == _SETS:
         return (
             "Coverage, set sizes and examples of the test rows are exact and not private: for the "
@@ -268,7 +268,7 @@ AT_HOME = (
 
 
 def held_out(noun: str) -> str:
-    """What test rows tell that were held out of the clients' rows."""
+    """Return what test rows reveal that were held out of the clients' rows."""
     if noun == _SETS:
         return (
             "The test rows were held out of the same clients' rows, and no epsilon bounds what is "
@@ -284,12 +284,12 @@ def held_out(noun: str) -> str:
 
 
 def of_tests(tested: bool, sentence: str) -> list[str]:
-    """A sentence about test rows, where there are any."""
+    """Return a sentence about test rows, if there are any."""
     return [sentence] if tested else []
 
 
 def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) -> dict[str, Any]:
-    """Who sees what of a run without differential privacy, and what nothing protects."""
+    """Return who sees what in a run without differential privacy, and what is not protected."""
     if trust == "one-source":
         sees = [("the one client", f"Its own rows and its {noun}; nobody sends anything.")]
     elif trust == "pooled":
@@ -326,14 +326,14 @@ def exact_run(trust: str, releases: int, about: Facts, tested: bool, noun: str) 
 
 
 def _analyst(tested: bool) -> tuple[str, str]:
-    """Who runs a simulation, and what that tells."""
+    """Return the analyst of a simulation, and what the analyst sees."""
     if tested:
         return SIMULATES, "Everything: all rows, the seed, every exact number, the test metrics."
     return SIMULATES, "Everything: all rows, the seed, every exact number."
 
 
 def _members(about: Facts) -> list[tuple[str, str]]:
-    """What a member of the committee sees more than other clients, under the protocol."""
+    """Return what a member of the committee sees beyond other clients, under the protocol."""
     if about.committee is None:
         return []
     seen = "Who contributed to a round, with digests that they signed; nothing of a contribution."
@@ -341,7 +341,7 @@ def _members(about: Facts) -> list[tuple[str, str]]:
 
 
 def _unpromised(about: Facts) -> list[str]:
-    """What secure aggregation does not promise."""
+    """Return what secure aggregation does not promise."""
     if about.committee is None:
         return []
     return [
@@ -363,7 +363,7 @@ _IN_APP = (
 
 
 def with_real_sites(privacy: dict[str, Any], *, in_app: bool = False) -> None:
-    """Tell of a run with real sites what holds there: nobody has all rows, and Flower keeps some.
+    """Adapt the record to real sites: no party has all rows, and Flower keeps some messages.
 
     Parameters
     ----------
@@ -395,7 +395,7 @@ def _table(*rows: tuple[str, str]) -> list[dict[str, str]]:
 
 
 def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, str]]:
-    """Who sees what of a private run."""
+    """Return who sees what in a private run."""
     client = "The server's questions, which tell the earlier releases; no row of anybody else."
     if about.secure_aggregation == "masks":
         client += " The names of the clients that it shares masks with."
@@ -422,7 +422,7 @@ def sees(plan: Plan, about: Facts, tested: bool, noun: str) -> list[dict[str, st
 def not_protected(
     plan: Plan, about: Facts, rows_per_client: float | None, tested: bool, noun: str
 ) -> list[str]:
-    """What the guarantee does not cover, in whole sentences."""
+    """Return sentences on what the guarantee does not cover."""
     rows = []
     if rows_per_client is not None:
         told = "rows_per_client tells it exactly."
@@ -455,6 +455,6 @@ _WHO_FAILS = (
 
 
 def noise(plan: Plan, about: Facts) -> str:
-    """Where the noise comes from and what it is added to."""
+    """Return where the noise comes from and what it is added to."""
     added = plan.law.sentence() or plan.model.adds(plan.law.noise, about)
     return f"{added}. {_NOISE_SOURCES[plan.noise_source]['noise']}"

@@ -37,7 +37,7 @@ INPUTS, UNFINISHED = ".inputs.json", ".unfinished"
 
 @dataclass(frozen=True)
 class Folder:
-    """A folder of runs, and what it is to hold.
+    """Folder of runs, and its expected content.
 
     Attributes
     ----------
@@ -68,7 +68,7 @@ class Folder:
 
 
 def begun_config(path: Path) -> dict[str, Any]:
-    """The `config.toml` of what was last begun in a folder.
+    """Return the `config.toml` of the sweep that was last begun in a folder.
 
     Raises InputError if there is nothing.
     """
@@ -79,21 +79,21 @@ def begun_config(path: Path) -> dict[str, Any]:
 
 
 def kept_runs(path: Path, done: str) -> int:
-    """How many finished runs of something unfinished a folder holds."""
+    """Return the number of finished runs in an unfinished sweep's folder."""
     place = _begun(path)
     finished = place == path and (path / done).exists()
     return 0 if finished or not (place / ROWS).is_file() else len(_lines(place / ROWS))
 
 
 def _begun(path: Path) -> Path:
-    """Where the files lie of what was last begun in a folder."""
+    """Return the place of the files of the sweep last begun in a folder."""
     hidden = path / UNFINISHED
     return hidden if (hidden / ROWS).exists() else path
 
 
 @contextlib.contextmanager
 def _writing(what: str) -> Iterator[None]:
-    """A FedcalError that says what cannot be written."""
+    """Turn OSError into a FedcalError that names what cannot be written."""
     try:
         yield
     except OSError as e:
@@ -108,7 +108,7 @@ def journal(
     resume: bool,
     check: Callable[[Mapping[str, Row]], None],
 ) -> Iterator[Journal]:
-    """The open journal of a folder that no other process writes to meanwhile.
+    """Open the journal of a folder, and lock it against other processes.
 
     Parameters
     ----------
@@ -234,7 +234,7 @@ def _line(row: Row) -> bytes:
 
 
 def _lines(path: Path) -> list[bytes]:
-    """The whole lines of a file, without a torn last one."""
+    """Return the complete lines of a file, without a torn last one."""
     try:
         listed = path.read_bytes().split(b"\n")
     except OSError as e:
@@ -243,7 +243,7 @@ def _lines(path: Path) -> list[bytes]:
 
 
 def _read(path: Path, check: Callable[[Any], Row]) -> dict[str, Row]:
-    """The rows of a file by `key_of`."""
+    """Return the rows of a file by `key_of`."""
     rows: dict[str, Row] = {}
     for number, line in enumerate(_lines(path), 1):
         try:

@@ -55,14 +55,14 @@ Pool = Callable[[Sequence[Run], Sources, Work], Generator[Row]]
 
 
 def key_of(run: Run) -> str:
-    """Equal for equal runs."""
+    """Return a key that is equal for equal runs."""
     return json.dumps(run, sort_keys=True, allow_nan=False)
 
 
 def pool_of(
     jobs: int | None, engine: str | None, ray_address: str | None
 ) -> AbstractContextManager[Pool]:
-    """Where runs are computed; nothing is started before it is entered.
+    """Return the pool that computes runs; nothing is started before it is entered.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def here(runs: Sequence[Run], sources: Sources, work: Work, *, jobs: int) -> Gen
 
 
 def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -> Generator[Row]:
-    """In `jobs` interpreters of their own, each on one thread.
+    """Compute runs in `jobs` separate interpreters, each on one thread.
 
     They are no children that `multiprocessing` makes: those import the caller's main module
     again, which a script without a `__main__` guard does not survive, and send pickles. Each of
@@ -148,7 +148,7 @@ def in_processes(runs: Sequence[Run], sources: Sources, work: Work, jobs: int) -
 
 @contextmanager
 def on_ray(jobs: int | None, address: str | None) -> Iterator[Pool]:
-    """As tasks of one core each, on a Ray cluster or one that is started here.
+    """Compute runs as tasks of one core each, on a Ray cluster or one that is started here.
 
     Parameters
     ----------

@@ -17,7 +17,7 @@ from fedcal.strategies.server.outcome import Progress
 
 
 class Savable(Protocol):
-    """What is made of all rows."""
+    """Object made from all rows, which can be saved."""
 
     def save(self, out: Path) -> None:
         """Write it into a folder, `config.toml` and `rows.jsonl` in order among it."""

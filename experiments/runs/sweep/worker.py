@@ -28,7 +28,7 @@ _FACTS = ("name", "input", "client_names", "group_names", "other_input")
 
 
 def arrays_of(data: Dataset) -> Mapping[str, np.ndarray[Any, Any]]:
-    """The arrays of a data set by the names of its fields, without those that are None."""
+    """Return the arrays of a data set by the names of its fields, without those that are None."""
     return {k: a for k in _ARRAYS if (a := getattr(data, k)) is not None}
 
 
@@ -57,7 +57,7 @@ def write_data(folder: Path, data: Dataset) -> None:
 
 
 def read_data(folder: Path) -> Dataset:
-    """What `write_data` wrote. Its arrays are read-only."""
+    """Return the data set that `write_data` wrote. Its arrays are read-only."""
     facts: dict[str, Any] = json.loads((folder / "facts.json").read_text("utf-8"))
     for key in ("client_names", "group_names"):
         if facts[key] is not None:

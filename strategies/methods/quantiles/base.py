@@ -43,7 +43,7 @@ MOST_ROWS = 10**7
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the user wants of sets, whatever finds their thresholds: the settings of the method.
+    """Settings of prediction sets, independent of the rule that finds their thresholds.
 
     Attributes
     ----------
@@ -79,19 +79,19 @@ class Wanted:
 
     @cached_property
     def goal(self) -> Goal:
-        """How often labels are to be in sets."""
+        """Coverage that the sets promise."""
         promise: Promise = self.guarantee  # type: ignore[assignment]  # checked by the goal
         return Goal(positive("alpha", self.alpha), promise, self.confidence)
 
     @cached_property
     def aim(self) -> Aim | None:
-        """How rows count by their label; None = all alike."""
+        """Weights of rows by their label; None if all rows weigh the same."""
         lists = {kind: getattr(self, kind) for kind in KINDS}
         return aim_of(self.federation.classes, self.source, **lists)
 
     @cached_property
     def conformity(self) -> Conformity:
-        """The score of labels."""
+        """Conformity score of labels."""
         classes, seed = self.federation.classes, self.score_seed or 0
         text = text_of(self.calibrator, classes) if self.calibrator else ""
         return Conformity(self.score, self.randomised, self.penalty, self.free, seed, text)
@@ -105,17 +105,17 @@ class Wanted:
 
     @property
     def parts_by(self) -> str:
-        """What has thresholds of its own; groups that are named do."""
+        """Kind of part that has its own threshold; named groups have one each."""
         return "group" if self.groups and self.by == "none" else self.by
 
     @property
     def average(self) -> bool:
-        """Whether clients count equally, whatever their rows."""
+        """True if clients count equally, whatever their number of rows."""
         return self.weigh != WEIGH[0]
 
     @property
     def apart(self) -> bool:
-        """Whether there are several thresholds."""
+        """True if there are several thresholds."""
         return self.parts_by != "none"
 
     def check(self) -> None:
@@ -216,7 +216,7 @@ class QuantileRule(ABC):
 
     @property
     def whole_client(self) -> bool:
-        """Whether whole clients are protected."""
+        """True if whole clients are protected."""
         return UNITS[self.federation.unit].whole_client
 
     def thresholds(self, number: int, *, arcs: bool = False) -> Floats:
@@ -227,7 +227,7 @@ class QuantileRule(ABC):
 
     @property
     def one_row_each(self) -> bool:
-        """Whether one row of each subject counts: several of them would be clipped."""
+        """True if one row of each subject counts, because several would be clipped."""
         return self.federation.private and UNITS[self.federation.unit].column is not None
 
     def planned(self, plan: Plan) -> None:
@@ -235,7 +235,7 @@ class QuantileRule(ABC):
         self.plan = plan
 
     def query(self, number: int) -> SetQuery | None:
-        """The question of a round, here the first one; None = nothing is left to ask."""
+        """Return the question of a round, here the first one; None if nothing is left to ask."""
         return self.opening
 
     def questions(self) -> tuple[Question, ...]:
@@ -253,17 +253,17 @@ class QuantileRule(ABC):
         return None
 
     def reaches(self, rows: float | None) -> bool:
-        """Whether some sets are not of all labels, by public numbers.
+        """Return whether some sets are smaller than all labels, by public numbers.
 
         Parameters
         ----------
         rows
-            in all; None = nobody said
+            total number of rows; None = not declared
         """
         return True
 
     def basis(self, thresholds: Floats) -> Basis | None:
-        """How many rows these thresholds were made of; None = nobody knows."""
+        """Return how many rows these thresholds were computed from; None if unknown."""
         rows, std = self.counted()
         if self.wanted.aim is not None or len(rows) != len(thresholds):
             return None
@@ -273,14 +273,14 @@ class QuantileRule(ABC):
         return Basis(rows, std, not self.federation.private, fewest, self.noun)
 
     def counted(self) -> tuple[tuple[float, ...], float]:
-        """Rows of each threshold, and the std of their noise; () = nobody knows.
+        """Return the rows behind each threshold and the std of their noise; () if unknown.
 
         They are public, or as released. Where single rows are protected the nominal number is
-        nobody's: a simulation may have taken it from the rows.
+        not used: a simulation may have taken it from the rows.
         """
         rows = self.asked if self.noun == "clients" else self.expected
-        told = self.whole_client and not self.wanted.apart
-        return (rows,) if rows and told else (), 0.0
+        public = self.whole_client and not self.wanted.apart
+        return (rows,) if rows and public else (), 0.0
 
     @property
     def whose(self) -> str:
@@ -294,13 +294,13 @@ class QuantileRule(ABC):
 
     @property
     def noun(self) -> str:
-        """What is counted once each."""
+        """Noun for what counts once: clients, subjects or rows."""
         if self.wanted.average or (self.whole_client and self.opening.once):
             return "clients"
         return "subjects" if self.one_row_each else "rows"
 
     def _fewest(self, parts: int) -> int | None:
-        """The least rows of a part with which a threshold is possible; None = no number is."""
+        """Return the least number of rows of a part that allows a threshold; None if none does."""
 
         def enough(rows: int) -> bool:
             return self.reaches(float(rows * parts))
@@ -328,7 +328,7 @@ class QuantileRule(ABC):
     @property
     @abstractmethod
     def guarantee(self) -> tuple[str, ...]:
-        """What is proven of coverage, and what is assumed, in sentences."""
+        """Sentences that state what is proven about coverage, and under which assumptions."""
 
 
 class Drawn(QuantileRule):
@@ -345,7 +345,7 @@ class Drawn(QuantileRule):
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Also for several thresholds, and where the server does not have the sums."""
+        """Return why the rule cannot serve; it draws one threshold where sums are seen."""
         if why := super().refuses(federation, wanted):
             return why
         if wanted.apart:
@@ -355,7 +355,7 @@ class Drawn(QuantileRule):
         return ""
 
     def learn(self, release: Release) -> Floats:
-        """The drawn threshold; all labels where public numbers say that rows are too few."""
+        """Return the drawn threshold, or all labels if public numbers say that rows are too few."""
         drawn = float(self.opening.thresholds[int(release.values[0])])
         return np.array([drawn if self.enough else ALL_LABELS])
 
@@ -365,7 +365,7 @@ class Noisy(QuantileRule):
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Also for other mechanisms than those that add noise, and for counts of clients."""
+        """Return why the rule cannot serve; it adds noise to sums, and does not count clients."""
         if why := super().refuses(federation, wanted):
             return why
         if federation.mechanism != AUTO and MECHANISMS[federation.mechanism].answers != "sum":
@@ -386,5 +386,5 @@ def all_labels(query: SetQuery) -> Floats:
 
 
 def draws_of(plan: Plan, std: float) -> float:
-    """How many whole draws are in noise of this std."""
+    """Return the number of complete noise draws in noise with this std."""
     return float((std / float(plan.std_of_sum(plan.shares).max())) ** 2)

@@ -10,7 +10,7 @@ import numpy as np
 from fedcal.conformal.levels.crossing import OF_CLIENTS, OF_ROWS, Draw, client_clip
 from fedcal.conformal.levels.levels import Shortfall, centred_pac_level
 from fedcal.conformal.pages.promises import SOURCE, of_whom
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Exponential
 from fedcal.privacy.federation import AUTO, Federation
 from fedcal.privacy.noise_plan import Plan
@@ -75,7 +75,7 @@ class Crossing(Drawn):
         return ""
 
     def planned(self, plan: Plan) -> None:
-        """The level, by the epsilon of the draw."""
+        """Compute the level from the epsilon of the draw."""
         norm = max(self.bound.norms) * plan.diameter
         self._scale = 2.0 * norm / plan.epsilon_per_release
         goal = self.wanted.goal
@@ -91,18 +91,18 @@ class Crossing(Drawn):
             self.opening, level=float(level), tilt=float(self._draw.tilt * self._scale)
         )
 
+    @override
     def reaches(self, rows: float | None) -> bool:
-        """By the level."""
         one = (self.wanted.rows_per_client or 1.0) if self.wanted.average else 1.0
         return self.slack <= self.wanted.goal.alpha * ((rows or 0.0) + one)
 
+    @override
     def _fewest(self, parts: int) -> int:
-        """As the guarantee says."""
         return math.ceil(self.slack / self.wanted.goal.alpha)
 
     @property
+    @override
     def guarantee(self) -> tuple[str, ...]:
-        """By unit, what is proven and what is assumed."""
         goal, rows = self.wanted.goal, self.expected
         fewest, noun = self.slack / goal.alpha, "rows"
         if self.wanted.average:
@@ -111,9 +111,9 @@ class Crossing(Drawn):
         elif self.one_row_each:
             noun = "subjects"
         fewest = math.ceil(fewest)
-        found = []
+        lines = []
         if not self.enough:
-            found.append(
+            lines.append(
                 f"Sets hold all labels: with {rows:.6g} {noun} this budget is too small for a "
                 f"share of {1 - goal.alpha:.4g}; {fewest:,} {noun} would do."
             )
@@ -123,24 +123,24 @@ class Crossing(Drawn):
         aim = self.wanted.aim
         clips = self.whole_client and not self.wanted.average
         promise = of_whom(goal, "none", whose, aim)
-        found.append(self.if_not_clipped(promise, self._clip) if clips else promise)
+        lines.append(self.if_not_clipped(promise, self._clip) if clips else promise)
         if aim is not None and aim.kind == "among":
             noun += " with such a label"
         if aim is not None and aim.source:
-            found.append(SOURCE)
+            lines.append(SOURCE)
         if goal.promise == "marginal":
-            found.append(f"This counts on at least {fewest:,} {noun} in all.")
+            lines.append(f"This counts on at least {fewest:,} {noun} in all.")
         else:
-            found.append(f"This counts on at most {rows:,.6g} {noun} in all.")
+            lines.append(f"This counts on at most {rows:,.6g} {noun} in all.")
         if clips:
-            found.append(
+            lines.append(
                 f"An assumption: what clipping to {self._clip:.4g} rows cuts off the clients that "
                 "have far more misses than others, near the threshold, is a small part of all rows "
                 "(0.0001 to 0.002 on the shipped data); coverage may be lower by that part. No "
                 "release tells it."
             )
-            found.append(
+            lines.append(
                 "A client that is not among these may be covered less often: --set weigh=clients "
                 "is for new clients."
             )
-        return tuple(found)
+        return tuple(lines)

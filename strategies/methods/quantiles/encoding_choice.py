@@ -23,7 +23,7 @@ def quietest(
     heights: tuple[int, ...] = HEIGHTS,
     weight: Callable[[str, int, Order], float] = lambda name, height, order: 1.0,
 ) -> tuple[type[Mechanism], str, int]:
-    """The mechanism, the name of the encoding and its height, of those that the user allows.
+    """Return mechanism, encoding and height with the least noise, of those that the user allows.
 
     Raises InputError if the user's mechanism does not go without delta.
 

@@ -11,7 +11,7 @@ from fedcal.conformal.levels.weighted import exact_terms
 from fedcal.conformal.pages.promises import of_whom
 from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.sets import ALL_LABELS
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.mechanisms import Gaussian
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
@@ -26,7 +26,7 @@ POINTS = 100
 
 
 class Exact(QuantileRule):
-    """The ceil((n + 1) (1 - alpha))-th smallest score (Papadopoulos et al. 2002), of each part.
+    """The ceil((n + 1) (1 - alpha))-th smallest score of each part (Papadopoulos et al. 2002).
 
     Each round asks for the sums at thresholds between the last one that is too low and the first
     one that is not; of several parts all thresholds are asked of all. Where rows count by their
@@ -59,7 +59,7 @@ class Exact(QuantileRule):
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """With privacy, and where rounds ask different clients."""
+        """Return why the rule cannot serve: with privacy, or if rounds ask different clients."""
         if federation.private:
             return "it releases exact sums, and the run promises privacy"
         if federation.sampling_rate < 1:
@@ -81,13 +81,13 @@ class Exact(QuantileRule):
         return max(POINTS // len(self._low), 16)
 
     def query(self, number: int) -> SetGaps | SetCounts | None:
-        """Sums at thresholds; in a last round rows of each group on both sides of the one."""
+        """Return the question for sums at thresholds; in the last round for rows of each group."""
         if number <= type(self).rounds:
             return self._asked
         return None if self._high[0] >= ALL_LABELS else self._second(float(self._high[0]))
 
     def questions(self) -> tuple[Question, ...]:
-        """Sums at any thresholds, as many as are between; then rows on both sides of any one."""
+        """Return questions for sums at any thresholds, then for rows on both sides of any one."""
         rounds, parts = type(self).rounds, len(self._low)
         most = parts * (self._each + 1) + 1
         longest = replace(self._asked, thresholds=np.linspace(0.0, 1.0, most))
@@ -104,12 +104,12 @@ class Exact(QuantileRule):
         return SetCounts(self._asked.classes, ends, **{**self.wanted.asked, **by})
 
     @property
+    @override
     def reported(self) -> Reported | None:
-        """Exact numbers of rows."""
         return self._reported
 
     def learn(self, release: Release) -> Floats:
-        """The first threshold where enough rows are."""
+        """Return the first threshold with enough rows below it."""
         if release.round > type(self).rounds:
             asked = self._second(float(self._high[0]))
             counts, names = asked.decode(release.values), asked.names
@@ -135,19 +135,19 @@ class Exact(QuantileRule):
         return self._high.copy()
 
     def _level(self, rows: int) -> float:
-        """What the sum must reach; above the number of rows only all labels do."""
+        """Return the sum that a threshold must reach; if it exceeds the rows, all labels are in."""
         goal = self.wanted.goal
         if goal.promise == "marginal":
             return (rows + 1) * (1.0 - goal.alpha)
         # a level is just above the last rank that is too low
         return float(np.floor(pac_level(rows, goal.alpha, Nothing(), goal.confidence)) + 1.0)
 
+    @override
     def counted(self) -> tuple[tuple[float, ...], float]:
-        """All of them."""
         return self._rows, 0.0
 
     def reaches(self, rows: float | None) -> bool:
-        """By the rank, of a part with as many rows as the others."""
+        """Return whether the rank exists in a part with as many rows as the others."""
         if self.wanted.average:
             rows = self.federation.clients
         each = int((rows or 0.0) / len(self._low))
@@ -155,7 +155,7 @@ class Exact(QuantileRule):
 
     @property
     def guarantee(self) -> tuple[str, ...]:
-        """That of split conformal prediction."""
+        """Guarantee of split conformal prediction."""
         w = self.wanted
         whose = "for a row that is exchangeable with the clients' rows."
         if w.average:

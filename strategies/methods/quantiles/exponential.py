@@ -7,6 +7,7 @@ from dataclasses import replace
 from fedcal.conformal.levels.angelopoulos import best_bins, best_gamma, inflated_level, thresholds
 from fedcal.conformal.pages.promises import of_whom
 from fedcal.conformal.set_release import ANY_ROW
+from fedcal.core.types import override
 from fedcal.privacy.federation import Federation
 from fedcal.privacy.noise_plan import Plan
 from fedcal.queries.conformal import SetRanks
@@ -41,7 +42,7 @@ class ExponentialQuantile(Drawn):
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Where the paper's rule does not apply, or the server does not have the sums."""
+        """Return why the paper's rule does not apply, or that the server does not have the sums."""
         if why := super().refuses(federation, wanted):
             return why
         if wanted.goal.promise != "marginal":
@@ -70,26 +71,26 @@ class ExponentialQuantile(Drawn):
     def _alpha(self) -> float:
         return self.wanted.goal.alpha
 
+    @override
     def reaches(self, rows: float | None) -> bool:
-        """By q~, whatever the rows."""
         return self.enough
 
     @property
     def guarantee(self) -> tuple[str, ...]:
         """Theorem 2 of the paper."""
-        found = []
+        lines = []
         if not self.enough:
-            found.append(
+            lines.append(
                 f"Sets hold all labels: with {self._n:,} rows this budget is too small for a share "
                 f"of {1 - self._alpha:.4g}."
             )
         whose = ANY_ROW
         if self.opening.once:
             whose = "for one row, drawn at random, of a unit that is exchangeable with these."
-        found.append(of_whom(self.wanted.goal, "none", whose))
+        lines.append(of_whom(self.wanted.goal, "none", whose))
         whom = "clients, all of which have a row" if self.whole_client else "rows"
-        found.append(
+        lines.append(
             f"The number of {whom}, {self._n:,}, was taken for public and exact: with another one "
             "this does not hold."
         )
-        return tuple(found)
+        return tuple(lines)

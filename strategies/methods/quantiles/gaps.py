@@ -69,13 +69,13 @@ class NoisyGaps(Noisy):
         return ""
 
     def learn(self, release: Release) -> Floats:
-        """The threshold after the last noisy count below the level, of each part."""
+        """Return each part's threshold: the one after the last noisy count below the level."""
         asked, goal = self.opening, self.wanted.goal
         if self.plan.unanswered(release.std):
             return all_labels(asked)
         std = float(release.std.max(initial=0.0))
         noise, law = self._noise(std)
-        found = []
+        thresholds = []
         if asked.parts > 1:  # at 1 each row counts alpha, unless it is clipped
             last = release.values.reshape(asked.parts, -1)[:, -1]
             self._rows = tuple((last / self._alpha).tolist()), std / self._alpha
@@ -87,11 +87,11 @@ class NoisyGaps(Noisy):
                 level = self._level((float(sums[-1]) - off) / self._alpha, law)
             else:
                 level = self._level(self.expected, law)
-            found.append(after_last(asked.thresholds, sums[:-1] < level))
-        return np.array(found)
+            thresholds.append(after_last(asked.thresholds, sums[:-1] < level))
+        return np.array(thresholds)
 
     def _noise(self, std: float) -> tuple[Noise, Law]:
-        """Of each number, and its law."""
+        """Return the noise of each number, and its distribution."""
         noise = Noise(std, self.plan.law.tailed, draws_of(self.plan, std))
         return noise, noise.of_sums(np.eye(1))[0]
 
@@ -102,18 +102,18 @@ class NoisyGaps(Noisy):
         return centred_pac_level(1.0, self.expected, goal.alpha, law, goal.confidence)
 
     def counted(self) -> tuple[tuple[float, ...], float]:
-        """The public number; of several parts as released."""
+        """Return the public number of rows; with several parts the released ones."""
         return self._rows
 
     def reaches(self, rows: float | None) -> bool:
-        """Whether the level is at most what all rows of a part come to."""
+        """Return whether the level is at most the sum over all rows of a part."""
         each = (rows or 0.0) / self.opening.parts
         level = self._level(each, self._noise(self.std)[1])
         return level <= self._alpha * each
 
     @property
     def guarantee(self) -> tuple[str, ...]:
-        """By an assumption about clipping."""
+        """Guarantee, with its assumption about clipping."""
         by = self.wanted.parts_by
         goal = self.wanted.goal
         aim = self.wanted.aim

@@ -12,7 +12,7 @@ from fedcal.conformal.pages.promises import of_release, of_whom
 from fedcal.conformal.pages.reported import Reported
 from fedcal.conformal.set_release import SetRelease, thresholds_of
 from fedcal.conformal.sets import ALL_LABELS
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.privacy.curator import Release
 from fedcal.privacy.federation import Federation
 from fedcal.queries.conformal import SetCounts
@@ -70,7 +70,7 @@ class PrefixCounts(Noisy):
         self._found = all_labels(self.opening)
 
     def _make_second(self, norm: float) -> None:
-        """The question of the last round, of one threshold; both answers get one length."""
+        """Make the last round's question, at one threshold; both answers get the same length."""
         asked = self.opening
         parts: dict[str, Any] = {"by": "group", "groups": names_text(self.wanted.report)}
         flat: dict[str, Any] = {"encoding": "flat", "height": 1, "totals": 0.0, "gain": norm}
@@ -93,7 +93,7 @@ class PrefixCounts(Noisy):
         return ""
 
     def query(self, number: int) -> SetCounts | None:
-        """The counts; in a last round those of each group on both sides of the threshold."""
+        """Return the question for the counts; in the last round for those of each group."""
         if number == 1:
             return self.opening
         threshold = float(self._found[0])
@@ -102,7 +102,7 @@ class PrefixCounts(Noisy):
         return replace(self._second, thresholds=np.array([threshold, 1.0]))
 
     def questions(self) -> tuple[Question, ...]:
-        """The counts; in a last round those on both sides of any threshold."""
+        """Return the questions for the counts, and for those on both sides of any threshold."""
         first = Question.like(self.opening, (1, 1))
         if self.rounds == 1:
             return (first,)
@@ -138,11 +138,11 @@ class PrefixCounts(Noisy):
 
     @property
     def reported(self) -> Reported | None:
-        """Of the last round; of groups with thresholds of their own of the same counts."""
+        """Coverage by group, from the last round or from the same counts."""
         return self._reported
 
     def reaches(self, rows: float | None) -> bool:
-        """What is found of counts without noise, of rows whose scores all are least."""
+        """Return whether exact counts of rows that all have the least score give a threshold."""
         if rows is None:
             return True
         nothing = np.zeros(sum(self.opening.lengths()))
@@ -154,19 +154,19 @@ class PrefixCounts(Noisy):
         return bool((ideal.found(self.wanted.goal) < 1).any())
 
     @property
+    @override
     def release(self) -> SetRelease | None:
-        """The counts."""
         return self._release
 
+    @override
     def counted(self) -> tuple[tuple[float, ...], float]:
-        """As released."""
-        if (found := self._release) is None:
+        if (release := self._release) is None:
             return (), 0.0
-        return tuple(found.total.tolist()), found.total_std
+        return tuple(release.total.tolist()), release.total_std
 
     @property
+    @override
     def whose(self) -> str:
-        """With thresholds of their own for rows of a part."""
         if not self.wanted.apart:
             return super().whose
         return super().whose.replace("all clients' rows taken together", "the clients' rows there")

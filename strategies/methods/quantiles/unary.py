@@ -8,7 +8,7 @@ from fedcal.conformal.grids import after_last
 from fedcal.conformal.levels.encoded import most_misses
 from fedcal.conformal.pages.promises import of_whom
 from fedcal.core.streams import Purpose, key_of, stream
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.mechanisms import MECHANISMS, Unary
 from fedcal.mechanisms.unary import unary_flip
 from fedcal.privacy.curator import Release
@@ -40,7 +40,7 @@ class EncodedBuckets(QuantileRule):
 
     @classmethod
     def refuses(cls, federation: Federation, wanted: Wanted) -> str:
-        """Where it has no use, or is not meant."""
+        """Return why the rule does not help, or is not the one that the settings name."""
         trust, asked = TRUSTS[str(federation.trust)], federation.mechanism
         if why := super().refuses(federation, wanted):
             return why
@@ -60,7 +60,7 @@ class EncodedBuckets(QuantileRule):
         self._flip = unary_flip(plan.epsilon_per_release)
 
     def learn(self, release: Release) -> Floats:
-        """The threshold after the last one with too many encoded misses."""
+        """Return the threshold after the last one with too many encoded misses."""
         if self.plan.unanswered(release.std):
             return all_labels(self.opening)
         buckets = len(self.opening.thresholds)
@@ -74,16 +74,16 @@ class EncodedBuckets(QuantileRule):
         allowed = most_misses(clients, buckets - 1, flip, self.wanted.goal)
         return np.array([after_last(self.opening.thresholds, above > allowed)])
 
+    @override
     def reaches(self, rows: float | None) -> bool:
-        """Whether as many bits are allowed as are set where no client has a miss."""
         f, cells = self.federation, len(self.opening.thresholds) - 1
         clients = round(f.clients * f.sampling_rate)
         allowed = most_misses(clients, cells, self._flip, self.wanted.goal)
         return allowed >= cells * clients * self._flip
 
     @property
+    @override
     def guarantee(self) -> tuple[str, ...]:
-        """For clients, by one row of each."""
         whose = "for one row, drawn at random, of a client that is exchangeable with these."
         return (
             of_whom(self.wanted.goal, "none", whose),

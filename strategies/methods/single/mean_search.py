@@ -28,7 +28,7 @@ How = Literal["exact", "draw", "rounds"]
 
 
 def how_to_ask(federation: Federation) -> How:
-    """By a draw where trust allows it and no other mechanism is named, else in rounds."""
+    """Return "draw" if trust and mechanism allow a draw, else "rounds"; "exact" without privacy."""
     if not federation.private:
         return "exact"
     return "draw" if draws_index(federation) else "rounds"
@@ -36,7 +36,7 @@ def how_to_ask(federation: Federation) -> How:
 
 @dataclass
 class MeanSearch:
-    """What is known of one mean in [0, 1], and what to ask next.
+    """Search for one mean in [0, 1]: the current estimate and the next question.
 
     The sum of (value - a) over all rows falls with a and crosses zero at their mean, whatever
     the number of rows. Clients that are clipped near the crossing move it (by little: there sums
@@ -65,11 +65,11 @@ class MeanSearch:
 
     @property
     def rounds(self) -> int:
-        """How often it asks."""
+        """Number of questions."""
         return ASKED if self.how == "rounds" else 1
 
     def question(self, classes: int, score: Score, values: Floats, scale: float) -> MeanGaps:
-        """What to ask; answers are in units of `scale`."""
+        """Return the next question; answers are in units of `scale`."""
         low, high, points = 0.0, 1.0, 2
         if self.how == "draw":
             points = POINTS

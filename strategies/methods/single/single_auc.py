@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from fedcal.core.streams import Purpose, stream
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.evaluation.estimators.influence import AucReference
 from fedcal.evaluation.histogram import NoiseLaw
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
@@ -124,11 +124,11 @@ class FedAUC(SingleMetricStrategy):
         super().__init__(plan, **base)
 
     def query(self, round_number: int) -> ScoreCounts | MeanGaps | None:
-        """The histogram; what values differ from the AUC of it, once it is known."""
+        """Return the question for the histogram, then for values that correct its AUC."""
         return self._first if round_number == 1 else self._last
 
     def questions(self) -> tuple[Question, ...]:
-        """The histogram; then any values of its buckets, and where their mean is looked for."""
+        """Return the question for the histogram, and for any values of its buckets."""
         first = self._first
         values = np.arange(2.0 * (first.buckets + 1))
         share = Range(0.0, 1.0)
@@ -141,7 +141,7 @@ class FedAUC(SingleMetricStrategy):
         return Question.like(first, (1, 1)), last
 
     def _means(self, values: Floats, low: float, high: float, gain: float) -> MeanGaps:
-        """The last question: sums at 0 and 1 also tell how many rows there are."""
+        """Return the last question; sums at 0 and 1 also give the number of rows."""
         points, numbers = (1, self._first.lengths()[0]) if low == high else (2, 1)
         asked = (self.classes, self._score, values, low, high, points, gain, numbers)
         return MeanGaps(*asked, self._subject_rows)
@@ -156,19 +156,21 @@ class FedAUC(SingleMetricStrategy):
             self._read(release, self._last)
 
     def _look(self, release: Release) -> None:
-        """At the histogram."""
+        """Read the histogram."""
         std = float(release.std.max(initial=0.0)) / self._first.gain
         noisy = release.values.reshape(2, -1) / self._first.gain
         if not self.plan.private:
             self._rows = float(noisy.sum())
         law: NoiseLaw = "double-exponential" if self.plan.tailed else "normal"
         draw = stream(0, Purpose.BOOTSTRAP, 1, self.name)
-        self._reference = found = AucReference.of(noisy)
-        moved, self._remainder = found.redrawn(std, law, draw) if self.plan.private else (0.0, 0.0)
-        values, auc = found.values, found.auc
+        self._reference = reference = AucReference.of(noisy)
+        moved, self._remainder = (
+            reference.redrawn(std, law, draw) if self.plan.private else (0.0, 0.0)
+        )
+        values, auc = reference.values, reference.auc
         gain = 1.0
         if self._clipped:
-            clip = 2.0 * math.sqrt(self._each * found.variance) + 2.0 * self._each * moved
+            clip = 2.0 * math.sqrt(self._each * reference.variance) + 2.0 * self._each * moved
             at_one = float(max(self.plan.noise_std or (0.0,)))
             gain = 1.0 / max(clip, WIDE * self._rows / at_one)
         elif self.plan.private:
@@ -177,7 +179,7 @@ class FedAUC(SingleMetricStrategy):
         self._last = self._means(values.ravel(), low, high, gain)
 
     def _read(self, release: Release, asked: MeanGaps) -> None:
-        """The mean."""
+        """Read the mean."""
         reference = self._reference
         if reference is None or self._rows < 1:
             return
@@ -194,9 +196,9 @@ class FedAUC(SingleMetricStrategy):
 
     @property
     def metric(self) -> str:
-        """Of `METRICS`."""
+        """Name of the metric in `METRICS`."""
         return "roc_auc" if self._score == "positive" else "confidence_auc"
 
+    @override
     def result(self) -> SingleMetric:
-        """The AUC so far."""
-        return self.told(self.metric, self._estimate)
+        return self.artifact_of(self.metric, self._estimate)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from fedcal.core.streams import Purpose, stream
+from fedcal.core.types import override
 from fedcal.evaluation.estimators.all_metrics import METRICS
 from fedcal.evaluation.intervals.intervals import Estimate, Span, estimate, normal_quantile, warned
 from fedcal.evaluation.single import UNKNOWN, SingleMetric
@@ -52,7 +53,7 @@ KS_DROWNED = 0.05
 
 
 class SingleMetricStrategy(FederatedStrategy):
-    """What they share: the nominal number of rows is public, and not counted."""
+    """Base of the evaluations of one metric; the nominal number of rows is public, not counted."""
 
     family = "evaluate"
     by_nominal: ClassVar[bool] = True
@@ -60,11 +61,11 @@ class SingleMetricStrategy(FederatedStrategy):
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """With privacy, in any unit: an interval needs a number of rows."""
+        """Return True with privacy, in any unit: an interval needs a number of rows."""
         return federation.private
 
-    def told(self, name: str, estimate: Estimate) -> SingleMetric:
-        """The artifact of an estimate; in it what its interval does not contain."""
+    def artifact_of(self, name: str, estimate: Estimate) -> SingleMetric:
+        """Return the artifact of an estimate, with the errors that its interval excludes."""
         beyond = excluded(self.plan)
         if self.by_nominal and self.plan.private:
             beyond += ("what rows_per_client is off by",)
@@ -88,7 +89,7 @@ class SingleMetricStrategy(FederatedStrategy):
 def mean_estimate(
     name: str, value: float, noise: float, sampling: float, binning: float = 0.0
 ) -> Estimate:
-    """A mean with its interval; `noise` may be Laplace's."""
+    """Return a mean with its interval; `noise` may be Laplace noise."""
     half = math.hypot(_TAILS * noise, normal_quantile(LEVEL) * sampling)
     span = Span(value, value - half, value + half, sampling, noise)
     metric = METRICS[name]
@@ -177,12 +178,12 @@ class FedAccuracy(SingleMetricStrategy):
         return self._mean.question(self.classes, "confidence", correct, self._scale)
 
     def moving(self) -> dict[str, Range]:
-        """Where each round has one candidate, any."""
+        """Return the range of candidates, if each round has one."""
         share = Range(0.0, 1.0)
         return {"low": share, "high": share} if self._mean.how == "rounds" else {}
 
     def update(self, release: Release) -> None:
-        """Where the residual crosses zero."""
+        """Find where the residual crosses zero."""
         plan = self.plan
         if plan.unanswered(release.std):
             return
@@ -192,14 +193,14 @@ class FedAccuracy(SingleMetricStrategy):
         std = self._scale * self._std_at_one() / max(self._rows, 1.0)
         self._mean.hear(release.values, release.std, plan.tailed, std)
 
+    @override
     def result(self) -> SingleMetric:
-        """The accuracy so far."""
         value = self._mean.value
         if not self._known or math.isnan(value):
-            return self.told(self.metric, UNKNOWN)
+            return self.artifact_of(self.metric, UNKNOWN)
         sampling = math.sqrt(max(value * (1.0 - value), 0.0) / max(self._rows, 1.0))
-        found = mean_estimate(self.metric, value, self._mean.noise, sampling)
-        return self.told(self.metric, found)
+        estimate = mean_estimate(self.metric, value, self._mean.noise, sampling)
+        return self.artifact_of(self.metric, estimate)
 
 
 class FedKS(SingleMetricStrategy):
@@ -299,12 +300,12 @@ class FedKS(SingleMetricStrategy):
         """Largest std of a sum of gaps, by that of the answers' noise."""
         return std * float(np.linalg.norm(self._sums, axis=1).max())
 
+    @override
     def query(self, round_number: int) -> ScoreGaps:
-        """The gaps of each bucket."""
         return self._query
 
     def update(self, release: Release) -> None:
-        """The largest sum of gaps up to an edge."""
+        """Keep the largest sum of gaps up to an edge."""
         answers = self._sums.shape[1]
         rows = self._rows if self.plan.private else float(release.values[-1])
         if rows < 1 or self.plan.unanswered(release.std):
@@ -314,7 +315,10 @@ class FedKS(SingleMetricStrategy):
         self._estimate = self._with_interval(value, float(release.std[0]) * per_row, rows)
 
     def _with_interval(self, value: float, std: float, rows: float) -> Estimate:
-        """By noise and sampling drawn anew; `std` of the answers' noise, over rows."""
+        """Return the estimate with an interval by simulated noise and sampling.
+
+        `std` is that of the answers' noise, divided by the number of rows.
+        """
         draw = stream(0, Purpose.BOOTSTRAP, 1, self.name)
         size = (_DRAWS, self._sums.shape[1])
         z = draw.laplace(0.0, math.sqrt(0.5), size) if self.plan.tailed else draw.normal(size=size)
@@ -334,6 +338,6 @@ class FedKS(SingleMetricStrategy):
             drowned=alone > KS_DROWNED,
         )
 
+    @override
     def result(self) -> SingleMetric:
-        """The calibration error so far."""
-        return self.told("ks", self._estimate)
+        return self.artifact_of("ks", self._estimate)

@@ -63,4 +63,7 @@ class Averaging(FederatedStrategy):
 
     @abstractmethod
     def query(self, round_number: int) -> Query:
-        """How far from w does training on your own rows lead? Without privacy also whether any."""
+        """Return the question for the step from w that training on a client's own rows takes.
+
+        Without privacy it also asks whether the client has rows.
+        """

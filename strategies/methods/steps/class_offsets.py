@@ -26,7 +26,7 @@ OFFSET_LIMIT = 3.0
 
 
 class ClassOffsets:
-    """What noisy gradients in the offsets of classes say about them.
+    """Test and estimate of class offsets from noisy gradients.
 
     A round's gradient at offsets b and the temperature of the round is G = B (b - optimum) +
     noise, where B = kappa (I - 11'/c) stands for the curvature, of which only the mean eigenvalue
@@ -92,7 +92,7 @@ class ClassOffsets:
         self.offsets = np.zeros(self.classes)
 
     def threshold(self, std: float) -> float:
-        """How many nats a released gain with noise of this std must exceed.
+        """Return the gain, in nats, that a released gain with noise of this std must exceed.
 
         Offsets that fit nothing but the rows' own variation gain half a chi-square on these rows.
         """

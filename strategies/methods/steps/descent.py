@@ -108,12 +108,12 @@ class Descent(FederatedStrategy):
 
     @classmethod
     def needs_rows(cls, federation: Federation, settings: Mapping[str, Any]) -> bool:
-        """Always: rates and denominators are public."""
+        """Return True: rates and denominators are public."""
         return True
 
     @abstractmethod
     def query(self, round_number: int) -> Query:
-        """The gradient at w."""
+        """Return the question for the gradient at w."""
 
     def moving(self) -> dict[str, Range]:
         """Any w: steps are not bounded."""

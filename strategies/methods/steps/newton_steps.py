@@ -15,7 +15,7 @@ _DAMPING = 1e-9  # of the largest curvature: directions that no row sees stay wh
 
 
 class TrustRegion:
-    """How far Newton's steps may go, from gradients alone.
+    """Largest step that Newton's method may take, learned from gradients alone.
 
     Along a step the loss falls with slope `promised` at its start, and with `now`, below 0 where
     it rises again, at its end. Where it rises as steeply as it fell, the end is no lower than
@@ -28,7 +28,7 @@ class TrustRegion:
         self._before: tuple[Floats, Floats, Floats] | None = None  # g, h, step
 
     def step(self, g: Floats, h: Floats) -> Floats:
-        """From where the gradient is g (size,) and the curvature h (size, size)."""
+        """Return the step from a point with gradient g (size,) and curvature h (size, size)."""
         back = np.zeros_like(g)
         if self._before is not None:
             old_g, old_h, last = self._before
@@ -74,7 +74,7 @@ def _bounded_step(g: Floats, h: Floats, radius: float) -> Floats:
 
 
 class KalmanFilter:
-    """What noisy releases say about an optimum, and the step towards it.
+    """Estimate of an optimum from noisy releases, and the step towards it.
 
     The optimum has a normal prior around the identity, and each release G = H (w - optimum) +
     noise is a measurement of it with noise of known std: later rounds average with what earlier
@@ -94,7 +94,7 @@ class KalmanFilter:
         self.covariance: Floats = np.diag(std**2)
 
     def step(self, g: Floats, h: Floats, g_std: Floats, h_std: Floats) -> Floats:
-        """The step from where G and H were released; updates what is known.
+        """Return the step from where G and H were released, and update the estimate.
 
         By square roots of the covariances: these stay positive, and nothing is inverted that
         could be singular, however much or little the noise.
@@ -130,7 +130,7 @@ def symmetric(packed: Floats, size: int) -> Floats:
 
 
 def _lifted(h: Floats, std: Floats, size: int) -> Floats:
-    """A noisy curvature as a matrix with no eigenvalue below its noise's std.
+    """Return a noisy curvature as a matrix with no eigenvalue below its noise's std.
 
     h : packed upper triangle, or the diagonal (size,)
     """

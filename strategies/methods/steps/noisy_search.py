@@ -28,14 +28,14 @@ import numpy as np
 
 from fedcal.core.checks import positive, whole
 from fedcal.core.errors import InputError
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 RATIO = (math.sqrt(5.0) - 1.0) / 2.0
 """What a step of golden section leaves of the interval; Algorithm 1 rounds it to 0.618."""
 
 
 class Search(ABC):
-    """What all searches are; intervals hold the answers.
+    """Base of the searches; their intervals contain the answers.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ class Search(ABC):
 
     @abstractmethod
     def next(self) -> Floats | None:
-        """Where to evaluate the objective next, (searches,); None if the search is over."""
+        """Return the next points of evaluation, (searches,); None if the search is over."""
 
     def tell(self, t: Floats, value: float | Floats, std: float = 0.0) -> None:
         """Take the objective's values at `t` = `next()`, with the std of their noise."""
@@ -66,13 +66,12 @@ class Search(ABC):
         self._learn(t, value, std)
 
     @abstractmethod
-    def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
-        """What `tell` tells."""
+    def _learn(self, t: Floats, value: float | Floats, std: float) -> None: ...
 
     def answer(self) -> Floats:
-        """The best guess so far, (searches,): the middle of each interval, unless said otherwise.
+        """Return the best guess so far, (searches,); the result once `next` is None.
 
-        The result once `next` is None.
+        It is the middle of each interval, unless a subclass states otherwise.
         """
         return np.asarray((self.low + self.high) / 2.0)
 
@@ -101,12 +100,12 @@ class GoldenSection(Search):
         self._kept: Floats | None = None  # the value of the other one
 
     def next(self) -> Floats | None:
-        """The inner point that has no value yet, the left one first."""
+        """Return the inner point that has no value yet, the left one first."""
         left, right = self._inner
         return np.where(self._right, right, left) if self.left else None
 
     def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
-        """Once both inner points have a value, shrink. `std` is not used."""
+        """Shrink the interval once both inner points have a value; `std` is not used."""
         if self._kept is None:
             self._kept, self._right = np.asarray(value), ~self._right
             return
@@ -128,8 +127,8 @@ class Bisection(Search):
     leave 1/11.
     """
 
+    @override
     def next(self) -> Floats | None:
-        """The middle of the interval."""
         return self.answer() if self.left else None
 
     def _learn(self, t: Floats, value: float | Floats, std: float) -> None:
@@ -187,7 +186,7 @@ class PosteriorBisection(Search):
         self._asked: Floats | None = None
 
     def next(self) -> Floats | None:
-        """The median of each posterior."""
+        """Return the median of each posterior."""
         if self.left and self._asked is None:
             sums = np.cumsum(self._belief, axis=1)
             self._asked = np.array([np.interp(0.5, row, self._roots) for row in sums])
@@ -202,7 +201,7 @@ class PosteriorBisection(Search):
             self._multiply(some, t[some], values[some], std)
 
     def _multiply(self, some: slice, t: Floats, value: Floats, std: float) -> None:
-        """What some of the searches hear, (k,) each, computed in place in two arrays."""
+        """Multiply the beliefs of some searches by the likelihood of `value`, (k,), in place."""
         if (t == t[0]).all():
             t = t[:1]  # as at the start: what follows from t alone is computed once
         mean = self._slopes * np.log(t[:, None] / self._roots)[:, :, None]
@@ -230,7 +229,7 @@ class PosteriorBisection(Search):
         self._belief[some] = by_root / by_root.sum(axis=1, keepdims=True)
 
     def answer(self) -> Floats:
-        """The mean of each posterior."""
+        """Return the mean of each posterior."""
         mean = (self._belief * self._roots).sum(axis=1)
         return np.asarray(np.clip(mean, self.low, self.high))
 
@@ -247,6 +246,6 @@ def interval(low: float, high: float, what: str = "search interval") -> tuple[fl
 
 
 def _inner(low: Floats, high: Floats) -> tuple[Floats, Floats]:
-    """The two inner points of golden section, T_0 and T_1 of line 2."""
+    """Return the two inner points of golden section, T_0 and T_1 of line 2."""
     width = (high - low) * RATIO
     return high - width, low + width
