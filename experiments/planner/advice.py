@@ -149,8 +149,8 @@ class Advice(Shown):
         missing: dict[str, Any] | None = None
         if self.chosen is None:
             missing = {"line": self.not_enough()}
-            for fact, found in asdict(self.enough or Enough(None, None)).items():
-                missing[fact] = found and {"least": found[0], self.named: found[1]}
+            for fact, least in asdict(self.enough or Enough(None, None)).items():
+                missing[fact] = least and {"least": least[0], self.named: least[1]}
         return {
             "schema": 1,
             **self.tried(),

@@ -67,16 +67,16 @@ def advise(
         Unknown methods, or none that goes with the facts.
     """
     start = time.perf_counter()
-    found, refused = candidates(facts, methods)
-    estimates = [CandidateEstimate(c, c.plan(facts)) for c in found]
+    able, refused = candidates(facts, methods)
+    estimates = [CandidateEstimate(c, c.plan(facts)) for c in able]
     populations = _Populations(facts, worlds, seed)
     stages = [
-        (numbers, most or len(found))
+        (numbers, most or len(able))
         for numbers, (_, most) in zip(
             _numbers([runs for runs, _ in STAGES], len(worlds)), STAGES, strict=True
         )
     ]
-    total = sum(len(numbers) * len(worlds) * min(len(found), most) for numbers, most in stages)
+    total = sum(len(numbers) * len(worlds) * min(len(able), most) for numbers, most in stages)
     one_more = counted(progress, total)
     for numbers, most in stages:
         for estimate in estimates[:most]:

@@ -87,7 +87,7 @@ def advise_sets(
     estimates = []
     for candidate in able:
         try:
-            found = _Runs.of(candidate, facts, goal, law, RUNS, seed)
+            simulated = _Runs.of(candidate, facts, goal, law, RUNS, seed)
         except InputError as e:
             refused.append((str(candidate.settings["quantile"]), str(e)))
             continue
@@ -96,10 +96,10 @@ def advise_sets(
             RuleEstimate(
                 candidate=candidate,
                 plan=candidate.plan(facts),
-                coverage=found.coverage,
-                all_labels=found.all_labels,
-                set_size=found.size(law),
-                useful=found.useful(goal),
+                coverage=simulated.coverage,
+                all_labels=simulated.all_labels,
+                set_size=simulated.size(law),
+                useful=simulated.useful(goal),
                 fewest_clients=_fewest(candidate, facts, goal, law, seed),
             )
         )
@@ -166,8 +166,8 @@ class _Runs:
         if not facts.federation.private:
             return cls.exact(facts, goal, law, seed)
         job = candidate.job(facts, facts.rows_per_client, seed)
-        found = drawn(job, facts, law, runs)[:, : len(law.shares)]
-        return cls(found, np.array([law.covered(t) for t in found]))
+        thresholds = drawn(job, facts, law, runs)[:, : len(law.shares)]
+        return cls(thresholds, np.array([law.covered(t) for t in thresholds]))
 
     @classmethod
     def exact(cls, facts: PublicFacts, goal: Goal, law: ScoreLaw, seed: int) -> _Runs:
@@ -177,7 +177,7 @@ class _Runs:
         """
         f = facts.federation
         rng = stream(seed, Purpose.SHARE, what="planner of sets, exact")
-        found = np.ones((EXACT, len(law.shares)))
+        thresholds = np.ones((EXACT, len(law.shares)))
         for part, share in enumerate(law.shares):
             n = round(f.clients * f.sampling_rate * facts.rows_per_client * share)
             if goal.promise == "marginal":
@@ -186,8 +186,8 @@ class _Runs:
                 level = pac_level(n, goal.alpha, Nothing(), goal.confidence)
             rank = math.floor(level) + 1  # a level is just above the last rank that is too low
             if rank <= n:
-                found[:, part] = law.quantiles(part, rng.beta(rank, n + 1 - rank, EXACT))
-        return cls(found, np.array([law.covered(t) for t in found]))
+                thresholds[:, part] = law.quantiles(part, rng.beta(rank, n + 1 - rank, EXACT))
+        return cls(thresholds, np.array([law.covered(t) for t in thresholds]))
 
     @property
     def coverage(self) -> float:

@@ -72,17 +72,17 @@ def resolved(
     else:
         worlds = made_up(facts.federation.classes)
         advice = advise(facts, worlds, engine=config.engine, progress=progress)
-    said = [] if nominal is not None else [NOMINAL]
+    notes = [] if nominal is not None else [NOMINAL]
     if advice.chosen is None:
         warnings.warn(advice.not_enough(), stacklevel=4)
         default = {name: getattr(Config, name) for name in _OF_METHODS}
-        return replace(config, method="none", set={}, **default), [LEFT_ALONE, *said]
+        return replace(config, method="none", set={}, **default), [LEFT_ALONE, *notes]
     options = advice.options or {}
     chosen = dict(options.get("set", {}))
     if nominal is None:
         chosen.pop("rows_per_client", None)  # the run takes the same number, and knows whose it is
     known = replace(config, method=options["method"], rounds=options["rounds"], set=chosen)
-    return known, [CHOSEN.format(advice.chosen.candidate.text), *said]
+    return known, [CHOSEN.format(advice.chosen.candidate.text), *notes]
 
 
 @lru_cache(maxsize=64)

@@ -89,10 +89,10 @@ class Candidate:
     def settings_under(self, facts: PublicFacts, rows_per_client: float) -> dict[str, Setting]:
         """Return its settings, with the nominal number of rows if the run takes it."""
         federation = facts.federation
-        takes = federation.private and "rows_per_client" in settings_of(self.method)
+        nominal = federation.private and "rows_per_client" in settings_of(self.method)
         if self.method == SETS:
-            takes = STRATEGIES[SETS].needs_rows(federation, self.settings)
-        return self.settings | ({"rows_per_client": rows_per_client} if takes else {})
+            nominal = STRATEGIES[SETS].needs_rows(federation, self.settings)
+        return self.settings | ({"rows_per_client": rows_per_client} if nominal else {})
 
     def job(self, facts: PublicFacts, rows_per_client: float, seed: int = 0) -> Job:
         """Return the run under these facts, with the nominal number of rows if it takes one."""
@@ -144,11 +144,11 @@ def candidates(
     for name in methods:
         one_of("method", name, STRATEGIES, "fedcal simulate --help")
         must_calibrate("the planner", name)
-    found, refused = _able({name: _variants(name, facts) for name in methods}, facts)
+    able, refused = _able({name: _variants(name, facts) for name in methods}, facts)
     refused = slow + refused
-    if not found:
+    if not able:
         raise InputError(f"no method goes with these facts: {refused[0][0]}: {refused[0][1]}")
-    return found, refused
+    return able, refused
 
 
 def set_candidates(
@@ -170,18 +170,18 @@ def set_candidates(
     """
     rules = list(QUANTILES) if rule == AUTO else [rule]
     tried = {name: [Candidate(SETS, None, {**settings, "quantile": name})] for name in rules}
-    found, refused = _able(tried, facts)
+    able, refused = _able(tried, facts)
     refused = [(n, why.removeprefix(f"quantile '{n}' cannot serve: ")) for n, why in refused]
-    if not found:
+    if not able:
         raise InputError(f"no rule goes with these facts: {refused[0][0]}: {refused[0][1]}")
-    return found, refused
+    return able, refused
 
 
 def _able(
     tried: Mapping[str, Sequence[Candidate]], facts: PublicFacts
 ) -> tuple[list[Candidate], Refused]:
     """Candidates that can be run, and names of which none can, with the first one's reason."""
-    found: list[Candidate] = []
+    usable: list[Candidate] = []
     refused: Refused = []
     for name, variants in tried.items():
         able, why = [], ""
@@ -191,15 +191,15 @@ def _able(
                 able.append(candidate)
             except InputError as e:
                 why = why or str(e)
-        found += able
+        usable += able
         if not able:
             refused.append((name, why))
-    return found, refused
+    return usable, refused
 
 
 def _variants(name: str, facts: PublicFacts) -> list[Candidate]:
     """Variants that the method has settings for, each once."""
-    found: list[Candidate] = []
+    variants: list[Candidate] = []
     known = settings_of(name)
     for variant in TRIED.get(name, Tried()).variants:
         own = {k: v for k, v in variant.items() if k in known}
@@ -207,6 +207,6 @@ def _variants(name: str, facts: PublicFacts) -> list[Candidate]:
         if rounds is not None and not facts.federation.private:
             continue
         candidate = Candidate(name, rounds, own)
-        if candidate not in found:
-            found.append(candidate)
-    return found
+        if candidate not in variants:
+            variants.append(candidate)
+    return variants

@@ -127,9 +127,9 @@ def trial(candidate: Candidate, facts: PublicFacts, population: Population) -> T
     if fits_locally(candidate.method) and shards.clients > LEAST_SIMULATED:
         shards = shards.block(0, LEAST_SIMULATED)
     calibrator = drive(strategy, shards, weight, population.seed)
-    found, confidence = population.world.judge(calibrator)
+    errors, confidence = population.world.judge(calibrator)
     sent = round(strategy.bytes_up), round(strategy.bytes_down)
-    return Trial(population, found, confidence, sent)
+    return Trial(population, errors, confidence, sent)
 
 
 def scaled(

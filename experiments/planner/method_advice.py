@@ -125,15 +125,15 @@ class MethodAdvice(Advice):
             return self.not_enough()
         plan = best.plan
         rounds = plan.rounds - plan.counting_rounds
-        told = f"recommended: {best.candidate.text}, "
-        told += "1 round" if rounds == 1 else f"{rounds} rounds"
+        line = f"recommended: {best.candidate.text}, "
+        line += "1 round" if rounds == 1 else f"{rounds} rounds"
         if plan.sampling_rate < 1:
-            told += f" at sampling rate {plan.sampling_rate:g}"
-        told += f", {plan.mechanism if plan.private else 'exact sums'}; expected to leave "
-        told += f"{100 * best.left:.0f} % of the model's calibration error"
+            line += f" at sampling rate {plan.sampling_rate:g}"
+        line += f", {plan.mechanism if plan.private else 'exact sums'}; expected to leave "
+        line += f"{100 * best.left:.0f} % of the model's calibration error"
         if self.engine == "grpc":
-            told += f", in about {in_words(grpc_seconds(plan))} over gRPC"
-        return told
+            line += f", in about {in_words(grpc_seconds(plan))} over gRPC"
+        return line
 
     def not_enough(self) -> str:
         """Why nothing is recommended, and what would do."""

@@ -176,9 +176,9 @@ NEEDED = {
 }
 
 
-def _missing(*given: object) -> str:
+def _missing(*values: object) -> str:
     """Return which facts a plan lacks, their meaning and their options, in one line."""
-    lacks = [name for name, value in zip(NEEDED, given, strict=True) if value is None]
+    lacks = [name for name, value in zip(NEEDED, values, strict=True) if value is None]
     example = {"clients": 100, "rows_per_client": 50, "classes": 10}
     how = " ".join(f"--{name.replace('_', '-')} {example[name]}" for name in lacks)
     what = ", and ".join(f"{name} ({NEEDED[name]})" for name in lacks)

@@ -84,8 +84,8 @@ class PriorAdvice(Advice):
 
     @override
     def tried(self) -> dict[str, Any]:
-        told = {"method": METHOD, "facts": self.facts.to_json(), "seed": self.seed}
-        return told | {"rows": self._lines(), "enough_rows": self.enough_rows}
+        content = {"method": METHOD, "facts": self.facts.to_json(), "seed": self.seed}
+        return content | {"rows": self._lines(), "enough_rows": self.enough_rows}
 
 
 def advise_prior(facts: PublicFacts, seed: int = 0) -> PriorAdvice:
@@ -106,9 +106,9 @@ def advise_prior(facts: PublicFacts, seed: int = 0) -> PriorAdvice:
     n, none = np.arange(_MOST_ROWS + 1.0), identity_prior(facts.federation.classes)
     excess = np.stack([_excess(c, info, n) for c in (none.cov[None], covs)])
     pays, one = (excess[0, 1:] - excess[1, 1:] >= LEAST).any(), Estimate(candidate, plan)
-    told: dict[str, Any] = {"facts": facts, "seed": seed, "excess": excess, "estimates": [one]}
-    told |= {"chosen": one if pays else None, "seconds": time.perf_counter() - start}
-    return PriorAdvice(refused=[], enough=None, **told)
+    fields: dict[str, Any] = {"facts": facts, "seed": seed, "excess": excess, "estimates": [one]}
+    fields |= {"chosen": one if pays else None, "seconds": time.perf_counter() - start}
+    return PriorAdvice(refused=[], enough=None, **fields)
 
 
 def _learnt(

@@ -96,9 +96,12 @@ class OfRows(ScoreLaw):
 
     def below(self, thresholds: Floats) -> Floats:
         """Shares of the rows; of a part without any all are."""
-        found = [np.searchsorted(own, thresholds, side="right") for own in self._own]
+        shares = [np.searchsorted(own, thresholds, side="right") for own in self._own]
         return np.stack(
-            [n / len(own) if len(own) else n + 1.0 for n, own in zip(found, self._own, strict=True)]
+            [
+                n / len(own) if len(own) else n + 1.0
+                for n, own in zip(shares, self._own, strict=True)
+            ]
         )
 
     @override

@@ -139,13 +139,13 @@ class SetAdvice(Advice):
         if best is None:
             return self.not_enough()
         coverage, size = self.exact
-        told = (
+        line = (
             f"recommended: quantile {best.quantile}, {best.plan.mechanism}; expected coverage "
             f"{best.coverage:.4f} for {1 - self.goal.alpha:g} ({coverage:.4f} without privacy)"
         )
         if best.set_size is not None and size is not None:
-            told += f", {best.set_size:.3g} labels in a set ({size:.3g} without privacy)"
-        return told
+            line += f", {best.set_size:.3g} labels in a set ({size:.3g} without privacy)"
+        return line
 
     def not_enough(self) -> str:
         """Why nothing is recommended, and what would do."""

@@ -37,7 +37,7 @@ def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:
     query = cast(SetQuery, request.query)
     once = query.once and UNITS[plan.unit].whole_client
     strategy.abandon()
-    found = []
+    thresholds = []
     for k in range(runs):
         rng = stream(asked.federation.seed, Purpose.SHARE, k, "planner of sets")
         clients = int(rng.binomial(plan.clients, plan.sampling_rate))
@@ -50,8 +50,8 @@ def drawn(asked: Job, facts: PublicFacts, law: ScoreLaw, runs: int) -> Floats:
             words = request.ring.add(words, plan.noise.draw(rng))
         values, std = plan.law.release(request.ring.decode(words), of, partial(_itself, rng))
         strategy.update(Release(1, query.kind, values, std))
-        found.append(cast(PredictionSets, strategy.result()).thresholds)
-    return np.array(found)
+        thresholds.append(cast(PredictionSets, strategy.result()).thresholds)
+    return np.array(thresholds)
 
 
 def _itself(rng: np.random.Generator) -> np.random.Generator:
@@ -84,7 +84,7 @@ def _counts(query: SetQuery, n: int, law: ScoreLaw, rng: np.random.Generator) ->
     """
     below = law.below(query.thresholds)
     shares = np.diff(below, axis=1, prepend=0.0, append=1.0) * law.shares[:, None]
-    found = rng.multinomial(n, np.maximum(shares, 0.0).ravel() / shares.sum())
+    drawn_counts = rng.multinomial(n, np.maximum(shares, 0.0).ravel() / shares.sum())
     counts = np.zeros((query.parts, shares.shape[1]))
-    counts[: len(shares)] = found.reshape(shares.shape)
+    counts[: len(shares)] = drawn_counts.reshape(shares.shape)
     return counts

@@ -290,9 +290,9 @@ class Config(Options):
 
     def _check_sites(self) -> None:
         """Check options of sites and messages, and those that real sites exclude."""
-        given = [name for name in _SITES if getattr(self, name) is not None]
-        if given and self.engine not in ("grpc", APP):
-            raise InputError(f"{given[0]} needs the engine grpc: give --engine grpc")
+        present = [name for name in _SITES if getattr(self, name) is not None]
+        if present and self.engine not in ("grpc", APP):
+            raise InputError(f"{present[0]} needs the engine grpc: give --engine grpc")
         for name in ("timeout", "grace"):
             if getattr(self, name) is not None:
                 positive(name, getattr(self, name))
@@ -352,17 +352,17 @@ def load_config(path: str | Path, overrides: Mapping[str, Any]) -> Config:
     `rows_per_client`, which is about the clients), a trust model's quorum, and, where privacy is
     switched on or off, the trust model.
     """
-    base, given = _read(read_toml(path_of(path))), _read(overrides)
-    changed = {key for key in base.keys() & given if base[key] != given[key]}
+    base, overriding = _read(read_toml(path_of(path))), _read(overrides)
+    changed = {key for key in base.keys() & overriding if base[key] != overriding[key]}
     stale = {"rounds"} if "method" in changed else set[str]()
     if "trust" in changed:
         stale |= {"quorum"}
-    if "epsilon" in changed and math.isinf(base["epsilon"]) != math.isinf(given["epsilon"]):
+    if "epsilon" in changed and math.isinf(base["epsilon"]) != math.isinf(overriding["epsilon"]):
         stale |= {"trust", "quorum"}
     if "method" in changed and "set" in base:
-        known = settings_of(given["method"]).keys() & {"rows_per_client"}
+        known = settings_of(overriding["method"]).keys() & {"rows_per_client"}
         base["set"] = {k: v for k, v in base["set"].items() if k in known}
-    return merge({k: v for k, v in base.items() if k not in stale}, given)
+    return merge({k: v for k, v in base.items() if k not in stale}, overriding)
 
 
 def merge(*layers: Mapping[str, Any]) -> Config:

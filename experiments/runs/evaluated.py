@@ -76,8 +76,8 @@ def settings(
     """Return the method's settings from the options of `evaluate`, without those not given."""
     one_of("by", by, BY)
     path = None if calibrator is None else str(path_of(calibrator).resolve())
-    found = {"calibrator": path, "groups": None if by == "none" else by, **others}
-    return {name: value for name, value in found.items() if value is not None}
+    values = {"calibrator": path, "groups": None if by == "none" else by, **others}
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def resolved(config: Config, shards: Shards, names: tuple[str, ...]) -> tuple[Config, Shards]:
@@ -120,10 +120,10 @@ def _listed(asked: Any, names: tuple[str, ...]) -> list[str]:
     return list(map(str, listed("groups", asked, f"names, or {' or '.join(BY[1:])}")))
 
 
-def about_groups(given: Config) -> list[str]:
+def about_groups(config: Config) -> list[str]:
     """Return sentences on names of groups that a private run took from its rows."""
-    taken = "group" in (given.set.get("groups"), given.set.get("report"))
-    if not taken or not math.isfinite(given.epsilon):
+    taken = "group" in (config.set.get("groups"), config.set.get("report"))
+    if not taken or not math.isfinite(config.epsilon):
         return []
     return [
         "The names of groups were read from the data: that there are rows of each is told, which "
@@ -131,19 +131,19 @@ def about_groups(given: Config) -> list[str]:
     ]
 
 
-def about_intervals(told: Mapping[str, Any]) -> str:
+def about_intervals(result: Mapping[str, Any]) -> str:
     """Return sentences on what is counted, how many, and what the intervals cover and exclude.
 
     From the keys of `result.json`; "" if it has none.
     """
-    if "estimand" not in told:
+    if "estimand" not in result:
         return ""
-    number = told.get("counted", {"value": None})
-    about = told["weighting"].capitalize()
+    number = result.get("counted", {"value": None})
+    about = result["weighting"].capitalize()
     if number["value"] is not None:
         noise = f" (noise of std {number['noise']:,.1f})" if number["noise"] else ""
         about += f": {number['value']:,.0f} {number['of']}{noise}"
-    return f"{about}. Intervals are for {told['estimand']}.{beyond(told['intervals_exclude'])}"
+    return f"{about}. Intervals are for {result['estimand']}.{beyond(result['intervals_exclude'])}"
 
 
 def holdout(

@@ -85,13 +85,18 @@ def evaluate(
     InputError
         Anything the user gave that is not allowed; nothing was released.
     """
-    given = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
-    asked = settings(by, calibrator, rows_per_subject=rows_per_subject, **given)
+    wanted = {"threshold": threshold, "score": score, "bins": bins, "estimand": estimand}
+    asked = settings(by, calibrator, rows_per_subject=rows_per_subject, **wanted)
     if config is not None:
         unused("config says it", only=only)
-    kept: dict[str, Any] = {"out": out, "resume": resume, "overwrite": overwrite, "report": report}
+    output: dict[str, Any] = {
+        "out": out,
+        "resume": resume,
+        "overwrite": overwrite,
+        "report": report,
+    }
     run = _run(method_of(only), asked, config, options)
-    return simulate(data, model=model, config=config, progress=progress, **kept, **run)
+    return simulate(data, model=model, config=config, progress=progress, **output, **run)
 
 
 @spelt_out(EvaluateOptions, Config)
@@ -145,9 +150,14 @@ def prediction_sets(
     """
     asked = settings(calibrator=calibrator, alpha=alpha, score=score, guarantee=guarantee)
     asked |= {} if by is None else {"by": by}
-    kept: dict[str, Any] = {"out": out, "resume": resume, "overwrite": overwrite, "report": report}
+    output: dict[str, Any] = {
+        "out": out,
+        "resume": resume,
+        "overwrite": overwrite,
+        "report": report,
+    }
     run = _run(FedConformal.name, asked, config, options)
-    return simulate(data, model=model, config=config, progress=progress, **kept, **run)
+    return simulate(data, model=model, config=config, progress=progress, **output, **run)
 
 
 def _run(

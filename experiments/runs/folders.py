@@ -143,28 +143,28 @@ def claim(
         check_report()
     there = sorted(out.iterdir()) if out.is_dir() else []
     names = {path.name for path in there}
-    for other in KINDS:
-        for name in {*other.marks, *other.unfinished} - {*kind.marks, *kind.unfinished}:
+    for another in KINDS:
+        for name in {*another.marks, *another.unfinished} - {*kind.marks, *kind.unfinished}:
             if name in names:
                 raise InputError(
-                    f"--out {out} holds {name} of another command ({other.what}); choose another "
+                    f"--out {out} holds {name} of another command ({another.what}); choose another "
                     "folder"
                 )
     if resume:
         return
     own = files_of(out, kind)
-    found = [name for name in kind.marks if _marked(out / name, kind)]
+    present = [name for name in kind.marks if _marked(out / name, kind)]
     begun = [name for name in kind.unfinished if name in names]
-    if not found and not begun:
+    if not present and not begun:
         if own:
             raise InputError(
                 f"--out {out} holds {_listed(own)}, and no result of fedcal's to which that "
                 "belongs: move it away, or choose another folder"
             )
         return
-    what = _told(out / found[0], kind) if found else f"{kind.what}, unfinished"
+    what = _told(out / present[0], kind) if present else f"{kind.what}, unfinished"
     if not overwrite:
-        if found:
+        if present:
             raise InputError(
                 f"--out {out} holds {what}: --overwrite replaces it, or choose another folder"
             )
@@ -172,21 +172,21 @@ def claim(
     own += exports_in(out)
     stay = [p for p in there if p not in own and not p.name.startswith(".")]
     beside = f"; {_listed(stay)} in it stays" if stay else ""
-    said = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
-    warnings.warn(said, Replaced, stacklevel=3)
+    message = f"{out} holds {what}, which is replaced ({len(own)} files){beside}"
+    warnings.warn(message, Replaced, stacklevel=3)
 
 
 def files_of(out: Path, kind: Kind) -> list[Path]:
     """Return the files named as a kind of results in a folder; InputError if one is a folder."""
-    found = [
+    files = [
         path
         for path in (sorted(out.iterdir()) if out.is_dir() else ())
         if any(fnmatch(path.name, pattern) for pattern in kind.files)
     ]
-    for path in found:
+    for path in files:
         if path.is_dir():
             raise InputError(f"cannot write results to {out}: {path.name} in it is a folder")
-    return found
+    return files
 
 
 def stale_in(out: Path, kind: Kind) -> set[str]:

@@ -178,9 +178,9 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
         if evaluated.is_personal(config.method):
             test = replace(test, fit=shards)
     warn_of_rows(test, "evaluated rows" if evaluates else "test rows", stacklevel=3)
-    said = evaluated.about_groups(config)
+    notes = evaluated.about_groups(config)
     if data.client_names is not None and config.partition != "natural":
-        said.append(
+        notes.append(
             f"{data.name} names {len(data.client_names)} clients of its own; this run dealt its "
             f"rows out by {config.partition} instead (partition 'natural' uses them)."
         )
@@ -196,5 +196,5 @@ def rows_of(config: Config, loaded: Dataset, *, by_name: bool = False) -> Rows:
         source=NamedData(config.data, config.partition)
         if by_name and shards is dealt and ":" not in config.method
         else None,
-        said=said,
+        said=notes,
     )

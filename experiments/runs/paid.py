@@ -99,8 +99,8 @@ class Paid:
             if isinstance(error, KeyboardInterrupt):
                 raise Interrupted(again) from None
             own = isinstance(error, FedcalError)
-            said = f"{error}" if own else f"{type(error).__name__}: {error}"
-            raise FedcalError(f"{said}; {again}") from error
+            message = f"{error}" if own else f"{type(error).__name__}: {error}"
+            raise FedcalError(f"{message}; {again}") from error
 
 
 def _kept(out: Path, job: Job) -> Outcome:

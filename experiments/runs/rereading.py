@@ -76,19 +76,19 @@ class Reading:
 
     def to_json(self) -> dict[str, Any]:
         """Return metrics in the form of `result.json`, and the chosen threshold."""
-        told = self.found.to_json()
+        content = self.found.to_json()
         if self.chosen is not None:
-            told["chosen"] = self.chosen.to_json()
+            content["chosen"] = self.chosen.to_json()
         if self.changes:
-            told["changes"] = _plain(self.changes)
-            told["not_compared"] = list(self.unknown)
+            content["changes"] = _plain(self.changes)
+            content["not_compared"] = list(self.unknown)
         if self.by_site:
-            told["changes_by_site"] = {s: _plain(tests) for s, tests in self.by_site.items()}
+            content["changes_by_site"] = {s: _plain(tests) for s, tests in self.by_site.items()}
         if self.gaps:
-            told["groups_change"] = gap_change.told(self.gaps, self.found.score)
+            content["groups_change"] = gap_change.told(self.gaps, self.found.score)
         names = self.release.class_names
-        told["class_names"] = None if names is None else list(names)
-        return {**told, "statement": list(self.release.privacy)}
+        content["class_names"] = None if names is None else list(names)
+        return {**content, "statement": list(self.release.privacy)}
 
     def page(self) -> list[Part]:
         """Return the report's tables and figures."""
@@ -118,8 +118,8 @@ class Reading:
         if self.by_site:
             tables.append(_by_site(self.by_site, self.changed))
         if self.gaps:
-            told = gap_change.told(self.gaps, self.found.score)
-            tables.append(change_table(told, "group"))
+            lines = gap_change.told(self.gaps, self.found.score)
+            tables.append(change_table(lines, "group"))
         return tables if tables or self.calibrator is not None else None
 
     def _at(self, threshold: float) -> str:
@@ -151,8 +151,10 @@ class Reading:
         """Write `reading.json`, the page and its figures into a folder; all of them or none."""
 
         def write(folder: Path) -> None:
-            told = {"schema": 1, "release": str(self.path), **self.to_json()}
-            (folder / "reading.json").write_text(to_json(told | {"versions": versions()}), "utf-8")
+            content = {"schema": 1, "release": str(self.path), **self.to_json()}
+            (folder / "reading.json").write_text(
+                to_json(content | {"versions": versions()}), "utf-8"
+            )
             parts = pages.to_json(self.page())
             (folder / PAGE).write_text(to_json({"schema": 1, "parts": parts}), "utf-8")
             if report:
@@ -215,27 +217,27 @@ def reread(
             raise InputError(f"the score '{release.question.score}' has no threshold")
         chosen = choose_threshold(release.histograms[ALL], goal, value, confident=confident)
         threshold = chosen.value
-    given = threshold if chosen is None else None
+    wished = threshold if chosen is None else None
     made = _calibrator(release, calibrate)
-    found = release.findings(threshold)
+    findings = release.findings(threshold)
     if chosen is not None:
-        found, chosen = _joined(found, chosen)
+        findings, chosen = _joined(findings, chosen)
     gaps = {} if made is None else changes_under(release, made)
-    read = Reading(path_of(path), release, found, given, chosen, made, {}, gaps)
+    read = Reading(path_of(path), release, findings, wished, chosen, made, {}, gaps)
     return read if since is None else _compared(read, read_release(since))
 
 
-def _joined(found: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
+def _joined(findings: Findings, chosen: Threshold) -> tuple[Findings, Threshold]:
     """Both with one interval of each metric: the wider one, as the best of many was chosen."""
-    first = next(iter(found.metrics))
-    own = dict(found.metrics[first])
+    first = next(iter(findings.metrics))
+    own = dict(findings.metrics[first])
     for name, e in chosen.estimates.items():
         if name in own:
             low, high = min(own[name].low, e.low), max(own[name].high, e.high)
             own[name] = replace(own[name], low=low, high=high)
     both = {name: own.get(name, e) for name, e in chosen.estimates.items()}
-    metrics = {**found.metrics, first: own}
-    return replace(found, metrics=metrics), replace(chosen, estimates=both)
+    metrics = {**findings.metrics, first: own}
+    return replace(findings, metrics=metrics), replace(chosen, estimates=both)
 
 
 def _compared(read: Reading, earlier: ScoreRelease) -> Reading:
@@ -255,28 +257,30 @@ def comparable(earlier: ScoreRelease, later: ScoreRelease) -> tuple[str, ...]:
     Raises InputError if they answer two questions, or are of other data: how they differ.
     """
     facts = [_facts(release) for release in (earlier, later)]
-    unknown, found = list[str](), list[str]()
+    unknown, differences = list[str](), list[str]()
     for name in facts[0]:
         before, now = (of[name] for of in facts)
         if before is None or now is None:
             unknown += [name] * (before is not now)
         elif before != now:
-            found.append(f"{name} ({before}, now {now})")
-    one, other = (release.question for release in (earlier, later))
-    if not same_edges(one.bucket_edges, other.bucket_edges):
-        found.append(f"buckets ({one.buckets}, now {other.buckets} with other edges)")
-    if one.calibrator != other.calibrator and bool(one.calibrator) == bool(other.calibrator):
-        found.append("calibrator (two different ones)")
+            differences.append(f"{name} ({before}, now {now})")
+    one, another = (release.question for release in (earlier, later))
+    if not same_edges(one.bucket_edges, another.bucket_edges):
+        differences.append(f"buckets ({one.buckets}, now {another.buckets} with other edges)")
+    if one.calibrator != another.calibrator and bool(one.calibrator) == bool(another.calibrator):
+        differences.append("calibrator (two different ones)")
     if earlier.unit and later.unit and earlier.unit != later.unit:  # "" = no noise hides anything
-        found.append(f"unit ({earlier.unit}, now {later.unit})")
+        differences.append(f"unit ({earlier.unit}, now {later.unit})")
     names = earlier.data, later.data
     if None in names:
         unknown.append("data set")
     elif names[0] != names[1] and any(is_shipped(str(name)) for name in names):  # else two quarters
-        told = [name or "rows of real sites" for name in names]
-        found.append(f"data set ({told[0]}, now {told[1]})")
-    if found:
-        raise InputError(f"these releases cannot be compared, they differ in: {'; '.join(found)}")
+        labels = [name or "rows of real sites" for name in names]
+        differences.append(f"data set ({labels[0]}, now {labels[1]})")
+    if differences:
+        raise InputError(
+            f"these releases cannot be compared, they differ in: {'; '.join(differences)}"
+        )
     if one.score == "classes":
         raise InputError(
             "two releases are compared by the score 'positive' or 'confidence', not by 'classes'"

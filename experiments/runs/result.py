@@ -133,8 +133,8 @@ class SimulationResult(Shown):
     def intervals(self) -> dict[str, Any] | None:
         """95 % intervals over test rows: see `Calibrator.intervals`."""
         calibrator_of(self.artifact)
-        found: dict[str, Any] | None = self._intervals["intervals"]
-        return found
+        intervals: dict[str, Any] | None = self._intervals["intervals"]
+        return intervals
 
     @cached_property
     def reliability(self) -> dict[str, Reliability]:
@@ -197,8 +197,8 @@ class SimulationResult(Shown):
         records = []
         for k, (record, artifact) in enumerate(zip(self.rounds, self.history, strict=True)):
             if k in chosen:
-                told = (self.artifact if k == last else artifact).glance(self.test)
-                record = {**record, "test": told} if told else record
+                glance = (self.artifact if k == last else artifact).glance(self.test)
+                record = {**record, "test": glance} if glance else record
             records.append(record)
         return records
 
@@ -225,7 +225,7 @@ class SimulationResult(Shown):
         about = {"method": self.config.method, "config": config, "privacy": self.privacy}
         if not self._own_page:
             return figures_of(self.page(), partial(title_of, about))
-        panels = tuple(diagram(part, found) for part, found in self.reliability.items())
+        panels = tuple(diagram(part, data) for part, data in self.reliability.items())
         return {"reliability": Sheet(title_of(about, "test rows"), 2, panels, LEGEND)}
 
     @property
@@ -286,10 +286,10 @@ class SimulationResult(Shown):
 
 def versions() -> dict[str, str]:
     """Versions of what computed a result."""
-    found = {"fedcal": fedcal.__version__, "python": platform.python_version()}
+    packages = {"fedcal": fedcal.__version__, "python": platform.python_version()}
     for package in ("numpy", "scipy", "flwr", "dp-accounting"):
         try:
-            found[package] = version(package)
+            packages[package] = version(package)
         except PackageNotFoundError:  # pragma: no branch
-            found[package] = "unknown"
-    return found
+            packages[package] = "unknown"
+    return packages

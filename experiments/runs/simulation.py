@@ -105,8 +105,8 @@ def simulate(
     """
     if config is not None and options:
         raise InputError(f"give config or options, not both; got {', '.join(options)}")
-    given = merge(options) if config is None else config
-    asked = given if isinstance(given, Config) else load_config(given, {})
+    config_given = merge(options) if config is None else config
+    asked = config_given if isinstance(config_given, Config) else load_config(config_given, {})
     if asked.engine == APP:
         raise InputError("engine 'app' is a Flower app's own: its server runs fedcal.AfterTraining")
     if model is not None:  # all that follows needs is what it says
@@ -229,10 +229,10 @@ def fit(
 
 def _warned(method: str, shards: Shards, job: Job | None, chosen: list[str]) -> list[str]:
     """Warn of too little to help, before anything is paid for; the same as sentences."""
-    said: dict[str, Any] = {"statement": []}
+    notes: dict[str, Any] = {"statement": []}
     if not chosen:  # the planner has looked at more than this does
-        tell(too_little(method, shards, job), said, stacklevel=4)
-    return list(said["statement"])
+        tell(too_little(method, shards, job), notes, stacklevel=4)
+    return list(notes["statement"])
 
 
 def _held_out(outcome: Outcome, held_out: bool) -> list[str]:

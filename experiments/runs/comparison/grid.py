@@ -54,10 +54,10 @@ class Variant:
 
         A label is taken as well, as `FedBBQ (weighting=none)`.
         """
-        found = re.fullmatch(r"([^][()]+)(?:\[([^][()]*)\]|\(([^][()]*)\))?", text.strip())
-        if found is None:
+        match = re.fullmatch(r"([^][()]+)(?:\[([^][()]*)\]|\(([^][()]*)\))?", text.strip())
+        if match is None:
             raise InputError(f"a method is METHOD or METHOD[KEY=VALUE,...], got {text!r}")
-        method, inside = method_named(found[1]), found[2] if found[3] is None else found[3]
+        method, inside = method_named(match[1]), match[2] if match[3] is None else match[3]
         settings: dict[str, Setting] = {}
         for pair in () if inside is None else re.split("[;,]", inside):
             if "=" not in pair:
@@ -271,7 +271,7 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
 
     def what_differs(self, earlier: Grid) -> list[str]:
         """Why finished runs of an `earlier` grid cannot be part of this one; empty = they can."""
-        said = []
+        lines = []
         now, then = self.to_dict(), earlier.to_dict()
         for key in sorted(now | then):
             new, old = now.get(key), then.get(key)
@@ -279,8 +279,8 @@ class Grid(_Values):  # type: ignore[misc]  # made of the fields of `Config`
             if key in AXES and new is not None and old is not None:
                 grown = frozenset(old) <= frozenset(new)
             if new != old and not grown:
-                said.append(f"{key} was {_shown(old)} and is {_shown(new)}")
-        return said
+                lines.append(f"{key} was {_shown(old)} and is {_shown(new)}")
+        return lines
 
 
 def _shown(value: Any) -> str:
@@ -305,8 +305,8 @@ def read_grid(*layers: Mapping[str, Any]) -> Grid:
     grid = Grid(**layered(known, *layers, read=_value, tables=("set",)))
     named = [v.method for v in grid.method]
     if {*comparable()} <= {*named} and not any(map(math.isinf, grid.epsilon)):  # "all" that can be
-        kept: Any = {"method": tuple(v for v in grid.method if v.method not in exact_only())}
-        return replace(grid, **kept)
+        methods: Any = {"method": tuple(v for v in grid.method if v.method not in exact_only())}
+        return replace(grid, **methods)
     return grid
 
 

@@ -88,8 +88,8 @@ def check_row(row: Any) -> Row:
     whole = {*family_of([str(row["run"].get("method"))]).complete}
     if "error" not in row and whole and not row["before"].keys() == row["after"].keys() == whole:
         raise ValueError("not a row")
-    found: Row = row
-    return found
+    complete: Row = row
+    return complete
 
 
 def _has_form(value: Any, form: Any) -> bool:

@@ -70,25 +70,25 @@ def statement(
     fitted = [c for c in cells if not c.variant.baseline]
     private = [c for c in fitted if math.isfinite(c.config.epsilon)]
     family = family_of(c.variant.method for c in cells).name
-    said = [
+    lines = [
         "Choosing among methods, settings or budgets by what they did on private rows is itself a "
         "release, and no run's epsilon covers it: choose on public or simulated data."
     ]
     if family != "evaluate":
-        said.append(sentences.about_tests("thresholds" if family == "conformal" else "calibrator"))
-    said += [
+        lines.append(sentences.about_tests("thresholds" if family == "conformal" else "calibrator"))
+    lines += [
         f"The test rows of {name} are held out of the same clients' rows: every number in the "
         "table is an exact function of private rows."
         for name, held in held_out.items()
         if held and family != "evaluate"
     ]
     if private:
-        said += _guarantees(private)
-        said.append(_NOISE_SOURCES[private[0].config.noise_source])
-        said += [*_composed(cells), *_several_units({c.config.unit for c in private})]
+        lines += _guarantees(private)
+        lines.append(_NOISE_SOURCES[private[0].config.noise_source])
+        lines += [*_composed(cells), *_several_units({c.config.unit for c in private})]
     looked = dict.fromkeys(c.config.data for c in private if _looks(c))
     if looked:
-        said.append(
+        lines.append(
             f"Of {', '.join(looked)} the number of fit rows can be read from the noise scales, and "
             "is taken as public: where rows_per_client is not set, it is rows / clients of the "
             "simulated data. A deployment must choose it without looking (--set "
@@ -96,21 +96,21 @@ def statement(
         )
     exact = len(cells) - len(private)
     if exact:
-        said.append(
+        lines.append(
             f"Lines of the table without privacy: {exact}. No epsilon bounds what those runs give "
             "away."
         )
     trusts = {str(c.config.trust) for c in private}
     if len(fitted) > len(private) and any(TRUSTS[t].noise_by != "server" for t in trusts):
-        said.append(
+        lines.append(
             "Without privacy (epsilon inf) nobody adds noise: those runs are there once, under "
             "trust secagg, whatever units, trusts and mechanisms were asked for."
         )
-    said += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
+    lines += dict.fromkeys(f"{c.variant.label}: {c.little}." for c in cells if c.little)
     kinds: dict[tuple[str, tuple[str, ...]], dict[str, None]] = {}
     for cell, why in left_out:
         kinds.setdefault((why, cell.protection), {})[cell.variant.label] = None
-    return said + [
+    return lines + [
         f"Left out: {', '.join(labels)} with {', '.join(facts)}: {why}."
         for (why, facts), labels in kinds.items()
     ]

@@ -83,11 +83,11 @@ def spread(values: Sequence[float]) -> dict[str, float | None]:
 
 def _metrics(part: str, rows: Sequence[Row], values: bool = False) -> dict[str, Any]:
     names = dict.fromkeys(name for row in rows for name in row[part])
-    found: dict[str, Any] = {}
+    metrics: dict[str, Any] = {}
     for name in names:
         over = [row[part][name] for row in rows if name in row[part]]
-        found[name] = spread(over) | ({"values": over} if values else {})
-    return found
+        metrics[name] = spread(over) | ({"values": over} if values else {})
+    return metrics
 
 
 def headline(lines: Sequence[Line]) -> str:
@@ -118,7 +118,9 @@ def headline(lines: Sequence[Line]) -> str:
     none = ""
     if family.covers:
         every = len(settings)
-        settings = {key: kept for key, some in settings.items() if (kept := _covering(some))}
+        settings = {
+            key: covering for key, some in settings.items() if (covering := _covering(some))
+        }
         if not settings:
             return "No line covers as many test rows as its sets say."
         if every > len(settings):
@@ -152,8 +154,8 @@ def harmed(lines: Sequence[Line]) -> str:
             worse.append(f"{line['label']} with {budget}")
     if not worse:
         return ""
-    told = ", ".join(worse[:5]) + (f" and {len(worse) - 5} more" if len(worse) > 5 else "")
-    return f"Worse than the model itself, in classwise ECE: {told}."
+    names = ", ".join(worse[:5]) + (f" and {len(worse) - 5} more" if len(worse) > 5 else "")
+    return f"Worse than the model itself, in classwise ECE: {names}."
 
 
 def _covering(lines: Sequence[Line]) -> list[Line]:
@@ -192,9 +194,9 @@ def _counted(family: Family, settings: Sequence[Sequence[Line]]) -> str:
     return f"{family.what}, of {len(settings)} settings: {text} ({noise})."
 
 
-def _within_noise(family: Family, best: Line, other: Line) -> bool:
-    noise = max(float(c["after"][family.best]["std"]) for c in (best, other))
-    return family.mean(other) - family.mean(best) <= noise
+def _within_noise(family: Family, best: Line, rival: Line) -> bool:
+    noise = max(float(c["after"][family.best]["std"]) for c in (best, rival))
+    return family.mean(rival) - family.mean(best) <= noise
 
 
 def _name(line: Line, rivals: Sequence[Line]) -> str:

@@ -51,36 +51,36 @@ class Cells:
 
     def _telling(self, varied: Sequence[str]) -> list[str]:
         """Return those of `_FOLLOWING` that distinguish lines which all before them do not."""
-        keys, found = list(_TELLING), list[str]()
+        keys, telling = list(_TELLING), list[str]()
         for fact in _FOLLOWING:
             # a delta of 0 is a consequence of the mechanism, and no name for it
             known = [k for k in keys if (fact, k) != ("mechanism", "delta")]
-            without, given = (
+            without, with_fact = (
                 len({tuple(line.get(k) for k in some) for line in self._lines})
                 for some in (known, [*known, fact])
             )
-            if fact in varied and given > without:
+            if fact in varied and with_fact > without:
                 keys.append(fact)
-                found.append(fact)
-        return found
+                telling.append(fact)
+        return telling
 
     @property
     def title(self) -> str:
         """Facts that all lines have in common."""
-        said = []
+        facts = []
         if "data" in self._fixed:
-            said.append(_short(self._fixed["data"]))
+            facts.append(_short(self._fixed["data"]))
         if "clients" in self._fixed:
-            said.append(f"{self._fixed['clients']:,} clients")
+            facts.append(f"{self._fixed['clients']:,} clients")
         if "partition" in self._fixed:
-            said.append(self._fixed["partition"])
+            facts.append(self._fixed["partition"])
         if "alpha" in self._fixed:
-            said.append(f"alpha {self._fixed['alpha']:g}")
+            facts.append(f"alpha {self._fixed['alpha']:g}")
         if self._fixed.get("sampling_rate", 1.0) != 1.0:
-            said.append(f"sampling rate {self._fixed['sampling_rate']:g}")
+            facts.append(f"sampling rate {self._fixed['sampling_rate']:g}")
         runs = max(len(line["seeds"]) + len(line["failures"]) for line in self._lines)
-        said.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
-        return ", ".join(said)
+        facts.append(f"mean ± std over {runs} seeds" if runs > 1 else "one seed")
+        return ", ".join(facts)
 
     @property
     def headings(self) -> list[str]:
@@ -126,7 +126,7 @@ def as_table(lines: Sequence[Line]) -> TextTable:
     cells = Cells(lines)
     words = {k for k, heading in enumerate(cells.headings) if heading in _WORDS}
     kinds = [cells.section(line) for line in lines]
-    begin = {k: "" for k, (one, other) in enumerate(pairwise(kinds), 1) if one != other}
+    begin = {k: "" for k, (one, following) in enumerate(pairwise(kinds), 1) if one != following}
     rows = [cells.texts(line) for line in lines]
     return TextTable(tuple(cells.headings), rows, cells.title, words, begin)
 
@@ -174,8 +174,8 @@ def _spread(metric: str, over: Mapping[str, Any] | None, runs: int) -> str:
         return ""
     mean, std = shown(metric, over["mean"]), shown(metric, over["std"])
     some = len(over.get("values", range(runs)))  # what ships of a comparison has means alone
-    told = "" if some == runs else f" [{some} of {runs}]"  # noise drowned the others
-    return (mean if float(std) == 0 else f"{mean} ± {std}") + told
+    note = "" if some == runs else f" [{some} of {runs}]"  # noise drowned the others
+    return (mean if float(std) == 0 else f"{mean} ± {std}") + note
 
 
 def _noise(line: Line) -> str:

@@ -27,7 +27,7 @@ def run(
     ray_address: str | None = None,
     progress: Progress | None = None,
     drive: Callable[..., object] = run_inline,
-    **kept: Any,
+    **options: Any,
 ) -> Outcome:
     """Run a job over the clients' rows; the same bits by every engine.
 
@@ -63,4 +63,4 @@ def run(
 
         return run_grpc(job, shards, progress=progress)
     driven = partial(drive, shards=shards, unavailable=job.unavailable)
-    return job.run(driven, progress, **kept)
+    return job.run(driven, progress, **options)

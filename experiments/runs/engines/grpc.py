@@ -82,7 +82,7 @@ def run_grpc(
             f"engine 'grpc' starts four processes for each client: at most {MOST_CLIENTS} "
             f"clients, not {shards.clients}; --engine inline takes any number"
         )
-    found = commands("grpc")
+    programs = commands("grpc")
     patient = max(job.grace, _START_SECONDS + _SITE_SECONDS * shards.clients)
     job = replace(job, tolerant=True, grace=patient)  # here none is away: they are only slow
     with run_folder() as folder, contextlib.ExitStack() as running:
@@ -92,7 +92,7 @@ def run_grpc(
         out.mkdir()
         job, signing = _with_roster(job, folder)
         here = {"data": "", "partition": "", "out": str(out), **FRESH}
-        run = FlowerRun(folder, found, {})
+        run = FlowerRun(folder, programs, {})
         run.write_app({**job.to_fields(), **here})
         fleet = ""
 

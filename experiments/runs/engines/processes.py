@@ -156,13 +156,13 @@ def _reap(child: int = 0) -> int | None:
 
 def _end_descendants() -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
-        told: set[int] = set()
+        signalled: set[int] = set()
         deadline = time.monotonic() + GRACE
         while (alive := _descendants()) and time.monotonic() < deadline:
-            for process in alive - told:
+            for process in alive - signalled:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(process, number)
-            told |= alive
+            signalled |= alive
             time.sleep(_TICK)
             _reap()
     _reap()
@@ -179,18 +179,18 @@ def _descendants() -> set[int]:
 def _parents() -> list[tuple[int, int]]:
     """(process, its parent) of all that run."""
     if not os.path.isdir("/proc/self"):  # macOS
-        said = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=False)
-        pairs = [line.split() for line in said.stdout.splitlines()]
+        listing = subprocess.run(["ps", "-A", "-o", "pid=,ppid="], capture_output=True, check=False)
+        pairs = [line.split() for line in listing.stdout.splitlines()]
         return [(int(process), int(parent)) for process, parent in pairs]
-    found = []
+    children = []
     for name in os.listdir("/proc"):
         if name.isdigit():
             with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
                 # the command's name, in brackets, may hold anything
                 state, parent = file.read().rpartition(b")")[2].split()[:2]
                 if state != b"Z":
-                    found.append((int(name), int(parent)))
-    return found
+                    children.append((int(name), int(parent)))
+    return children
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ def run_ray(
     FedcalError
         If Flower or Ray failed, or there is no cluster at `ray_address`.
     """
-    found = commands("ray")
+    programs = commands("ray")
     if importlib.util.find_spec("ray") is None:
         raise absent("ray", "simulation", "engine 'ray'")
     if ray_address is not None:
@@ -93,7 +93,7 @@ def run_ray(
             "out": str(out),
             **FRESH,
         }
-        run = FlowerRun(folder, found, ray_environment(folder, ray_address))
+        run = FlowerRun(folder, programs, ray_environment(folder, ray_address))
         run.write_app(fields)
         federation = f"num-supernodes={job.federation.clients} client-resources-num-cpus=1"
         if ray_address is None:  # a cluster has the cores that it has

@@ -53,8 +53,8 @@ class SecureSums:
         self._parties = [
             Party(key, self.roster, self._open.enter_context(SiteRecords(None))) for key in keys
         ]
-        said = {m: self._parties[m].enrol(self._job, self._about) for m in self._members}
-        known = enrolled(self.roster, self._job, said)
+        enrolments = {m: self._parties[m].enrol(self._job, self._about) for m in self._members}
+        known = enrolled(self.roster, self._job, enrolments)
         self._enrolled = list(known.values())
 
     @property
@@ -87,11 +87,12 @@ class SecureSums:
         """
         number, there = request.round, [m for m in self._members if m not in away]
         collector.settle()
-        given = collector.to_confirm()
-        said = {
-            m: self._parties[m].confirm(self._job, number, self._least, given[m]) for m in there
+        to_confirm = collector.to_confirm()
+        openings = {
+            m: self._parties[m].confirm(self._job, number, self._least, to_confirm[m])
+            for m in there
         }
-        signed = collector.confirmed(said)
+        signed = collector.confirmed(openings)
         return collector.total(
             {
                 m: self._parties[m].open(self._job, number, collector.digest, signed)

@@ -127,13 +127,13 @@ class FlowerRun:
         further environment variables
     """
 
-    def __init__(self, folder: Path, found: Commands, extra: Mapping[str, str]) -> None:
-        self._folder, self._commands = folder, found
+    def __init__(self, folder: Path, programs: Commands, extra: Mapping[str, str]) -> None:
+        self._folder, self._commands = folder, programs
         self._home, self._app = folder / "home", folder / "app"
         self._log = folder / "log"
         self._log.touch()
         self._home.mkdir()
-        env = {**environment(folder, self._home, found), **extra}
+        env = {**environment(folder, self._home, programs), **extra}
         self._started = partial(ProcessTree, folder=folder, env=env, log=self._log)
         self._tree: ProcessTree | None = None
 
@@ -212,10 +212,10 @@ class FlowerRun:
 
         Raises FedcalError if Flower does not take it, with what it says.
         """
-        said = self.flwr("run", str(self._app), CONNECTION, "--format", "json")
-        answer = json_in(said)
+        printed = self.flwr("run", str(self._app), CONNECTION, "--format", "json")
+        answer = json_in(printed)
         if not answer.get("success"):
-            raise FedcalError(f"the SuperLink did not take the run: {complaint(said)}")
+            raise FedcalError(f"the SuperLink did not take the run: {complaint(printed)}")
         return int(answer["run-id"])
 
     def status(self, run_id: int | None = None) -> str:
@@ -258,9 +258,9 @@ class FlowerRun:
 
     def keep_log(self) -> str:
         """Copy the log to where it stays, readable to this user only; that path."""
-        with tempfile.NamedTemporaryFile(prefix="fedcal-", suffix=".log", delete=False) as kept:
-            kept.write(self._log.read_bytes())
-        return kept.name
+        with tempfile.NamedTemporaryFile(prefix="fedcal-", suffix=".log", delete=False) as copy:
+            copy.write(self._log.read_bytes())
+        return copy.name
 
     def fail(self, what: str, *, tell: bool) -> NoReturn:
         """Raise FedcalError; the log is kept, and its first error is in the message if `tell`."""
@@ -268,12 +268,12 @@ class FlowerRun:
         raise FedcalError(f"{what}{why}; the run's log is {self.keep_log()}")
 
     def _said(self, command: list[str | Path], seconds: float) -> str:
-        said, deadline = self._folder / "said", time.monotonic() + seconds
-        said.unlink(missing_ok=True)
-        with self._started(command, log=said) as asking:
+        output, deadline = self._folder / "said", time.monotonic() + seconds
+        output.unlink(missing_ok=True)
+        with self._started(command, log=output) as asking:
             while (silent := asking.poll() is None) and time.monotonic() < deadline:
                 time.sleep(TICK)
-        text = _COLOURS.sub("", said.read_text("utf-8", "replace"))
+        text = _COLOURS.sub("", output.read_text("utf-8", "replace"))
         return f"{text}\nERROR: no answer within {seconds:g} s" if silent else text
 
     def _alive(self) -> bool:
@@ -293,8 +293,8 @@ class FlowerRun:
 def json_in(text: str) -> dict[str, Any]:
     """Return the JSON object that a command of `flwr` printed, or {} if it printed none."""
     with contextlib.suppress(ValueError):
-        found = json.loads(text[text.index("{") : text.rindex("}") + 1])
-        return found if isinstance(found, dict) else {}
+        value = json.loads(text[text.index("{") : text.rindex("}") + 1])
+        return value if isinstance(value, dict) else {}
     return {}
 
 
@@ -303,17 +303,17 @@ def complaint(text: str) -> str:
     if reason := str(json_in(text).get("error-message", "")).strip():
         return reason.splitlines()[-1].strip()[:300]
     lines = [line.strip() for line in _COLOURS.sub("", text).splitlines() if line.strip()]
-    told = [line.partition("ERROR")[2].strip(" :") for line in lines if "ERROR" in line]
-    told = [line for line in told if line and not line.startswith("Traceback")]
-    return (told or lines[-1:] or ["its log is empty"])[0][:300]
+    errors = [line.partition("ERROR")[2].strip(" :") for line in lines if "ERROR" in line]
+    errors = [line for line in errors if line and not line.startswith("Traceback")]
+    return (errors or lines[-1:] or ["its log is empty"])[0][:300]
 
 
-def environment(folder: Path, home: Path, found: Commands) -> dict[str, str]:
+def environment(folder: Path, home: Path, programs: Commands) -> dict[str, str]:
     """Return the environment for a run in `folder`, based on this process's."""
     return {
         **quiet_environment(home),
         MARK: str(folder),
-        "PATH": os.pathsep.join([str(found.flwr.parent), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join([str(programs.flwr.parent), os.environ.get("PATH", os.defpath)]),
     }
 
 

@@ -149,8 +149,8 @@ class CalibratedModel(Classifier):
                 f"{rare} has {counts.min()} sample(s); take a smaller cv, or a fitted estimator"
             )
         method = method_for(fitted, kind)
-        told = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
-        return fitted, in_columns(fitted, told, method, kind)
+        predictions = cross_val_predict(clone(self.estimator), X, y, cv=cv, method=method)
+        return fitted, in_columns(fitted, predictions, method, kind)
 
     def _calibrated(self, scores: Floats, y: NDArray[Any], **owned: ArrayLike | None) -> Any:
         if getattr(self.calibrator, "personal", False):
@@ -158,8 +158,8 @@ class CalibratedModel(Classifier):
         classes = np.asarray(self.estimator_.classes_)
         if not isinstance(self.calibrator, Calibrator):
             return clone(self.calibrator).set_params(classes=classes).fit(scores, y, **owned)
-        for name, given in owned.items():
-            if given is not None:
+        for name, value in owned.items():
+            if value is not None:
                 raise InputError(f"{name} is for a FederatedCalibrator; this one takes pooled rows")
         return copy.deepcopy(self.calibrator).fit(scores, columns_of(classes, y, len(classes)))
 

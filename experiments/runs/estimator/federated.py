@@ -91,9 +91,9 @@ class FederatedCalibrator(Classifier):
     """
 
     def __init__(self, method: str = Config.method, **parameters: Any) -> None:
-        given = _SIGNATURE.bind(self, method, **parameters)
-        given.apply_defaults()
-        for name, value in list(given.arguments.items())[1:]:
+        arguments = _SIGNATURE.bind(self, method, **parameters)
+        arguments.apply_defaults()
+        for name, value in list(arguments.arguments.items())[1:]:
             setattr(self, name, value)
 
     __init__.__signature__ = _SIGNATURE  # type: ignore[attr-defined]  # which scikit-learn reads
@@ -204,5 +204,5 @@ class FederatedCalibrator(Classifier):
 
 def _names(y: ArrayLike, columns: int) -> NDArray[Any]:
     """Return default names of the columns, (columns,)."""
-    plain, found = np.arange(columns), np.unique(y)
-    return found if len(found) == columns and not np.isin(found, plain).all() else plain
+    plain, labels = np.arange(columns), np.unique(y)
+    return labels if len(labels) == columns and not np.isin(labels, plain).all() else plain

@@ -23,19 +23,19 @@ def about_subjects(plan: Plan, partition: str, held_out: bool) -> list[str]:
     """
     if plan.protected.column is None or not plan.private:
         return []
-    said = []
+    lines = []
     if partition != "natural":
-        said.append(
+        lines.append(
             f"Partition {partition} deals rows, not subjects: a subject's rows may lie with "
             "several clients, where they are a subject each and have an epsilon each (partition "
             "'natural' leaves them together)."
         )
     if held_out:
-        said.append(
+        lines.append(
             "Rows were held out one by one, not by subject: a subject may have rows among the "
             "test rows, too, which no epsilon covers."
         )
-    return said
+    return lines
 
 
 def without_privacy(

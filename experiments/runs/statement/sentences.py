@@ -97,22 +97,22 @@ def promise(plan: Plan, about: Facts, rows_per_client: float | None) -> list[str
         the nominal number that set the clip bound, if one did
     """
     model, unit = plan.model, plan.protected
-    said = [_guarantee(plan), *model.against(about), *about_committee(about), *unit.curators]
-    said += unit.limits(" and more delta" if plan.delta else "")
+    lines = [_guarantee(plan), *model.against(about), *about_committee(about), *unit.curators]
+    lines += unit.limits(" and more delta" if plan.delta else "")
     if plan.rows_that_fit is not None and plan.rows_that_fit < _MANY_ROWS:
-        said.append(
+        lines.append(
             f"A client's sum has room for {plan.rows_that_fit:,} {unit.plural}, each at its bound; "
             "beyond that it is saturated, so that the sum is too small and no row is told."
         )
-    said.append(_NOISE_SOURCES[plan.noise_source]["promised"])
-    said.append("The number of clients, the method and its parameters are taken as public.")
+    lines.append(_NOISE_SOURCES[plan.noise_source]["promised"])
+    lines.append("The number of clients, the method and its parameters are taken as public.")
     if rows_per_client is not None:
-        said.append(_nominal(plan, rows_per_client))
+        lines.append(_nominal(plan, rows_per_client))
     if plan.sampling_rate < 1 or plan.row_rate < 1:
-        said.append(_sampling(plan, about))
+        lines.append(_sampling(plan, about))
     if plan.delta >= 1 / plan.clients:
-        said.append(large_delta(plan))
-    return said
+        lines.append(large_delta(plan))
+    return lines
 
 
 def facts(plan: Plan, secure_aggregation: str, real: bool = False) -> Facts:
@@ -188,13 +188,15 @@ def sets_noise(plan: Plan) -> bool:
 
 def _nominal(plan: Plan, rows_per_client: float) -> str:
     """Return what the nominal number of rows reveals if the simulation took it from the data."""
-    told = f"rows_per_client = {rows_per_client:g} sets the clip bound, and so the noise scales."
+    sentence = (
+        f"rows_per_client = {rows_per_client:g} sets the clip bound, and so the noise scales."
+    )
     if plan.row_rate < 1:
-        told = f"rows_per_client = {rows_per_client:g} sets how likely a row takes part."
+        sentence = f"rows_per_client = {rows_per_client:g} sets how likely a row takes part."
     elif not sets_noise(plan):
-        told = f"rows_per_client = {rows_per_client:g} sets no noise here."
+        sentence = f"rows_per_client = {rows_per_client:g} sets no noise here."
     return (
-        f"{told} Unless it is given, it is rows / clients of the simulated data: then it, and what "
+        f"{sentence} Unless it is given, it is rows / clients of the simulated data: then it, and "
         "is set by it, tell the exact number of fit rows, which no epsilon covers. A deployment "
         "must choose it without looking."
     )
@@ -383,8 +385,8 @@ def with_real_sites(privacy: dict[str, Any], *, in_app: bool = False) -> None:
         "who reads the SuperLink's disk",
         "What the server sees, as long as residues of messages lie in its database.",
     )
-    kept = [line for line in privacy["sees"] if line["who"] != SIMULATES]
-    privacy["sees"] = [*kept, *_table(own, keeps)]
+    seen = [line for line in privacy["sees"] if line["who"] != SIMULATES]
+    privacy["sees"] = [*seen, *_table(own, keeps)]
 
 
 SIMULATES = "who runs the simulation"
@@ -425,11 +427,12 @@ def not_protected(
     """Return sentences on what the guarantee does not cover."""
     rows = []
     if rows_per_client is not None:
-        told = "rows_per_client tells it exactly."
+        reason = "rows_per_client tells it exactly."
         if sets_noise(plan):
-            told = "rows_per_client and the noise scales (noise_std) tell it exactly."
+            reason = "rows_per_client and the noise scales (noise_std) tell it exactly."
         rows.append(
-            "The number of fit rows of the simulated data, unless rows_per_client is given: " + told
+            "The number of fit rows of the simulated data, unless rows_per_client is given: "
+            + reason
         )
     more = " and more delta" if plan.delta else ""
     return [

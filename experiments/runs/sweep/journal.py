@@ -149,9 +149,9 @@ def journal(
             check(rows)
             read = {row["run"]["data"] for row in rows.values()}
             _check_inputs(place / INPUTS, {k: d for k, d in inputs.items() if k in read})
-        elif not folder.overwrite and (kept := kept_runs(path, folder.done)):
+        elif not folder.overwrite and (finished := kept_runs(path, folder.done)):
             raise InputError(
-                f"{path} holds an unfinished comparison ({kept} runs are kept): go on with "
+                f"{path} holds an unfinished comparison ({finished} runs are kept): go on with "
                 "--resume, or choose another --out"
             )
         if place == path and (path / folder.done).exists():
@@ -301,8 +301,8 @@ def ask_about_unfinished(out: Path, done: str) -> tuple[Path, bool]:
     """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return out, False
-    while kept := kept_runs(out, done):
-        text = f"{out} holds unfinished runs ({kept} are kept)."
+    while finished := kept_runs(out, done):
+        text = f"{out} holds unfinished runs ({finished} are kept)."
         to = console(stderr=True)
         to.print(f"{text} Go on with them [y], or write to another folder [its name]? ", end="")
         answer = sys.stdin.readline().strip()

@@ -76,13 +76,13 @@ def run_all(
     step = progress or (lambda done, total: None)
     rows: dict[str, Row] = {}
     keep: Callable[[str, Row], None] = rows.__setitem__
-    kept: Journal | None = None
+    log: Journal | None = None
     with place as pool, ExitStack() as stack:
         if folder is not None:
             inputs = {name: digest_of(source) for name, source in sources.items()}
             check = partial(_check_kept, runs=named)
-            kept = stack.enter_context(journal(folder, inputs, resume=resume, check=check))
-            rows, keep = kept.rows, kept.append
+            log = stack.enter_context(journal(folder, inputs, resume=resume, check=check))
+            rows, keep = log.rows, log.append
         try:
             step(len(rows), len(named))
             missing = [run for key, run in named.items() if key not in rows]
@@ -91,15 +91,15 @@ def run_all(
                     keep(key_of(row["run"]), row)
                     step(len(rows), len(named))
             made = made_of([rows[key_of(run)] for run in runs])
-            if kept is not None:
-                kept.finish(made.save)
+            if log is not None:
+                log.finish(made.save)
         except (KeyboardInterrupt, FedcalError) as e:
-            if kept is None:
+            if log is None:
                 raise
-            said = f"{kept.count()} of {len(named)} runs are kept in {kept.folder}"
+            message = f"{log.count()} of {len(named)} runs are kept in {log.folder}"
             if isinstance(e, FedcalError):
-                raise FedcalError(f"{e}; {said}; go on with --resume") from None
-            raise Interrupted(f"{said}; go on with --resume") from None
+                raise FedcalError(f"{e}; {message}; go on with --resume") from None
+            raise Interrupted(f"{message}; go on with --resume") from None
         return made
 
 
