@@ -12,6 +12,7 @@ from commands import markdown
 from sphinx.application import Sphinx
 
 import fedcal
+from fedcal.experiments.research.studies.texts import complete
 
 project = "fedcal"
 author = "the fedcal authors"
@@ -82,12 +83,15 @@ _sidebar = ("scroll-start", "brand", "search", "navigation", "versions", "scroll
 html_sidebars = {"**": [f"sidebar/{part}.html" for part in _sidebar]}
 
 
-def _add_commands(_: Sphinx, page: str, source: list[str]) -> None:
-    """Add the commands' help to their page."""
+def _complete(_: Sphinx, page: str, source: list[str]) -> None:
+    """Add the commands' help to their page, and all tables of a study to its page."""
+    folder, _, name = page.rpartition("/")
     if page == "reference/commands":
         source[0] += "\n".join(["", *markdown()])
+    elif folder == "results/tables":
+        source[0] += f"\n{complete(name)}\n"
 
 
 def setup(app: Sphinx) -> None:
-    """Connect the page of the commands."""
-    app.connect("source-read", _add_commands)
+    """Connect the pages that are completed when they are built."""
+    app.connect("source-read", _complete)

@@ -26,7 +26,6 @@ from fedcal.experiments.research.studies.expected import FOLDER, read, shipped
 from fedcal.experiments.research.studies.luo import results as luo
 from fedcal.experiments.research.studies.luo.methods import COLUMNS, NOISES, PAPER
 from fedcal.experiments.research.studies.maddock.claims import mean_ratio
-from fedcal.experiments.research.studies.own import liars, no_site_harmed
 from fedcal.experiments.research.studies.own.binning_pays import crossover
 from fedcal.experiments.research.studies.registry import EXPERIMENTS, experiment
 from fedcal.experiments.research.studies.result import Reproduction
@@ -254,7 +253,7 @@ _NAMES = tuple(
     for path in sorted(FOLDER.glob(f"{name}.json")) + sorted(FOLDER.glob(f"{name}@*.json"))
 )
 _PAGES = {
-    "reproduce": (*TABLES, "private-temperature", "fedtemp-bound"),
+    "maddock": (*TABLES, "private-temperature", "fedtemp-bound"),
     "demo": ("demo", *TABLES, "private-temperature", "luo-table1", "luo-table7"),
     "trust-models": ("trust-models",),
     "audit": ("audit", "training-audit"),
@@ -265,39 +264,43 @@ _PAGES = {
     "luo": ("luo-table1", "luo-table7", "luo-figures"),
     "choosing": ("choosing-clients", "choosing-searches", "choosing-trust", "binning-pays"),
     "amplification": ("amplification", "maddock-table6", "maddock-table7"),
-    "evaluation-studies": ("evaluation-errors", "evaluation-intervals", "evaluation-coverage"),
+    "evaluation": ("evaluation-errors", "evaluation-intervals", "evaluation-coverage"),
     "angelopoulos": (
         *(name for name in _NAMES if name.startswith("angelopoulos-")),
         "prediction-sets-peers",
     ),
     "zhang": tuple(name for name in _NAMES if name.startswith("zhang-")),
-    "prediction-sets-studies": (
+    "prediction-sets": (
         "prediction-sets-coverage",
         "prediction-sets-rows",
         "prediction-sets-users",
     ),
 }
-"""Page -> what it shows."""
+"""Page -> the experiments whose results it shows."""
+
+COMPLETE = tuple(page for page in _PAGES if page not in ("demo", "trust-models", "choosing"))
+"""Pages of docs/results/ that have a page of all their tables, made by `complete`."""
+
+
+def complete(page: str) -> str:
+    """Return every claim and table of a page of docs/results/, as Markdown."""
+    names = _PAGES[page]
+    parts = [f"## `{name}`\n\n{filled('claims', name)}\n\n{tables(name)}" for name in names]
+    return "\n\n".join(parts)
+
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
     **subgroups.BLOCKS,
-    **{name: partial(tables, name) for name in _NAMES},
-    **{f"{name}-claims": partial(filled, "claims", name) for name in _NAMES},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
-    "zhang-short": partial(filled, "zhang_short", _PAGES["zhang"]),
+    **{f"{page}-verdicts": partial(filled, "verdicts", _PAGES[page]) for page in COMPLETE},
+    "zhang-main": partial(tables, "zhang-table1@cifar10", slice(1)),
+    "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     "secure-sums-trust": published_sums.trust,
     "secure-sums-costs": published_sums.costs,
     "secure-sums-measured": published_sums.measured,
-    "liars-ece": lambda: liars.pivot(results("liars").rows, "ece"),
-    "liars-nll": lambda: liars.pivot(results("liars").rows, "nll"),
-    "liars-accuracy": lambda: liars.pivot(results("liars").rows, "accuracy", ("fedbbq",)),
-    "liars-evaluate": lambda: liars.pivot(results("liars").rows, "ece", ("evaluate",)),
-    "no-site-harmed-worst": lambda: no_site_harmed.worst(results("no-site-harmed").rows),
     "no-site-harmed-hospitals": partial(tables, "no-site-harmed", slice(3, 4)),
-    "no-site-harmed-next": partial(tables, "no-site-harmed", slice(4, None)),
     "demo-table": lambda: as_markdown(comparison("demo")),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
-    "evaluation-slopes": partial(tables, "evaluation-errors", slice(-1)),
     **{
         name.replace("_", "-"): partial(filled, name)
         for name, macro in sorted(vars(_template()).items())
@@ -310,10 +313,6 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{
         f"{name}-command": partial(filled, "console", name)
         for name in ("choosing-clients", "choosing-searches", "choosing-trust")
-    },
-    **{
-        f"luo-{macro}-{severity}": partial(filled, f"luo_{macro}", severity)
-        for macro, severity in product(("order", "read", "searches"), TABLE_OF)
     },
 }
 """By the name that a page gives; macros without parameters are blocks of their own name."""

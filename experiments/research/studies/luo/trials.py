@@ -91,7 +91,7 @@ class Tables:
 
     @property
     def rows(self) -> int:
-        """n."""
+        """N."""
         return int(self.gaps.shape[1])
 
     def at(self, temperatures: Floats) -> Integers:

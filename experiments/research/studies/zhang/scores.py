@@ -188,7 +188,7 @@ def above(a: Record, b: Record, key: str) -> Told:
 
 
 def paired(a: Sequence[float], b: Sequence[float]) -> dict[str, float | None]:
-    """a - b over seeds: `difference`, its `error`, and the `upper` 95 % limit (t, one side)."""
+    """A - b over seeds: `difference`, its `error`, and the `upper` 95 % limit (t, one side)."""
     from scipy.special import stdtrit
 
     each = [x - y for x, y in zip(a, b, strict=True)]
