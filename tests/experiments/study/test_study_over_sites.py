@@ -136,7 +136,7 @@ def test_from_an_empty_folder_to_the_first_table_as_the_guide_says(town):
     began = time.monotonic()
     (town.folder / "rows.py").write_text(lines_of("Rows", "python")[0])
     town.follow("python rows.py")
-    for line in [*lines_of("Before anybody is asked"), *lines_of("Three files")]:
+    for line in [*lines_of("Before any site is contacted"), *lines_of("Three files")]:
         town.follow(line)
     assert town.typed <= 12
     print(f"{town.typed} commands, {time.monotonic() - began:.0f} s")

@@ -21,7 +21,7 @@ def test_the_extra_the_constraints_and_the_pages_name_what_was_tried():
     assert project["optional-dependencies"]["sites"] == [f"flwr=={version}"]
     assert f"flwr=={version}" in (ROOT / "constraints.txt").read_text("utf-8").splitlines()
     tried = f"({version}; by HTTP {', '.join(internals.KNOWN_BY_HTTP)})"
-    assert tried in (ROOT / "docs/guide/site.md").read_text("utf-8")
+    assert tried in (ROOT / "docs/guide/deploy.md").read_text("utf-8")
 
 
 @pytest.mark.filterwarnings("ignore:.*is_flag:DeprecationWarning")  # Flower's own command line
