@@ -67,8 +67,8 @@ def table_rows(page: str, width: int) -> list[list[str]]:
 
 
 def test_a_measured_cell_is_what_a_run_gives():
-    """Of the table in 'choosing a method', whose text is made from the results that ship."""
-    row = next(r for r in table_rows("guide/choosing-a-method.md", 6) if r[:2] == ["100", "1"])
+    """Of the table of results/choosing.md, whose text is made from the results that ship."""
+    row = next(r for r in table_rows("results/choosing.md", 6) if r[:2] == ["100", "1"])
     runs = [
         simulate("resnet110-cifar10", method="fednewton", epsilon=1.0, seed=s) for s in range(5)
     ]
@@ -79,7 +79,7 @@ def test_a_measured_cell_is_what_a_run_gives():
 
 
 def recommended() -> list[list[str]]:
-    return [r for r in table_rows("guide/choosing-a-method.md", 3) if r[0].startswith("`--clients")]
+    return [r for r in table_rows("guide/methods.md", 3) if r[0].startswith("`--clients")]
 
 
 @pytest.mark.parametrize(

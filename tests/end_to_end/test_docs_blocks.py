@@ -56,6 +56,7 @@ class Block:
 
     language: str
     line: int
+    argument: str = ""
     lines: list[str] = field(default_factory=list)
     marks: dict[str, str] = field(default_factory=dict)
 
@@ -78,8 +79,8 @@ def blocks(text: str) -> list[Block]:
                 open_block, marks = None, {}
             else:
                 open_block.lines.append(line)
-        elif fence := re.fullmatch(r"```(\S*).*", line):
-            open_block = Block(fence[1], number, marks=marks)
+        elif fence := re.fullmatch(r"```(\S*) *(.*)", line):
+            open_block = Block(fence[1], number, fence[2], marks=marks)
         elif mark := re.fullmatch(r"<!-- (.*?): (.*) -->", line):
             assert mark[1] in (*MARKS, GENERATED), line
             marks[mark[1]] = mark[2]
@@ -156,6 +157,11 @@ def run_page(
     if page == README:
         the_reader_s_files(folder)
     for block in blocks(page.read_text("utf-8")):
+        if block.language == "{literalinclude}" and not block.marks:
+            exec(
+                compile((page.parent / block.argument).read_text("utf-8"), block.argument, "exec"),
+                names,
+            )
         if block.language not in ("python", "console"):
             continue
         missing = [n for n in block.marks.get("needs", "").split(", ") if n and not find_spec(n)]

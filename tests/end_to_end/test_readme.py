@@ -23,7 +23,7 @@ def python_blocks() -> list[str]:
 
 
 def table() -> dict[tuple[str, str], list[str]]:
-    page = (GUIDE / "demo.md").read_text("utf-8").splitlines()
+    page = (ROOT / "docs" / "results" / "demo.md").read_text("utf-8").splitlines()
     lines = [line for line in page if line.startswith("| ") and " ± " in line]
     lines += [line for line in page if line.startswith(("| uncal", "| pooled"))]
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]

@@ -20,17 +20,23 @@ class Recipe:
     commands: list[str] = field(default_factory=list)
 
 
+def included(block: str) -> str:
+    """The file that a `literalinclude` names."""
+    return (PAGE.parent / block.splitlines()[0].split()[1]).read_text("utf-8")
+
+
 def recipes() -> list[Recipe]:
     """All sections with a file in them."""
     found = []
     for section in PAGE.read_text("utf-8").split("\n## ")[1:]:
         recipe = Recipe(section.partition("\n")[0])
         end = 0
-        for block in re.finditer(r"^```(\w+)\n(.*?)^```$", section, re.DOTALL | re.MULTILINE):
+        for block in re.finditer(r"^```(\S+).*?\n(.*?)^```$", section, re.DOTALL | re.MULTILINE):
             before = re.sub(r"<!--.*?-->", "", section[end : block.start()]).strip()
             end = block.end()
-            if block[1] == "python" and (named := re.search(r"^`([\w/]+\.py)`:$", before, re.M)):
-                recipe.files[named[1]] = block[2]
+            if block[1] == "{literalinclude}":
+                (name,) = re.findall(r"^`([\w/]+\.py)`:$", before, re.M)
+                recipe.files[name] = included(block[0])
             elif block[1] == "diff":
                 recipe.rows.append((re.findall(r"`([\w/]+\.py)`", before)[-1], block[2]))
             elif block[1] == "console":

@@ -278,25 +278,33 @@ _PAGES = {
 }
 """Page -> the experiments whose results it shows."""
 
+_OTHER: Mapping[str, tuple[Callable[[], str], ...]] = {
+    "secure-sums": (published_sums.trust, published_sums.costs),
+    "subgroups": tuple(
+        subgroups.BLOCKS[name] for name in ("subgroups-subjects", "subgroups-adult")
+    ),
+}
+"""Pages with tables that do not belong to an experiment."""
+
 COMPLETE = tuple(page for page in _PAGES if page not in ("demo", "trust-models", "choosing"))
 """Pages of docs/results/ that have a page of all their tables, made by `complete`."""
 
 
 def complete(page: str) -> str:
     """Return every claim and table of a page of docs/results/, as Markdown."""
+    if page in _OTHER:
+        return "\n\n".join(table() for table in _OTHER[page])
     names = _PAGES[page]
     parts = [f"## `{name}`\n\n{filled('claims', name)}\n\n{tables(name)}" for name in names]
     return "\n\n".join(parts)
 
 
 BLOCKS: Mapping[str, Callable[[], str]] = {
-    **subgroups.BLOCKS,
+    **{k: block for k, block in subgroups.BLOCKS.items() if block not in _OTHER["subgroups"]},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
     **{f"{page}-verdicts": partial(filled, "verdicts", _PAGES[page]) for page in COMPLETE},
     "zhang-main": partial(tables, "zhang-table1@cifar10", slice(1)),
     "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
-    "secure-sums-trust": published_sums.trust,
-    "secure-sums-costs": published_sums.costs,
     "secure-sums-measured": published_sums.measured,
     "no-site-harmed-hospitals": partial(tables, "no-site-harmed", slice(3, 4)),
     "demo-table": lambda: as_markdown(comparison("demo")),

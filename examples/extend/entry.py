@@ -1,0 +1,27 @@
+"""One row of one client, replaced by another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from fedcal.units.example import Example
+
+
+class Entry(Example):
+    """What one row says; that it is there is public."""
+
+    name: ClassVar[str] = "entry"
+    meaning: ClassVar[str] = (
+        "entry: what one row of one client says; a client of m rows has m times the epsilon"
+    )
+    neighbours: ClassVar[Mapping[str, str]] = {"replace": "replacing one row by any other"}
+    worlds: ClassVar[Mapping[str, str]] = {
+        "replace": "replace: two worlds that differ in what one row says; the number of rows of "
+        "each client is public",
+    }
+
+    @classmethod
+    def adjacency(cls, replaces: bool) -> str:
+        """Return "replace" under every trust model."""
+        return "replace"

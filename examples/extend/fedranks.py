@@ -1,0 +1,118 @@
+"""Top-k accuracy of the model on the clients' rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedcal.storage.artifact import Artifact, Holdout
+from fedcal.core.checks import positive, unused
+from fedcal.core.errors import InputError
+from fedcal.core.pages import Curve, Table
+from fedcal.core.types import Floats
+from fedcal.mechanisms import Laplace
+from fedcal.privacy import Federation, make_plan
+from fedcal.privacy.curator import Release
+from fedcal.queries import LabelRanks
+from fedcal.strategies.base import FederatedStrategy
+from fedcal.units import UNITS
+
+
+@dataclass(frozen=True, eq=False)
+class TopK(Artifact):
+    """Top-1, top-2, ... accuracy.
+
+    Attributes
+    ----------
+    counts : (most + 1,) rows by the rank of their label, noisy; the last are all others
+    """
+
+    form = "top-k"
+    counts: Floats
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the counts."""
+        return {"counts": self.counts}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
+        """Return the artifact of these counts."""
+        counts = np.asarray(arrays["counts"], np.float64)
+        if counts.ndim != 1 or len(counts) < 2 or not np.isfinite(counts).all():
+            raise InputError("counts must be two or more finite numbers")
+        return cls(counts)
+
+    @property
+    def shares(self) -> list[float]:
+        """Top-1, top-2, ... accuracy in [0, 1]; 0 where nothing is above the noise."""
+        counts = np.maximum(self.counts, 0.0)
+        return [float(n) for n in np.cumsum(counts)[:-1] / max(counts.sum(), 1e-12)]
+
+    def record(self) -> dict[str, Any]:
+        """Return the entries of a line of `rounds.jsonl`."""
+        return {"top_k": self.shares}
+
+    def judge(self, test: Holdout) -> dict[str, Any]:
+        """Return the shares, beside those of the test rows."""
+        own = np.take_along_axis(test.logits, test.labels[:, None], axis=1)
+        rank = (test.logits > own).sum(axis=1)
+        tested = [float((rank <= k).mean()) for k in range(len(self.shares))]
+        return {"top_k": self.shares, "test_top_k": tested}
+
+    def page(self) -> list[Table | Curve]:
+        """Return a table and a curve."""
+        rows = tuple((k, 100 * share) for k, share in enumerate(self.shares, 1))
+        return [
+            Table("Top-k accuracy", ("k", "accuracy, %"), rows, "Counts carry noise."),
+            Curve("Accuracy by k", "k", "accuracy, %", {"federation": rows}),
+        ]
+
+
+class FedRanks(FederatedStrategy):
+    """Counts of rows by the rank of their label, asked for in each round and added up.
+
+    Privacy: the federation's unit and trust; a row adds 1 to one count.
+
+    Parameters
+    ----------
+    federation : public facts and budget
+    most : the largest k
+    clip : what a client adds to all counts together, in rows; of unit `user` with privacy, and
+        refused elsewhere; None = 20
+    """
+
+    name, family = "fedranks", "evaluate"
+    examples = ({}, {"most": 2})
+
+    def __init__(
+        self, federation: Federation, *, most: int = 3, clip: float | None = None, **base: Any
+    ) -> None:
+        if not (federation.private and UNITS[federation.unit].whole_client):
+            unused("only whole clients are clipped, and only with privacy", clip=clip)
+        self.question = LabelRanks(most)
+        norm = 20.0 if clip is None else positive("clip", clip)
+        plan = make_plan(
+            federation,
+            rounds=federation.rounds or 1,
+            bound=self.question.bound(self.question.part(federation.unit), (norm,), order=1),
+            prefers=(Laplace,),
+            row_sums=self.question.row_sums,
+        )
+        self.sums = np.zeros(most + 1)
+        super().__init__(plan, **base)
+
+    def query(self, round_number: int) -> LabelRanks:
+        """Return the same question each time."""
+        return self.question
+
+    def update(self, release: Release) -> None:
+        """Add the release to the sums."""
+        self.sums += release.values
+
+    def result(self) -> TopK:
+        """Return the counts so far."""
+        return TopK(self.sums.copy())

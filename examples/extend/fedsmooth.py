@@ -1,0 +1,58 @@
+"""Smoothing fitted by one question at two temperatures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from fedcal.calibrators import Smoothing
+from fedcal.core.checks import positive, unused
+from fedcal.privacy import Federation, make_plan
+from fedcal.privacy.curator import Release
+from fedcal.queries import AccuracyGap
+from fedcal.strategies.base import FederatedStrategy
+from fedcal.units import UNITS
+
+
+class FedSmooth(FederatedStrategy):
+    """The mean confidence of the accuracy, by `Smoothing`.
+
+    Privacy: the federation's unit and trust; a row adds less than 1 to each sum.
+
+    Parameters
+    ----------
+    federation : public facts and budget; each round asks the same, and the releases are added up
+    clip : what a client adds to each sum at most, in rows; of unit `user` with privacy, and refused
+        elsewhere; None = 5
+    """
+
+    name = "fedsmooth"
+    examples = ({},)
+
+    def __init__(self, federation: Federation, *, clip: float | None = None, **base: Any) -> None:
+        if not (federation.private and UNITS[federation.unit].whole_client):
+            unused("only whole clients are clipped, and only with privacy", clip=clip)
+        self.classes, self.sums = federation.classes, np.zeros(2)
+        question = self.query(1)
+        norm = 5.0 if clip is None else positive("clip", clip)
+        plan = make_plan(
+            federation,
+            rounds=federation.rounds or 1,
+            bound=question.bound(question.part(federation.unit), (norm,)),
+            row_sums=question.row_sums,
+        )
+        super().__init__(plan, **base)
+
+    def query(self, round_number: int) -> AccuracyGap:
+        """Return the same question each time."""
+        return AccuracyGap((1.0, 1e6))
+
+    def update(self, release: Release) -> None:
+        """Add the release to the sums."""
+        self.sums += release.values
+
+    def result(self) -> Smoothing:
+        """Return the calibrator with the weight of both sums."""
+        gap, even = self.sums.tolist()
+        return Smoothing(Smoothing.best(-gap, even - gap), self.classes)

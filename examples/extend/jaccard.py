@@ -1,0 +1,15 @@
+"""The share of the rows that are positive or predicted positive that are both."""
+
+from __future__ import annotations
+
+from fedcal.evaluation.estimators.metrics import Predictions
+
+
+class Jaccard(Predictions):
+    """Tp / (tp + fp + fn), the threat score of forecasters (Gilbert 1884)."""
+
+    name = "jaccard"
+    heading = "Jaccard index, %"
+    scores = ("positive",)
+    in_groups = True
+    top, bottom = (0, 0, 0, 1), (0, 1, 1, 1)

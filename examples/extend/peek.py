@@ -1,0 +1,27 @@
+"""Say what a calibrator's file holds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedcal import calibrators
+from fedcal.experiments.cli.parameters import Json
+from fedcal.experiments.report.terminal import console
+from fedcal.experiments.runs.files import to_json
+
+EXAMPLES = ("fedcal peek run/calibrator.npz",)
+
+
+def command(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The calibrator.npz.")],
+    json: Json = False,
+) -> None:
+    """Show the calibrator."""
+    found = calibrators.load(file)
+    if json:
+        print(to_json({"kind": found.kind, "classes": found.classes, "input": found.input}), end="")
+    else:
+        console().print(f"{found.kind}, fitted on {found.input} of {found.classes} classes")
