@@ -156,16 +156,16 @@ def answer(shards: Shards, request: Request, sites: Integers | None = None) -> W
 def check_columns(shards: Shards, query: Query) -> None:
     """Refuse a question that needs a column which these rows do not have.
 
-    It is asked of none of the rows, so that the refusal tells nothing of them.
+    The question is tried without rows, so the refusal reveals nothing of them.
 
-    Raises InputError that says which column.
+    Raises InputError that names the column.
     """
     statistic = STATISTICS[one_of("query", query.kind, STATISTICS)]
     statistic(shards.keep(np.zeros(0, np.int64)), query)
 
 
 def _parts(shards: Shards, per: Per) -> tuple[Shards, Integers]:
-    """What is clipped by itself, each a client of its own, and (parts,) the client of each."""
+    """Return the parts that are clipped separately, as clients, and the client of each part."""
     return (shards.each_row(), shards.owner) if per == "row" else shards.each_subject()
 
 
@@ -181,7 +181,7 @@ def prepare_rows(shards: Shards, request: Request) -> None:
 def contribute(
     shards: Shards | None, request: Request, sites: Integers, *, simulated: bool = True
 ) -> Words:
-    """What each client sends, before masks: its answer in its fold, its own coin and its own noise.
+    """Return each client's contribution before masks, with its own coin and noise.
 
     Parameters
     ----------
@@ -226,7 +226,7 @@ def _noised(words: Words, request: Request, noise: Noise, what: str, simulated: 
 
 
 def _heads(request: Request, site: int, simulated: bool) -> bool:
-    """The client's secret coin: whether its rows take part in the round."""
+    """Return the client's secret coin: whether its rows take part in the round."""
     source = _source(request, Purpose.COIN, f"site {site}", simulated)
     if source is not None:
         return bool(source.random() < request.rate)

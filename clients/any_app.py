@@ -127,7 +127,7 @@ def logits_of(model: Any, batches: Iterable[Any]) -> dict[str, Any]:
 
 
 def _parts(batch: Any, is_tensor: Callable[[Any], bool]) -> tuple[dict[str, Any], Any]:
-    """The inputs of a batch by name, and its labels."""
+    """Return the inputs of a batch by name, and its labels."""
     if not isinstance(batch, Mapping):
         inputs, truth = batch
         return {"inputs": inputs}, truth
@@ -177,7 +177,7 @@ def _usable(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _kept(context: Context, private: bool) -> Shards | None:
-    """The rows that `_score` kept; None = it failed, which only an exact run is told."""
+    """Return the rows that `_score` kept; None if it failed, which only an exact run is told."""
     if _ROWS not in context.state.array_records:
         if private:
             return None

@@ -22,7 +22,7 @@ log = logging.getLogger("fedcal")
 
 
 def site_of(context: Context) -> int:
-    """The site that this node is, from its own configuration."""
+    """Return the site that this node is, from its own configuration."""
     return int(context.node_config["partition-id"])
 
 
@@ -32,7 +32,7 @@ def client_app(
     simulated: bool = False,
     dealt_to: Callable[[Context], int] | None = None,
 ) -> ClientApp:
-    """A ClientApp whose rows come from `shard_of`, a `Shards` of one client.
+    """Return a ClientApp whose rows come from `shard_of`, a `Shards` of one client.
 
     Coins and noise come from the operating system; only a `simulated` client takes the seed that
     a query names, which whoever sent it could subtract. `dealt_to` says to how many clients the
@@ -73,7 +73,7 @@ def client_app(
 
 
 def request_in(message: Message) -> Request:
-    """The question of a `query.answer`; InputError if it makes no sense."""
+    """Return the question of a `query.answer`; InputError if it makes no sense."""
     records = message.content.config_records
     return Request.from_fields(records["query"], records.get("context", {}))
 
@@ -81,7 +81,7 @@ def request_in(message: Message) -> Request:
 def drawn(
     shards: Shards | None, request: Request, site: int, *, simulated: bool, private: bool
 ) -> tuple[Words, Exception | None]:
-    """The contribution, (length,); of rows that the question fails on that of no rows, if private.
+    """Return the contribution, (length,), and an error of its rows, hidden if private.
 
     A hostile question may fail on some rows and not on others. Whether it did would be an exact
     fact about them, and so the server is told of no failure that a client without rows does not
@@ -102,12 +102,12 @@ def drawn(
 
 
 def asks_for_masks(message: Message) -> bool:
-    """Whether the server names a cohort, whose members mask their answers."""
+    """Return whether the server names a cohort, whose members mask their answers."""
     return "masking" in message.content.config_records
 
 
 def answer_with(words: Words, message: Message, request: Request, site: int) -> Message:
-    """The reply to a `query.answer`: a contribution, masked if the server names a cohort.
+    """Return the reply to a `query.answer`: a contribution, masked if there is a cohort.
 
     Parameters
     ----------
@@ -124,7 +124,7 @@ def answer_with(words: Words, message: Message, request: Request, site: int) -> 
 
 
 def seeds_for(message: Message, site: int) -> Message:
-    """The reply to a `query.reveal`: the seeds that the site shares with those who dropped out."""
+    """Return the reply to a `query.reveal`: the seeds shared with clients that dropped out."""
     asked = message.content.config_records["masking"]
     seed, cohort = _masking(asked)
     dropped: list[int] = asked["dropped"]  # type: ignore[assignment]

@@ -26,7 +26,7 @@ MOST_NUMBERS = 1 << 22
 def check(
     fields: Mapping[str, Any], request: Request, site: Prepared, terms_of_job: TermsOfJob
 ) -> tuple[Request, Terms]:
-    """The request as this site may answer it, with its own noise where clients add noise.
+    """Return the request as this site may answer it, with its own noise if clients add noise.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ SYSTEM = "system"
 def own_terms(
     fields: Mapping[str, Any], run: str, site: Prepared, terms_of_job: TermsOfJob
 ) -> Terms:
-    """This site's own terms of a job, once it is found to be about this site's classes and scores.
+    """Return the site's own terms of a job, if that is about its classes and scores.
 
     Parameters
     ----------
@@ -103,13 +103,13 @@ def _check_site(fields: Mapping[str, Any], site: Prepared) -> None:
 
 
 def plan_fields(plan: Plan) -> dict[str, Any]:
-    """A plan as plain values; `plan_from` reads them."""
+    """Return a plan as plain values; `plan_from` reads them."""
     fields = asdict(plan)
     return {**fields, "law": [plan.law.name, fields["law"]]}
 
 
 def plan_from(values: Mapping[str, Any]) -> Plan:
-    """The plan that `plan_fields` wrote."""
+    """Return the plan that `plan_fields` wrote."""
     plain = {key: _tupled(value) for key, value in values.items()}
     name, parts = plain["law"]
     law: Any = MECHANISMS[name]

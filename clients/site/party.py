@@ -76,12 +76,12 @@ class Party:
 
     @property
     def pieces(self) -> tuple[int, ...]:
-        """Numbers of the pieces that this site holds; () = it is no member of the committee."""
+        """Numbers of the pieces that this site holds; () if it is not in the committee."""
         committee = self._roster.committee
         return committee.held_by(self.site) if self.site in committee.members else ()
 
     def enrol(self, job: str, about: JobFacts) -> bytes:
-        """This site's key of the job, signed; the same one whenever it is asked."""
+        """Return the site's signed key of the job; the same one every time."""
 
         def make() -> tuple[bytes, bytes]:
             secret, public = new_exchange_key()
@@ -102,7 +102,7 @@ class Party:
         *,
         asked_once: bool = False,
     ) -> tuple[bytes, bool]:
-        """The contribution to a round, hidden, and whether it was sent before.
+        """Return the hidden contribution to a round, and whether it was sent before.
 
         Parameters
         ----------
@@ -121,7 +121,6 @@ class Party:
             If fewer members than can open a sum have an enrolment that can be used; or as
             `SiteRecords.answer`.
         """
-
         own = Enrolment.from_bytes(self.enrol(job, about)).exchange
         secret, of = self._records.private_key(job), bytes.fromhex(job)
 
@@ -169,7 +168,7 @@ class Party:
     def _sealed(
         self, header: bytes, keys: Mapping[int, bytes], seeds: Sequence[bytes]
     ) -> dict[int, bytes]:
-        """For each member the seeds of its pieces, which nobody else can read."""
+        """Return for each member the seeds of its pieces, readable by it alone."""
         sealed = {}
         for member, key in keys.items():
             told = b"".join(seeds[k] for k in self._roster.committee.held_by(member))
@@ -179,7 +178,7 @@ class Party:
     def confirm(
         self, job: str, round_number: int, least: int, given: Sequence[tuple[bytes, bytes]]
     ) -> bytes:
-        """This member's signature under the one sum of the round that it will open.
+        """Return the member's signature under the one sum of the round that it will open.
 
         Parameters
         ----------
@@ -212,7 +211,7 @@ class Party:
         least: int,
         given: Sequence[tuple[bytes, bytes]],
     ) -> Words:
-        """The checked pieces, added up over the contributors: (pieces held, length) uint64."""
+        """Return the checked pieces, summed over the contributors: (pieces held, length) uint64."""
         of = bytes.fromhex(job)
         contributors, questions, lengths = set[int](), set[bytes](), set[int]()
         told: list[list[bytes]] = []
@@ -241,7 +240,7 @@ class Party:
         return np.array([stream_sum(seeds, length) for seeds in zip(*told, strict=True)])
 
     def _seeds(self, header: Header, told: bytes) -> list[bytes]:
-        """What a contributor told this member, if it is what it committed to."""
+        """Return a contributor's seeds for this member, if they match its commitments."""
         held, given = self.pieces, range(0, len(told), SEED_BYTES)
         seeds = [told[a : a + SEED_BYTES] for a in given]
         made = [
@@ -256,7 +255,7 @@ class Party:
         return seeds
 
     def open(self, job: str, round_number: int, of: str, confirmations: Sequence[bytes]) -> bytes:
-        """This member's pieces of the sum, once enough members have signed for the same one.
+        """Return the member's pieces of the sum, once enough members have signed it.
 
         Parameters
         ----------

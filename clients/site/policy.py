@@ -219,7 +219,7 @@ class Policy:
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The policy of a `site.toml`.
+        """Read the policy of a `site.toml`.
 
         Raises InputError, one line that names the file and what is wrong with it; of a key that is
         not known the nearest one.
@@ -325,7 +325,7 @@ class Policy:
     def _check_protocol(
         self, job: Mapping[str, Any], plan: Plan, roster: Roster | None, summed: int
     ) -> None:
-        """What concerns who sees which sums."""
+        """Check which sums are visible to which parties."""
         self.check_roster(roster)
         if plan.committee is None or job.get("secure-aggregation") != REQUIRED:
             if self.secure_aggregation == REQUIRED or not plan.private:
@@ -380,7 +380,7 @@ class Policy:
     # --- words --------------------------------------------------------------------------------
 
     def described(self) -> list[str]:
-        """Lines for the log at start: what is allowed, and what nobody here can verify."""
+        """Return lines for the log at start: what is allowed, and what cannot be verified here."""
         lines = [
             f"policy until {self.expires} (UTC): {', '.join(self.methods)}; unit "
             f"{' or '.join(self.unit)}; trust {' or '.join(self.trust)}; epsilon "
@@ -414,7 +414,7 @@ def _names(what: str, names: Any, known: tuple[str, ...] | None) -> None:
 
 
 def _frozen(value: Any) -> Any:
-    """Lists of TOML as tuples."""
+    """Return lists of TOML as tuples."""
     if isinstance(value, list):
         return tuple(_frozen(one) for one in value)
     if isinstance(value, dict):

@@ -44,7 +44,7 @@ _ARRAYS = ("logits", "labels", *_OPTIONAL, "test_logits", "test_labels", "test_i
 
 @dataclass(frozen=True)
 class Prepared:
-    """A site: its rows and what it says of itself.
+    """Prepared site: its rows and its statement about itself.
 
     Attributes
     ----------
@@ -83,12 +83,12 @@ class Prepared:
 
     @cached_property
     def digest(self) -> str:
-        """Of the class names."""
+        """Digest of the class names."""
         return digest_of(self.names)
 
     @cached_property
     def sign_key(self) -> SigningKey | None:
-        """What this site signs by under the protocol of secure aggregation."""
+        """Signing key of this site under the protocol of secure aggregation."""
         return None if self.sign_key_file is None else read_key(self.sign_key_file)
 
     @cached_property
@@ -98,19 +98,19 @@ class Prepared:
 
     @property
     def place(self) -> int | None:
-        """This site's number in the roster."""
+        """Number of the site in the roster."""
         if self.roster is None or self.sign_key is None:
             return None
         return self.roster.number_of(self.sign_key.public)
 
     @cached_property
     def policy(self) -> Policy | None:
-        """What this site takes part in; None = nothing limits it."""
+        """Policy of the site; None = no limits."""
         return Policy.read(self.folder / POLICY) if self.has_policy else None
 
     @property
     def cpu_seconds(self) -> int:
-        """What the process that answers one message may take."""
+        """CPU seconds that the process answering one message may take."""
         return CPU_SECONDS if self.policy is None else self.policy.cpu_seconds
 
     @property
@@ -120,10 +120,10 @@ class Prepared:
         return (mib << 20) + COPIES * sum(f.stat().st_size for f in self.folder.glob("*.npy"))
 
     def check_policy(self, job: Mapping[str, Any], terms: Terms, length: int) -> None:
-        """InputError for a run that this site has not agreed to; see `Policy.check`.
+        """Refuse a run that this site has not agreed to; see `Policy.check`.
 
-        Without a policy a site answers as it is asked, but not under the protocol of secure
-        aggregation: whoever is asked to trust nobody has to say what to.
+        Without a policy a site answers every run, but not under the protocol of secure
+        aggregation: a site that need not trust anyone must state its limits.
         """
         if self.policy is not None:
             self.policy.check(job, terms, length, self.roster)
@@ -267,7 +267,7 @@ def _texts_of(
     classes: str,
     simulated: bool,
 ) -> dict[str, bytes]:
-    """The files of who takes part and in what, checked; by their names in the folder."""
+    """Return the checked files on federation, key and policy, by their names in the folder."""
     lacks_policy = federation is not None and policy is None and not simulated
     if (federation is None) != (sign_key is None) or lacks_policy:
         raise InputError("secure aggregation needs --federation, --sign-key and --policy together")
@@ -296,7 +296,7 @@ def _same_classes(path: Path, digest: str, own: str) -> None:
 
 
 def _make_private(folder: Path) -> None:
-    """Make a site's folder, or make sure that it is one and that nobody else can enter it."""
+    """Make a site's folder, or check that it is one and that only its owner can enter it."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         held = {path.name for path in folder.iterdir()}
@@ -314,7 +314,7 @@ def alone(folder: Path) -> AbstractContextManager[None]:
 
 
 def prepared(folder: Path) -> Prepared:
-    """The site that `prepare` wrote; its rows are mapped, not read.
+    """Return the site that `prepare` wrote; its rows are mapped, not read.
 
     Raises InputError, one line without a word about rows, if a file is missing, damaged or not
     readable.

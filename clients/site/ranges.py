@@ -39,7 +39,7 @@ def _is_number(value: Any) -> bool:
 
 
 def within(value: Any, allowed: Allowed) -> bool:
-    """Whether a value is allowed; no truth value is a number, and NaN lies nowhere."""
+    """Return whether a value is allowed; truth values are not numbers, NaN is in no range."""
     if _is_range(allowed):
         low, high = allowed
         return _is_number(value) and low <= value <= high
@@ -47,7 +47,7 @@ def within(value: Any, allowed: Allowed) -> bool:
 
 
 def words_of(allowed: Allowed) -> str:
-    """What is allowed, for people."""
+    """Return the allowed values in words."""
     if _is_range(allowed):
         return f"from {allowed[0]} to {allowed[1]}"
     return ", ".join(json.dumps(value) for value in allowed)

@@ -36,7 +36,7 @@ _RUN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 @dataclass(frozen=True)
 class Judged:
-    """What a result is worth here; it stays at the site.
+    """Evaluation of a result on the site's rows; it stays at the site.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ def keep_result(
 
 
 def judge_result(site: Prepared, run: str, artifact: Artifact) -> Judged:
-    """What a kept result is worth on the site's own rows; also written beside it."""
+    """Evaluate a kept result on the site's own rows, and write that beside it."""
     logits, labels = site.test or (site.shards.logits, site.shards.labels)
     rows = "test" if site.test else "calibration"
     inputs = site.test_inputs if site.test else site.shards.inputs

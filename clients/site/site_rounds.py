@@ -72,14 +72,14 @@ class SecureSite:
             yield Party(self._key, self._roster, records)
 
     def enrol(self) -> bytes:
-        """Its key of the job."""
+        """Return its key of the job."""
         with self._party() as party:
             return party.enrol(self.job, self._facts)
 
     def answer(
         self, request: Request, enrolments: list[bytes], draw: Callable[[], Words]
     ) -> tuple[bytes, bool]:
-        """Its contribution, and whether it was sent before."""
+        """Return its contribution, and whether it was sent before."""
         with self._party() as party:
             return party.answer(
                 *(self.job, self._facts, request.round, request.digest, enrolments, draw),
@@ -87,7 +87,7 @@ class SecureSite:
             )
 
     def confirm(self, number: int, headers: list[bytes], sealed: list[bytes]) -> bytes:
-        """Its signature under one sum of a round."""
+        """Return its signature under one sum of a round."""
         if len(headers) != len(sealed):
             raise InputError("not every contribution comes with its sealed seeds")
         with self._party() as party:
@@ -95,6 +95,6 @@ class SecureSite:
             return party.confirm(self.job, number, self.plan.quorum, given)
 
     def open(self, number: int, of: str, signed: list[bytes]) -> bytes:
-        """Its pieces of that sum."""
+        """Return its pieces of that sum."""
         with self._party() as party:
             return party.open(self.job, number, of, signed)

@@ -24,7 +24,7 @@ _NAMES = ("group_names", "names")
 
 
 def site_rows(run: Mapping[str, Any], node: Mapping[str, Any]) -> Shards:
-    """The rows of one site of a simulation.
+    """Return the rows of one site of a simulation.
 
     Parameters
     ----------

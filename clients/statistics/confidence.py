@@ -32,7 +32,7 @@ def bin_outcomes(shards: Shards, query: BinOutcomes) -> Floats:
 
 
 def outcome_cell(shards: Shards, query: OutcomeCell) -> Floats:
-    """The cell of `bin_outcomes` ("correct_wrong") that one row of each client falls into.
+    """Return the cell of `bin_outcomes` of one row of each client.
 
     For optimal unary encoding: whichever cell it is, the encoding hides it. The row is drawn
     uniformly by a hash of `seed` and of the client's labels and logits, so that the answer does
@@ -47,7 +47,7 @@ def outcome_cell(shards: Shards, query: OutcomeCell) -> Floats:
 
 
 def one_of_each(shards: Shards, cells: Integers, numbers: int, seed: int) -> Floats:
-    """A 1 in the cell of one row of each client, drawn by a hash; (n,) -> (clients, numbers)."""
+    """Return a 1 in the cell of one row of each client, drawn by a hash; (clients, numbers)."""
     out = np.zeros((shards.clients, numbers))
     for k in np.flatnonzero(shards.rows).tolist():
         rows = slice(int(shards.offsets[k]), int(shards.offsets[k + 1]))

@@ -56,7 +56,7 @@ def _padded(answers: Numbers, pad: int) -> Numbers:
 
 
 def set_cell(shards: Shards, query: SetCell) -> Floats:
-    """The bucket of one row of each client.
+    """Return the bucket of one row of each client.
 
     Returns (clients, buckets): a single 1; zeros if the client has no rows.
     """
@@ -97,7 +97,7 @@ def row_words(shards: Shards, query: SetGaps | SetCounts, bound: Bound, ring: Ri
 
 
 def _inside(query: SetGaps | SetCounts, bound: Bound) -> bool:
-    """Whether no row is clipped."""
+    """Return whether no row is clipped."""
     room = min(bound.norms, default=0.0) * (1.0 - SLACK)
     if isinstance(query, SetGaps):
         return query.row_bound * query.gain <= room
@@ -137,14 +137,14 @@ def _drawn(shards: Shards, seed: int) -> NDArray[np.bool_]:
 
 
 def _parts(shards: Shards, query: SetQuery) -> Integers:
-    """The part that each row is in, (n,)."""
+    """Return the part of each row, (n,)."""
     if query.by == "class":
         return shards.labels
     return group_of(shards, query.names)
 
 
 def _buckets(shards: Shards, query: SetQuery) -> Integers:
-    """The bucket of each row, (n,), computed once a run."""
+    """Return the bucket of each row, (n,), computed once a run."""
     scores = shards.derived(
         ("conformity", query.conformity), lambda s: query.conformity.of_labels(s.logits, s.labels)
     )

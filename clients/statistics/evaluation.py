@@ -20,7 +20,7 @@ MOST_IN_HALVES = 2**20
 
 
 def score_counts(shards: Shards, query: ScoreCounts) -> Floats:
-    """What each client sends: its counts, or what they differ from the reference by, encoded.
+    """Return each client's counts, or their difference from the reference, encoded.
 
     Returns (clients, numbers) in rows times the encoding's weights and `gain`.
     """
@@ -32,7 +32,7 @@ def score_counts(shards: Shards, query: ScoreCounts) -> Floats:
 
 
 def score_cell(shards: Shards, query: ScoreCell) -> Floats:
-    """The node that one row of each client is under, drawn as in `outcomes.outcome_cell`.
+    """Return the node of one row of each client, drawn as in `outcomes.outcome_cell`.
 
     Returns (clients, numbers): a single 1; zeros if the client has no rows.
     """

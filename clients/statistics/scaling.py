@@ -78,7 +78,7 @@ def scaling_gradients(shards: Shards, query: ScalingGradients) -> Floats:
 
 
 def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
-    """Of each row, (n, size)."""
+    """Return the gradient of each row, (n, size)."""
     if query.form == TemperatureScaling.kind:
         a, slope = softplus(query.w)[0], sigmoid(query.w)[0]
         mean = tempered_mean(shifted_logits(shards), a)
@@ -92,7 +92,7 @@ def _gradients(shards: Shards, query: ScalingGradients) -> Floats:
 def _form(
     shards: Shards, query: ScalingUpdate | ScalingNewton | ScalingGradients
 ) -> type[ParametricScaling]:
-    """The kind of scaling that is asked about; InputError if its parameters fit no such rows."""
+    """Return the form of scaling; InputError if its parameters do not fit such rows."""
     form = form_of(query.form)
     if query.w.shape != (form.size(shards.classes),):
         raise InputError(
@@ -106,7 +106,7 @@ _TOGETHER = 8  # clients trained at once: their parameters and batches stay in t
 
 
 def mlp_update(shards: Shards, query: MLPUpdate) -> Floats:
-    """u_k = w - w_k, where w_k is what SGD on the client's rows makes of the global w.
+    """Return u_k = w - w_k, where w_k results from SGD on the client's rows from w.
 
     (Maddock et al., Algorithm 2 and B.2; Peng et al. 2024.) A client without rows sends zeros.
     The order of a client's rows is public and depends on `seed` and on how many rows the client

@@ -63,7 +63,7 @@ def calibration_gaps(shards: Shards, query: CalibrationGaps) -> Floats:
 
 
 def _each(shards: Shards, query: TemperatureQuery, one: Callable[[float], Floats]) -> Floats:
-    """The answers to each temperature, (clients, numbers) each, beside each other."""
+    """Return the answers to each temperature, (clients, numbers) each, side by side."""
     if not len(shards.labels):
         return np.zeros((shards.clients, sum(query.lengths())))
     return np.concatenate([one(t) for t in query.each], axis=1)

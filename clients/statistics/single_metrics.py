@@ -24,7 +24,7 @@ def mean_gaps(shards: Shards, query: MeanGaps) -> Floats:
 
 
 def score_gaps(shards: Shards, query: ScoreGaps) -> Floats:
-    """sum (outcome - score) over the rows of each bucket, encoded, times the gain.
+    """Return sum (outcome - score) over the rows of each bucket, encoded, times the gain.
 
     Returns (clients, numbers) in rows times the encoding's weights.
     """

@@ -13,7 +13,7 @@ from fedcal.queries import ScoreSpread, ScoreSquares
 
 
 def score_spread(shards: Shards, query: ScoreSpread) -> Floats:
-    """Sums over rows of the weight of each metric, in the first fold.
+    """Return sums over rows of the weight of each metric, in the first fold.
 
     Returns (clients, numbers) in units of the weights.
     """
@@ -25,7 +25,7 @@ def score_spread(shards: Shards, query: ScoreSpread) -> Floats:
 
 
 def score_squares(shards: Shards, query: ScoreSquares) -> Floats:
-    """The squares of these sums, (clients, numbers)."""
+    """Return the squares of these sums, (clients, numbers)."""
     return score_spread(shards, query) ** 2
 
 

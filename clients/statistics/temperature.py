@@ -33,12 +33,12 @@ from fedcal.queries.temperature import LIMIT
 
 
 def shifted_logits(shards: Shards) -> Floats:
-    """The rows' logits minus their maximum, computed once a run, (n, c)."""
+    """Return the rows' logits minus their maximum, computed once a run, (n, c)."""
     return shards.derived("shifted", lambda s: shifted(s.logits))
 
 
 def label_logits(shards: Shards) -> Floats:
-    """The shifted logit of each row's label, computed once a run, (n,)."""
+    """Return the shifted logit of each row's label, computed once a run, (n,)."""
     return shards.derived("label", lambda s: label_entries(shifted_logits(s), s.labels))
 
 
@@ -79,7 +79,7 @@ def temperature_scores(shards: Shards, query: TemperatureScores) -> Floats:
 
 
 def top_label_newton(shards: Shards, query: TopLabelNewton) -> Floats:
-    """Derivatives of two losses: the model's at T, and that of its predictions being right.
+    """Return derivatives of the model's loss at T and of the loss of its predictions' accuracy.
 
     Returns (clients, 7): as `temperature_newton`, then as `top_label_logistic.derivatives`.
     """
@@ -92,7 +92,7 @@ def top_label_newton(shards: Shards, query: TopLabelNewton) -> Floats:
 
 
 def offset_newton(shards: Shards, query: OffsetNewton) -> Floats:
-    """Derivatives of the negative log-likelihood of p = softmax(a z + b) in log a, or in b.
+    """Return derivatives of the log-likelihood of p = softmax(a z + b) in log a, or in b.
 
     In log a: G = sum_i a (E_p[z_i] - z_i[y_i]), H = sum_i a^2 Var_p[z_i], and the sum of how much
     less each row's loss is with b than with b = 0. In b: the mean eigenvalue of its curvature,

@@ -25,7 +25,7 @@ def gradients(shards: Shards, query: Gradients) -> Floats:
 
 
 def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -> Words | None:
-    """The same in steps of the ring, where each row is bounded: all rows of a client at once.
+    """Return the gradients in steps of the ring if rows are bounded, all rows of a client at once.
 
     Formal guarantee: each row adds whole numbers of norm `min(bound.norms)` at most
     (`Network.steps`), and the sum is clamped to what the ring grants a client, which is
@@ -54,7 +54,7 @@ def gradient_words(shards: Shards, query: Gradients, bound: Bound, ring: Ring) -
 
 
 def read_inputs(shards: Shards, query: Gradients | LocalUpdate | WeightedUpdate) -> NDArray[Any]:
-    """The rows' inputs as the network reads them, computed once of each row.
+    """Return the rows' inputs as the network reads them, computed once for each row.
 
     Rows without inputs of their own have the logits of a model that is there already.
     """
@@ -102,7 +102,7 @@ def local_updates(shards: Shards, query: LocalUpdate) -> Floats:
 def weighted_updates(
     shards: Shards, query: WeightedUpdate, sites: Integers | None = None
 ) -> Floats:
-    """n (w_k - w) of each client's n rows, n times its mean loss, n, and n where SGD diverged.
+    """N (w_k - w) of each client's n rows, n times its mean loss, n, and n where SGD diverged.
 
     (McMahan et al. 2017, FederatedAveraging.)
 

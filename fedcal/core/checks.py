@@ -37,7 +37,7 @@ def positive(name: str, value: Any) -> float:
 
 
 def listed(name: str, value: Any, kind: str) -> list[Any]:
-    """A list (or tuple), or the JSON text of one, as a list; InputError for anything else.
+    """Return a list (or tuple), or the JSON text of one, as a list; InputError otherwise.
 
     Files and messages of settings hold lists as text.
 
@@ -86,7 +86,7 @@ def one_of(name: str, value: Any, allowed: Iterable[Name], listed: str = "") -> 
 
 
 def near(value: Any, names: Sequence[str], listed: str = "") -> str:
-    """The end of a message about a name that is none of `names`; see `one_of`."""
+    """Return the end of a message about an unknown name, with near ones; see `one_of`."""
     text = str(value)[:_LONGEST].lower()
     begun = [name for name in names if text and name.startswith(text)]
     alike = get_close_matches(text, names, 1, _ALIKE) or (begun if len(begun) == 1 else [])

@@ -40,17 +40,17 @@ def digest_of(names: Sequence[str]) -> str:
 
 
 def called(names: Sequence[str] | None, j: int) -> str:
-    """What class j is called in a sentence: its name, or "class 3" where it has a number alone."""
+    """Return the name of class j in a sentence: "class 3" if it has a number only."""
     name = str(j) if names is None else names[j]
     return f"class {name}" if name.isdecimal() else name
 
 
 def first_names(names: Sequence[str]) -> str:
-    """The first ten names, by comma."""
+    """Return the first ten names, separated by commas."""
     return ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
 
 
 def in_a_line(names: Sequence[str]) -> str:
-    """The classes in a line, in the order of all columns; of two also which is positive."""
+    """Return the classes in column order as a line; of two also which is positive."""
     positive = f" (positive: {names[1]})" if len(names) == 2 else ""
     return f"classes: {first_names(names)}{positive}"

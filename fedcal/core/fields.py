@@ -12,7 +12,7 @@ _CALLED = {str: "text", int: "a whole number", float: "a number", bool: "true or
 
 
 def read(fields: Mapping[str, Any], key: str, kind: type[T]) -> T:
-    """The value of this kind, or InputError; a float may be written as a whole number."""
+    """Return the value of this kind, or raise InputError; a float may be a whole number."""
     if key not in fields:
         raise InputError(f"the run config has no key {key!r}")
     value = fields[key]

@@ -67,7 +67,7 @@ def __getattr__(name: str) -> Any:
 
 
 def check_flower(*, loopback: bool = False) -> None:
-    """Refuse a Flower whose client runtime is not one that is known here.
+    """Refuse a Flower whose client runtime is unknown here.
 
     Parameters
     ----------
@@ -156,8 +156,7 @@ def reply_to_bundle(bundle: bytes) -> Any:
     return replies[0] if len(replies) == 1 else None
 
 
-def _nothing(*_: object, **__: object) -> None:
-    """Done."""
+def _nothing(*_: object, **__: object) -> None: ...
 
 
 class _NoConnection:

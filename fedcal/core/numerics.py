@@ -103,7 +103,7 @@ def log_grid(low: float, high: float, points: int) -> Floats:
 
 
 def tempered_mean(shifted_logits: NDArray[Any], a: Any) -> NDArray[Any]:
-    """The mean of `tempered_moments` alone, with the same bits, (n, c) -> (n,)."""
+    """Return the mean of `tempered_moments` alone, with the same bits, (n, c) -> (n,)."""
     e = np.exp(shifted_logits * a)
     s0 = row_sum(e)
     e *= shifted_logits

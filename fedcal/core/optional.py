@@ -50,7 +50,7 @@ class Package(NamedTuple):
 
 
 def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
-    """What an installed package, or an extra of it, asks for by the metadata that pip wrote.
+    """Yield the requirements of an installed package, or of one of its extras.
 
     Raises InputError if it was not installed, such as a folder on PYTHONPATH.
 
@@ -85,12 +85,12 @@ def packages(extra: str = "", of: str = "fedcal") -> Iterator[Package]:
 
 
 def install(extra: str) -> str:
-    """How people get an extra."""
+    """Return the command that installs an extra."""
     return f"pip install 'fedcal[{extra}]'"
 
 
 def absent(package: str, extra: str, purpose: str) -> InputError:
-    """The refusal of what a package is needed for."""
+    """Return the error for a missing package that `purpose` needs."""
     return InputError(
         f"{purpose} needs the package {package}, which is not installed: {install(extra)}"
     )

@@ -45,7 +45,7 @@ class Table:
         _finite(self.title, [n for row in self.rows for n in row if not isinstance(n, str)])
 
     def head(self, rows: int, columns: int = 3) -> list[str]:
-        """The first rows and columns in plain lines, "name: heading entry, ..."."""
+        """Return the first rows and columns as plain lines, "name: heading entry, ..."."""
         found = []
         for name, *entries in self.rows[:rows]:
             told = zip(self.columns[1:columns], entries, strict=False)
@@ -56,7 +56,7 @@ class Table:
 
 
 def number(value: Entry) -> str:
-    """A plain number as people read it: 12,345 or 0.123457."""
+    """Return a number as people read it: 12,345 or 0.123457."""
     if isinstance(value, str):
         return value
     return f"{value:,}" if isinstance(value, int) else f"{value:.6g}"
@@ -141,7 +141,7 @@ class Intervals:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Of all lines, from top to bottom."""
+        """Labels of all lines, from top to bottom."""
         found = (label for lines in self.series.values() for label, *_ in lines)
         return tuple(dict.fromkeys(found))
 
@@ -165,9 +165,9 @@ def to_json(parts: Sequence[Part]) -> list[dict[str, Any]]:
 
 
 def from_json(plain: Any) -> list[Part]:
-    """What `to_json` wrote.
+    """Return the parts that `to_json` wrote.
 
-    Raises InputError if it is anything else.
+    Raises InputError for anything else.
     """
     try:
         return [_PARTS[part.pop("part")](**part) for part in _tuples(plain)]
@@ -179,7 +179,7 @@ def from_json(plain: Any) -> list[Part]:
 
 
 def _tuples(plain: Any) -> Any:
-    """Lists of JSON as the tuples that they were."""
+    """Return JSON with its lists turned back into tuples."""
     if isinstance(plain, Mapping):
         return {name: _tuples(part) for name, part in plain.items()}
     return tuple(map(_tuples, plain)) if isinstance(plain, list) else plain

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:
-    """The members by their `key`.
+    """Return the members by their `key`.
 
     Raises TypeError if a member lacks an abstract method or a class variable that a base declares,
     or if two have one name.
@@ -29,7 +29,7 @@ def registry(*members: type[T], key: str = "name") -> dict[str, type[T]]:
 
 
 def _unset(member: type) -> list[str]:
-    """Class variables that some base annotates and nobody sets."""
+    """Return class variables that a base annotates and no class sets."""
     declared = [
         name
         for base in member.__mro__

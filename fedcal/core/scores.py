@@ -49,7 +49,7 @@ _PERCENT = (
 
 
 def logits_of(kind: Kind, scores: Floats) -> Floats:
-    """The scores themselves, or log(max(p, 1e-12)), shape kept."""
+    """Return the scores themselves, or log(max(p, 1e-12)), shape kept."""
     return scores if kind == "logits" else logits_from_probs(scores)
 
 
@@ -120,8 +120,10 @@ def of_both(name: str, value: Any) -> NDArray[Any]:
 
 
 def refuse_probs(name: str, logits: Floats) -> None:
-    """Refuse five or more rows of "logits", (n, c), that could be (rounded) probabilities, or
-    percentages."""
+    """Refuse "logits", (n, c), that could be (rounded) probabilities or percentages.
+
+    Fewer than five rows are accepted.
+    """
     if len(logits) >= SURE and _could_be_probs(logits, _ROUNDED, _MOST):
         raise InputError(_DOUBT.format(name))
     if len(logits) >= SURE and logits.min() >= 0 and _could_be_probs(logits / 100, _ROUNDED, _MOST):
@@ -129,7 +131,7 @@ def refuse_probs(name: str, logits: Floats) -> None:
 
 
 def percent_hint(low: float, high: float) -> str:
-    """What to do where numbers of that range, said to be probabilities, are percentages; or ""."""
+    """Return a hint if "probabilities" in this range are percentages, else ""."""
     return " (percentages must be divided by 100)" if low >= 0 and 2 <= high <= 100 else ""
 
 
@@ -212,7 +214,7 @@ def _missing(entry: Any) -> bool:
 
 
 def without_gradient(value: Any) -> Any:
-    """A torch tensor as one that NumPy can read, also inside of a list or tuple."""
+    """Return a torch tensor in a form that NumPy can read, also inside a list or tuple."""
     if isinstance(value, (list, tuple)) and len(value) and hasattr(value[0], "detach"):
         return [np.asarray(without_gradient(entry)) for entry in value]
     if not hasattr(value, "detach"):
@@ -222,7 +224,7 @@ def without_gradient(value: Any) -> Any:
 
 
 def _could_be_probs(x: Floats, tolerance: float, share: float) -> bool:
-    """Whether that share of rows sums to 1, and all lie in [0, 1]: mostly enough of a look."""
+    """Return whether that share of rows sums to 1, and all values are in [0, 1]."""
     if not x.size or x.min() < -RANGE_TOLERANCE or x.max() > 1 + RANGE_TOLERANCE:
         return False
     return bool((np.abs(x.sum(axis=1) - 1) <= tolerance + 1e-9).mean() >= share)

@@ -135,7 +135,7 @@ class Shards:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Of what a network that is trained reads of a row: its input, or else its logits."""
+        """Shape of what a trained network reads of a row: its input, or its logits."""
         return (self.logits if self.inputs is None else self.inputs).shape[1:]
 
     @property
@@ -153,7 +153,7 @@ class Shards:
     def derived(
         self, key: Any, compute: Callable[[Shards], NDArray[Any]], *, carry: bool = True
     ) -> NDArray[Any]:
-        """A per-row array computed once, and carried along by `take` and `block`.
+        """Return a per-row array, computed once and carried along by `take` and `block`.
 
         Rounds ask the same rows again and again; what does not depend on the round (softmax,
         histogram cells) is computed once a run. `compute` must treat each row by itself.
@@ -164,7 +164,7 @@ class Shards:
         return self._derived[slot]
 
     def _picked(self, rows: slice | Integers, offsets: Integers, of: slice | Integers) -> Shards:
-        """These rows with all that belongs to them, dealt anew to parts of the clients `of`."""
+        """Return these rows with everything that belongs to them, for parts of the clients `of`."""
         names = self.names[of] if isinstance(of, slice) else ()
         if self.names and not isinstance(of, slice):
             names = tuple(self.names[k] for k in of.tolist())
@@ -185,7 +185,7 @@ class Shards:
         return self._picked(slice(None), np.arange(len(self.labels) + 1), self.owner)
 
     def each_subject(self) -> tuple[Shards, Integers]:
-        """Every subject of every client a client of its own.
+        """Return shards in which every subject of every client is a client.
 
         Returns
         -------
@@ -210,7 +210,7 @@ class Shards:
         return self._picked(rows, np.append(firsts, len(order)), owner[firsts]), owner[firsts]
 
     def weights(self, subject_rows: int) -> Floats:
-        """What each row counts where a subject's rows count as so many at most, (n,).
+        """Return the weight of each row if a subject's rows count as `subject_rows` at most, (n,).
 
         Each of m rows of one subject at one client counts min(1, subject_rows / m), so that with
         `subject_rows` = 1 each subject counts once. 0 = each row counts once.
@@ -229,14 +229,14 @@ class Shards:
         return np.asarray(each[place])
 
     def take(self, ids: Integers) -> Shards:
-        """The clients `ids`, in that order (a copy)."""
+        """Return the clients `ids`, in that order (a copy)."""
         n = self.rows[ids]
         offsets = np.concatenate([[0], np.cumsum(n)])
         rows = np.arange(offsets[-1]) + np.repeat(self.offsets[ids] - offsets[:-1], n)
         return self._picked(rows, offsets, ids)
 
     def keep(self, rows: Integers) -> Shards:
-        """Some rows, by their places in ascending order; every client stays (a copy)."""
+        """Return some rows, by ascending places; every client stays (a copy)."""
         return self._picked(rows, np.searchsorted(rows, self.offsets), slice(None))
 
     def blocks(self, ids: Integers, size: int) -> Iterator[tuple[Integers, Shards]]:
@@ -256,7 +256,7 @@ class Shards:
 
 
 def numbered(clients: int) -> tuple[str, ...]:
-    """What clients are called whom nobody has named: `client 00` to `client 99`."""
+    """Return default names of clients: `client 00` to `client 99`."""
     width = len(str(clients - 1))
     return tuple(f"client {k:0{width}d}" for k in range(clients))
 

@@ -18,7 +18,7 @@ from fedcal.core.errors import InputError
 
 
 class Purpose(IntEnum):
-    """What a stream is for; the numbers are part of what a seed means, so never renumber."""
+    """Purpose of a random stream; its number is part of what a seed means: never renumber."""
 
     SPLIT = 1
     PARTITION = 2
@@ -31,7 +31,7 @@ class Purpose(IntEnum):
 
 
 def check_seed(seed: int) -> int:
-    """The seed itself if it is a whole number in [0, 2**63)."""
+    """Return the seed if it is a whole number in [0, 2**63)."""
     if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
         raise InputError(f"seed must be a whole number in [0, 2**63), got {seed!r}")
     return int(seed)
@@ -40,14 +40,14 @@ def check_seed(seed: int) -> int:
 def stream(
     seed: int, purpose: Purpose, round_number: int = 0, what: str = ""
 ) -> np.random.Generator:
-    """The stream of one purpose in one round; `what` tells apart uses that must not share."""
+    """Return the stream of one purpose in one round; `what` separates uses that must not share."""
     text = f"fedcal {check_seed(seed)} {int(purpose)} {round_number} {what}"
     key = np.frombuffer(hashlib.sha256(text.encode()).digest()[:16], "<u8")
     return np.random.Generator(np.random.Philox(key=key))
 
 
 def key_of(*parts: Any) -> str:
-    """One text for equal parts, whatever carries them: what a stream is for, as `what`.
+    """Return one text for equal parts, whatever their types: a `what` for `stream`.
 
     Numbers count by value (3, 3.0 and numpy's are one; others to 9 significant digits, because the
     last ones differ between types of CPU), arrays as lists, tables without order. So a key does not

@@ -14,7 +14,7 @@ from fedcal.metrics.buckets import DIGITS
 
 
 def sets_of_probs(o: Operators, probs: Any, sets: PredictionSets, thresholds: Any) -> Any:
-    """Whether each label's rounded score is at most its threshold; (..., c) of double ones."""
+    """Return whether each label's rounded score is at most its threshold; (..., c) of doubles."""
     probs = probs * SPLIT - (probs * SPLIT - probs)  # as `scores.settled`
     score = SCORES[sets.conformity.score](o, probs, sets.classes, sets.conformity)
     return o.rounded(score, DIGITS) <= thresholds

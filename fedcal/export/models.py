@@ -40,7 +40,7 @@ def save_model(model: TrainedModel, path: str | Path) -> None:
 
 
 def model_to_torch(model: TrainedModel) -> nn.Module:
-    """A trained model as a `torch.nn.Module`: inputs (n, d) -> logits (n, c), in float32.
+    """Return a trained model as a `torch.nn.Module`: inputs (n, d) -> logits (n, c), float32.
 
     Raises InputError as `save_model`.
     """

@@ -15,6 +15,7 @@ from fedcal.calibrators import Calibrator, Identity
 from fedcal.calibrators.operators import Operators
 from fedcal.conformal import PredictionSets
 from fedcal.core.numerics import FLOOR
+from fedcal.core.types import override
 from fedcal.export.expressions import sets_of_probs
 
 OPSET, IR_VERSION = 17, 8
@@ -28,7 +29,7 @@ Binary: TypeAlias = "Callable[[Value, Any], Value]"
 
 
 def _operator(kind: str, dtype: type | None = None, *, swapped: bool = False) -> Binary:
-    """A method of `Value` for an operator of Python; what comes out is of `dtype`, or of its."""
+    """Return a method of `Value` for an operator of Python; `dtype` is the result's type."""
 
     def apply(self: Value, other: Any) -> Value:
         pair = (other, self) if swapped else (self, other)
@@ -83,7 +84,7 @@ class Graph(Operators):
         return Value(self, name, own if dtype is None else dtype)
 
     def constant(self, value: ArrayLike, dtype: Any = np.float64) -> Value:
-        """A constant array."""
+        """Return a constant array."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(numpy_helper.from_array(np.asarray(value, dtype), name))
         return Value(self, name, dtype)
@@ -94,8 +95,8 @@ class Graph(Operators):
         to = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
         return self.op("Cast", x, dtype=dtype, to=to)
 
+    @override
     def double(self, x: Value) -> Value:
-        """In double precision."""
         return self._cast(x, np.float64)
 
     def like(self, x: Value, other: Value) -> Value:
@@ -103,35 +104,35 @@ class Graph(Operators):
         return self._cast(x, other.dtype)
 
     def eps(self, x: Value) -> float:
-        """The machine epsilon of the type of x."""
+        """Return the machine epsilon of the type of x."""
         return float(np.finfo(x.dtype).eps)
 
+    @override
     def rounded(self, x: Value, digits: int) -> Value:
-        """Rounded to so many decimals."""
         return self.op("Round", x * 10.0**digits) / 10.0**digits
 
+    @override
     def places(self, count: int, like: Value) -> Value:
-        """0, 1, ..., count - 1."""
         return self.constant(np.arange(count), np.int64)
 
+    @override
     def exp(self, x: Value) -> Value:
-        """e^x."""
         return self.op("Exp", x)
 
+    @override
     def log(self, x: Value) -> Value:
-        """Natural logarithm."""
         return self.op("Log", x)
 
+    @override
     def log1p(self, x: Value) -> Value:
-        """log(1 + x)."""
         return self.log(1.0 + x)
 
+    @override
     def relu(self, x: Value) -> Value:
-        """max(x, 0)."""
         return self.op("Relu", x)
 
+    @override
     def sigmoid(self, x: Value) -> Value:
-        """1 / (1 + exp(-x))."""
         return self.op("Sigmoid", x)
 
     def softplus(self, x: Value) -> Value:
@@ -148,12 +149,12 @@ class Graph(Operators):
         z = self.shifted(x)
         return z - self.log(self.total(self.exp(z)))
 
+    @override
     def shifted(self, x: Value) -> Value:
-        """x minus the largest of its row."""
         return x - self.op("ReduceMax", x, axes=[-1], keepdims=1)
 
+    @override
     def clip(self, x: Value, low: float | None = None, high: float | None = None) -> Value:
-        """Cut to [low, high]."""
         if high is None:
             return self.op("Max", x, low)
         return self.op("Min", x, high) if low is None else self.op("Clip", x, low, high)
@@ -164,12 +165,12 @@ class Graph(Operators):
         yes, no = (x if isinstance(x, Value) else self.constant(x, own.dtype) for x in (yes, no))
         return self.op("Where", condition, yes, no)
 
+    @override
     def equal(self, x: Value, other: Value) -> Value:
-        """Where x and the other are equal."""
         return self.op("Equal", x, other, dtype=bool)
 
+    @override
     def total(self, x: Value) -> Value:
-        """Sum of each row."""
         axes = self.constant([-1], np.int64)
         return self.op("ReduceSum", x, axes, dtype=x.dtype, keepdims=1)
 
@@ -185,12 +186,12 @@ class Graph(Operators):
         """Euclidean norm of each row."""
         return self.op("ReduceL2", x, axes=[-1], keepdims=1)
 
+    @override
     def column(self, x: Value, index: int) -> Value:
-        """One column."""
         return self._gather(x, self.constant([index], np.int64), -1)
 
+    @override
     def join(self, *columns: Value) -> Value:
-        """Columns side by side."""
         return self.op("Concat", *columns, axis=-1)
 
     def gaps(self, x: Value) -> Value:
@@ -215,8 +216,8 @@ class Graph(Operators):
         """One number of a constant vector."""
         return self._gather(constant, self.constant(index, np.int64), 0)
 
+    @override
     def transposed(self, constant: Value) -> Value:
-        """A constant matrix with rows for columns."""
         return self.op("Transpose", constant)
 
     def take(self, constant: Value, index: Value) -> Value:
@@ -225,7 +226,7 @@ class Graph(Operators):
         return self._gather(flat, index, 0)
 
     def bins(self, x: Value, count: int) -> Value:
-        """The bin of equal width of each number in [0, 1]; 0 of a NaN."""
+        """Return the bin of equal width of each number in [0, 1]; 0 for NaN."""
         found = self.where(self.op("IsNaN", x, dtype=bool), 0.0, x)  # no cast of it is defined
         return self.clip(self._cast(found * count, np.int64), high=count - 1)
 
@@ -234,7 +235,7 @@ class Graph(Operators):
         return self.where(self.op("IsNaN", of, dtype=bool), of, x)
 
     def bucket(self, x: Value, edges: Value) -> Value:
-        """How many of the constant edges are not above x, (rows, 1), as whole numbers."""
+        """Return how many of the constant edges are not above x, (rows, 1), as whole numbers."""
         passed, one = self.double(x >= edges), self.constant([-1], np.int64)
         ones = self.op("Unsqueeze", edges * 0.0 + 1.0, one, dtype=np.float64)
         return self._cast(
@@ -245,7 +246,7 @@ class Graph(Operators):
         return self.op("Gather", x, index, dtype=x.dtype, axis=axis)
 
     def _top(self, x: Value, k: int) -> tuple[Value, Value]:
-        """The k largest entries of each row, falling, and their columns."""
+        """Return the k largest entries of each row, falling, and their columns."""
         values = self.op(
             "TopK", x, self.constant([k], np.int64), dtype=x.dtype, axis=-1, largest=1, sorted=1
         )
@@ -262,7 +263,7 @@ class Graph(Operators):
 def model_of(
     fitted: Calibrator | PredictionSets, input: str, dtype: str, metadata: Mapping[str, str]
 ) -> onnx.ModelProto:
-    """A checked model of a calibrator or of prediction sets.
+    """Return a checked model of a calibrator or of prediction sets.
 
     Parameters
     ----------
@@ -306,7 +307,7 @@ def checked(
     outputs: Mapping[str, tuple[str, int]],
     metadata: Mapping[str, str],
 ) -> onnx.ModelProto:
-    """A checked model of the nodes of a graph.
+    """Return a checked model of the nodes of a graph.
 
     Parameters
     ----------

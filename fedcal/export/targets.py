@@ -27,7 +27,7 @@ SUFFIXES = (".onnx", ".pt2")
 def to_torch(
     calibrator: Calibrator | PredictionSets, *, input: Kind | None = None
 ) -> CalibrationModule:
-    """The calibrator, or prediction sets, as a `torch.nn.Module`.
+    """Return the calibrator, or prediction sets, as a `torch.nn.Module`.
 
     It maps scores (..., c) to calibrated probabilities (..., c) of the same floating type (at
     least float32), on any device that the module was moved to. All parameters are buffers: they
@@ -79,7 +79,7 @@ def to_onnx(
     input: Kind | None = None,
     dtype: Literal["float32", "float64"] = "float32",
 ) -> onnx.ModelProto:
-    """The calibrator, or prediction sets, as an ONNX model of plain operators.
+    """Return the calibrator, or prediction sets, as an ONNX model of plain operators.
 
     They are of opset 17: ONNX Runtime >= 1.12 runs them. The input is called `logits` or
     `model_probs`, shape (rows, c), the output `probs`, (rows, c); `rows` is free. All but the
@@ -176,7 +176,7 @@ def save(
 
 
 def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str]:
-    """What an exported file says about itself, as text."""
+    """Return the description of an exported file, as text."""
     told = {
         "fedcal": fedcal.__version__,
         "kind": calibrator.form if isinstance(calibrator, PredictionSets) else calibrator.kind,
@@ -189,7 +189,7 @@ def header(calibrator: Calibrator | PredictionSets, input: str) -> dict[str, str
 
 
 def _taken(calibrator: Calibrator | PredictionSets, input: str | None, target: str) -> Kind:
-    """What an export takes; InputError for what another runtime cannot make."""
+    """Return the kind of input of an export; InputError if the target cannot compute it."""
     part: Calibrator | None
     if isinstance(calibrator, PredictionSets):
         if calibrator.conformity.randomised:

@@ -28,7 +28,7 @@ from fedcal.export.expressions import logits_of_layers, sets_of_probs
 
 
 class _TorchOperators(Operators):
-    """Those of tensors."""
+    """Operators that act on tensors."""
 
     def exp(self, x: Tensor) -> Tensor:
         return torch.exp(x)
@@ -190,7 +190,7 @@ class SetModule(CalibrationModule):
         self.register_buffer("thresholds", torch.tensor(sets.thresholds, dtype=torch.float64))
 
     def forward(self, scores: Tensor) -> Tensor:
-        """Which labels are in the sets."""
+        """Return which labels are in the sets."""
         if scores.shape[-1] != self.classes:
             raise InputError(
                 f"these sets are for {self.classes} classes, the scores have {scores.shape[-1]}"
@@ -216,7 +216,7 @@ class DenseLayers(nn.Module):
             _register(self, named, torch.float32)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Logits."""
+        """Return the logits of inputs."""
         layers = [
             (self.get_buffer(f"weights{number}"), self.get_buffer(f"bias{number}"))
             for number in range(self.count)
@@ -226,14 +226,14 @@ class DenseLayers(nn.Module):
 
 
 def _register(module: nn.Module, named: Mapping[str, ArrayLike], dtype: Any) -> list[str]:
-    """Copies of the arrays as buffers; their names."""
+    """Register copies of the arrays as buffers, and return their names."""
     for name, value in named.items():
         module.register_buffer(name, torch.tensor(value, dtype=dtype))
     return list(named)
 
 
 def program_of(module: nn.Module, example: Tensor, header: Mapping[str, str]) -> bytes:
-    """A `torch.export` program of the module.
+    """Return a `torch.export` program of the module.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ _ORDERS = (*(1 + i / 10 for i in range(1, 100)), *range(11, 64), 80, 96, 128, 19
 
 @dataclass(frozen=True)
 class RunCost:
-    """What one run spends.
+    """Cost of one run.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class RunCost:
 
 @dataclass(frozen=True)
 class Account:
-    """What runs spend, one by one and together.
+    """Costs of runs, one by one and together.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ def by_stage(
     parts: Mapping[str, str] | None = None,
     fixed_beforehand: bool = False,
 ) -> Account:
-    """What runs on the same rows spend, one by one and together by the tightest rule that holds.
+    """Return the costs of runs on the same rows, one by one and together by the tightest rule.
 
     Parameters
     ----------
@@ -130,7 +130,7 @@ def by_stage(
 
 
 def stage_of(entry: Entry) -> AnyStage:
-    """What a run's reservation says about its noise.
+    """Return the noise of a run from its reservation.
 
     A `Stage` where it was (discrete) Gaussian and its noise alone accounts for the run's epsilon
     (sampling that amplifies nothing is written down, too); else a `Guarantee` of the run's epsilon
@@ -164,7 +164,7 @@ def _together(entries: Sequence[Entry], delta: float, fixed_beforehand: bool) ->
 
 
 def _room(stages: Sequence[AnyStage], delta: float) -> bool:
-    """Whether delta leaves something to the stages with noise."""
+    """Return whether delta leaves something for the stages with noise."""
     return delta > 1.01 * _known_delta(stages)
 
 

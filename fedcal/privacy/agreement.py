@@ -70,7 +70,7 @@ strategies (`fedcal.strategies.server.job.terms_of_job`), which clients do not i
 
 
 def job_digest(fields: Mapping[str, Any], run: str) -> str:
-    """What names a job to all who take part in it: a digest of its public facts.
+    """Return the digest of a job's public facts, by which all its participants name it.
 
     Both sides compute it from the run config as it came: `classes` = 0 and `input` = "" count as
     they stand, whatever the sites have.
@@ -104,7 +104,7 @@ def under_protocol(fields: Mapping[str, Any]) -> bool:
 
 
 def own_request(fields: Mapping[str, Any], request: Request, terms: Terms) -> Request:
-    """The request as this site answers it: what came, if it follows from the site's own terms.
+    """Return the request as this site answers it, if it follows from the site's own terms.
 
     Under the protocol a request names neither noise nor coin: both are the plan's.
 
@@ -179,12 +179,12 @@ def check_request(request: Request, terms: Terms) -> None:
 
 
 def client_noise(plan: Plan) -> Noise | None:
-    """What each client adds to its answers under a plan; None = nothing."""
+    """Return the noise that each client adds under a plan; None = none."""
     return plan.noise if plan.model.noise_by == "client" else None
 
 
 def coin_rate(plan: Plan, query: Query) -> float:
-    """With what probability a client's rows take part in a round, by its own coin."""
+    """Return the probability that a client's rows take part in a round, by its own coin."""
     return 1.0 if query.everyone else plan.own_rate
 
 

@@ -55,7 +55,7 @@ _SELECTING = 3.0  # standard errors by which an event must be good on the first 
 
 @dataclass(frozen=True)
 class Finding:
-    """What an audit found.
+    """Result of an audit.
 
     Attributes
     ----------
@@ -79,7 +79,7 @@ class Finding:
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is false (but for `error`). Not to be refuted proves nothing."""
+        """True if the claim is false (but for `error`); False proves nothing."""
         return self.lower_bound > self.claimed
 
 
@@ -155,7 +155,7 @@ def epsilon_lower_bound(
 
 
 def _choose(worlds: list[Floats], delta: float) -> tuple[int, float, float]:
-    """The likelier world of the best interval (low, high], and the interval."""
+    """Return the likelier world of the best interval (low, high], and the interval."""
     pooled = np.concatenate(worlds)
     inner = np.unique(np.quantile(pooled, np.sort(_EDGES), method="lower"))
     edges = np.concatenate([[-math.inf], inner, [math.inf]])
@@ -190,7 +190,7 @@ def _bound(hits: int, n: int, alarms: int, m: int, delta: float, error: float) -
 
 
 def worst_pair(plan: Plan) -> tuple[Floats, Floats]:
-    """The unit's contributions in the two worlds, (length,) each, that tell most.
+    """Return the unit's contributions in the two worlds, (length,) each, easiest to tell apart.
 
     The other world's is the opposite where a neighbour may be any other contribution
     (`Plan.diameter` 2, unary encoding), else zero; see `Mechanism.worst_pair`.
@@ -215,7 +215,7 @@ def attack(
     seed: int = 0,
     pair: tuple[Floats, Floats] | None = None,
 ) -> Floats:
-    """The attacker's number in each of `trials` independent runs of one world, (trials,).
+    """Return the attacker's number in each of `trials` runs of one world, (trials,).
 
     For noise on a sum it is the log-likelihood ratio of all that is released (of the noise that the
     plan claims), or the released number itself if there is but one. For the exponential mechanism:

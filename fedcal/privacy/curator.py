@@ -68,7 +68,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Release:
-    """What the outside world learns of a round.
+    """Public result of a round.
 
     Attributes
     ----------
@@ -112,12 +112,12 @@ class Curator:
 
     @property
     def opened(self) -> bool:
-        """Whether any round was."""
+        """True if any round was opened."""
         return self._asked > 0
 
     @property
     def run(self) -> str:
-        """What names the run to sites and ledger."""
+        """Name of the run for sites and ledger."""
         return self._run
 
     def open(self, round_number: int, query: Query, norms: tuple[float, ...] = ()) -> Asked:
@@ -154,7 +154,7 @@ class Curator:
         return self._open
 
     def _request(self, query: Query, bound: Bound, round_number: int) -> Request:
-        """The question; under trust `distributed` and `local` with the noise that clients add."""
+        """Return the question, with the noise that clients add under `distributed` and `local`."""
         plan = self.plan
         context = Context(
             run=self._run,
@@ -313,7 +313,7 @@ class Curator:
         return Release(asked.round, request.query.kind, values, std)
 
     def _source(self, asked: Asked) -> Source:
-        """The server's own randomness in a round."""
+        """Return the server's own randomness in a round."""
         if self.plan.noise_source == "system":
             return None
         # The plan and the question are part of the key: the same noise on two answers, or at two

@@ -70,7 +70,7 @@ def check_quorum(quorum: float, trust: str | None, committee: int = 0) -> None:
 
 @dataclass(frozen=True)
 class Federation:
-    """Who takes part, and what may be learned from them. All of it is public.
+    """Clients, and what may be learned from them. All of it is public.
 
     Attributes
     ----------
@@ -182,7 +182,7 @@ class Federation:
 
     @property
     def private(self) -> bool:
-        """Whether the run is differentially private."""
+        """True if the run is differentially private."""
         return math.isfinite(self.epsilon)
 
     def to_fields(self) -> dict[str, int | float | str]:
@@ -192,7 +192,7 @@ class Federation:
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any], nodes: int = 0, classes: int = 0) -> Self:
-        """The federation that `to_fields` wrote, without its seed; other keys are passed over.
+        """Return the federation that `to_fields` wrote, without its seed; other keys are ignored.
 
         Parameters
         ----------

@@ -17,7 +17,7 @@ from fedcal.units.bounding import Bound
 def choose(
     federation: Federation, prefers: Sequence[type[Mechanism]], bound: Bound, rounds: int
 ) -> type[Mechanism]:
-    """The mechanism of a private run.
+    """Return the mechanism of a private run.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def choose(
 
 
 def _only(federation: Federation, law: type[Mechanism]) -> type[Mechanism]:
-    """A mechanism that the method's release is made for, and that nothing can replace."""
+    """Return the one mechanism that fits the method's release; InputError if it is not allowed."""
     trust, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
     if not trust.takes(law):
         home = " or ".join(f"'{name}'" for name, other in NOISY.items() if other.takes(law))
@@ -71,14 +71,14 @@ def _only(federation: Federation, law: type[Mechanism]) -> type[Mechanism]:
 
 
 def order_of(federation: Federation) -> Literal[1, 2]:
-    """Which norm a run bounds whose method prefers Gaussian noise: L1 if the user wants Laplace."""
+    """Return the order of the norm that a run bounds: L1 if the user wants Laplace noise."""
     return 2 if federation.mechanism == AUTO else MECHANISMS[federation.mechanism].order
 
 
 def _least(
     federation: Federation, prefers: Sequence[type[Mechanism]], bound: Bound, rounds: int
 ) -> type[Mechanism]:
-    """The one with the least noise std; those that need no delta if delta = 0.
+    """Return the mechanism with the least noise std; a pure one if delta = 0.
 
     A release with Laplace noise clips in L1, so one member's L1 norm is compared with one's L2
     norm.
@@ -95,6 +95,6 @@ def _least(
 
 
 def amplifying_rate(federation: Federation) -> float:
-    """The sampling rate where it amplifies privacy, else 1; see `plan.make_plan`."""
+    """Return the sampling rate if it amplifies privacy, else 1; see `plan.make_plan`."""
     amplifies = TRUSTS[str(federation.trust)].amplifies and UNITS[federation.unit].whole_client
     return federation.sampling_rate if amplifies else 1.0

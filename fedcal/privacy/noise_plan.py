@@ -38,7 +38,7 @@ _SMALL_DELTA = 1e-9  # what the samplers' errors may add up to where delta = 0 w
 
 @dataclass(frozen=True)
 class Plan:
-    """What every round of one run does; see `make_plan`.
+    """Frozen plan of every round of a run; see `make_plan`.
 
     Attributes
     ----------
@@ -137,22 +137,22 @@ class Plan:
 
     @property
     def model(self) -> type[Trust]:
-        """Who adds the noise, and whom it protects against."""
+        """Trust model: which party adds the noise, and against whom it protects."""
         return TRUSTS[self.trust]
 
     @property
     def protected(self) -> type[Unit]:
-        """Whose presence the guarantee hides."""
+        """Unit whose presence the guarantee hides."""
         return UNITS[self.unit]
 
     @property
     def private(self) -> bool:
-        """Whether releases are differentially private."""
+        """True if releases are differentially private."""
         return self.law.answers != "nothing"
 
     @property
     def noisy_sums(self) -> bool:
-        """Whether sums with noise are released."""
+        """True if sums with noise are released."""
         return self.law.answers == "sum"
 
     def unanswered(self, std: Floats) -> bool:
@@ -165,28 +165,28 @@ class Plan:
 
     @property
     def tailed(self) -> bool:
-        """Whether the noise of a sum has the tails of Laplace noise; that of many draws has not."""
+        """True if the noise of a sum has Laplace tails; the sum of many draws does not."""
         return self.law.tailed and not self.many_draws
 
     @property
     def many_draws(self) -> bool:
-        """Whether the sum holds as many whole draws as there are answers."""
+        """True if the sum holds as many complete draws as there are answers."""
         return self.model.noise_by == "client" and not self.model.shared
 
     @property
     def secret_sample(self) -> bool:
-        """Whether nobody but the server may learn who was asked, nor how many."""
+        """True if only the server may learn which clients were asked, and how many."""
         secret = self.model.amplifies and not self.asks_everyone
         return self.private and self.sampling_rate < 1 and secret
 
     @property
     def protocol(self) -> bool:
-        """Whether sites add up by the protocol of secure aggregation."""
+        """True if sites add up by the protocol of secure aggregation."""
         return self.committee is not None
 
     @property
     def asks_everyone(self) -> bool:
-        """Whether every client answers, and a secret coin of its own says if its rows count."""
+        """True if every client answers, and its own secret coin decides if its rows count."""
         return self.model.asks_everyone or self.protocol
 
     @property
@@ -196,7 +196,7 @@ class Plan:
 
     @property
     def amplified(self) -> bool:
-        """Whether the epsilon counts on sampling; see the notes of `make_plan`."""
+        """True if the epsilon relies on sampling; see the notes of `make_plan`."""
         return self.amplifying_rate < 1
 
     @property
@@ -208,7 +208,7 @@ class Plan:
 
     @property
     def shares(self) -> int:
-        """How many clients' noise makes the whole."""
+        """Number of clients whose noise makes the complete noise."""
         return self.model.shares(self.quorum - self.colluding)
 
     @cached_property
@@ -246,7 +246,7 @@ class Plan:
 
     @cached_property
     def ring(self) -> Ring:
-        """Where contributions are added, with room for the noise's tails."""
+        """Ring in which contributions are added, large enough for the noise's tails."""
         scales = self._scales()
         if not len(scales):
             return Ring(self.clients, self.grid)
@@ -254,7 +254,7 @@ class Plan:
 
     @property
     def tail(self) -> float:
-        """How far the noise in the sum of all clients' answers goes, in scales of one noise."""
+        """Largest noise in the sum of all clients' answers, in scales of one noise."""
         return self.law.tail(self.noises(self.clients), self.model.noise_by == "server")
 
     @property
@@ -272,13 +272,13 @@ class Plan:
 
     @cached_property
     def noise(self) -> Noise | None:
-        """What is added: by the server (central), by each client (distributed, local), or None."""
+        """Noise that the server (central) or each client (distributed, local) adds, or None."""
         if self.bound is None:
             return None
         return self.law.noise_of(self._scales(), self.grid, self.bound, self.shares)
 
     def noises(self, repliers: int) -> float:
-        """How many whole noises lie in the sum of so many answers: its variance in theirs."""
+        """Return the number of complete noises in the sum of so many answers."""
         return self.model.noises(repliers, self.shares)
 
     def std_of_sum(self, repliers: int) -> Floats:
@@ -290,7 +290,7 @@ class Plan:
     def sum_of(
         self, bound: Bound, repliers: int, costs: Callable[[Floats], Floats | None] | None = None
     ) -> Sum:
-        """What the sum of so many answers is, clipped to `bound` each; see `Query.costs`."""
+        """Return the sum of so many answers, each clipped to `bound`; see `Query.costs`."""
         std = self.std_of_sum(repliers)
         return Sum(self.ring, bound, self.diameter, repliers, std, not self.many_draws, costs)
 
@@ -328,7 +328,7 @@ class Plan:
 
     @cached_property
     def key(self) -> str:
-        """What tells this plan's noise from that of others; the seed is not in it.
+        """Key that separates this plan's noise from that of others; the seed is not in it.
 
         Two releases with the same noise at different scales would give both away, so whatever the
         scale follows from is here by name: a new field of this class moves no bit.
@@ -367,7 +367,7 @@ class Plan:
 
     @property
     def share_asked(self) -> float:
-        """What share of the clients a round asks; of independent coins the expected one."""
+        """Share of the clients asked in a round; with independent coins the expected one."""
         if self.asks_everyone:
             return 1.0
         if self.cohort:
@@ -375,7 +375,7 @@ class Plan:
         return self.sampling_rate / self.parts
 
     def sample(self, round_number: int) -> Integers:
-        """Clients that are asked in a round: each with probability `sampling_rate`, independently.
+        """Return the clients asked in a round: each with probability `sampling_rate`.
 
         Under trust `distributed`, and under the protocol, everybody is asked: all noise is needed,
         and whether a client's rows take part is its own coin (`Query.rate`), which nobody sees.
@@ -409,7 +409,7 @@ def make_plan(
     fine: bool = False,
     cohort: bool = False,
 ) -> Plan:
-    """The plan of a run: the noise that meets the target, on its private side.
+    """Make the plan of a run: the noise that meets the target, on its private side.
 
     Parameters
     ----------
@@ -523,7 +523,7 @@ def make_plan(
 def _slack(
     federation: Federation, model: type[Trust], rounds: int, bound: Bound, row_rate: float
 ) -> float:
-    """What the errors of draws from the operating system may add to delta."""
+    """Return the part of delta for errors of draws from the operating system."""
     if federation.noise_source == "seeded":
         return 0.0
     draws = rounds * model.draws(bound.length, federation.clients)

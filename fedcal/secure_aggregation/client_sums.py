@@ -58,7 +58,7 @@ class ClientSums:
         self._low += low
 
     def saturated(self) -> Words:
-        """The clamped sums, shape (clients, length) uint64."""
+        """Return the clamped sums, shape (clients, length) uint64."""
         high = self._high + (self._low >> 32)
         low = self._low & np.int64(_LOW)
         inside = np.clip(high, -(2**31), 2**31 - 1)

@@ -52,7 +52,7 @@ def read_committee(text: str) -> tuple[int, int]:
 
 
 def colluding(size: int, threshold: int) -> int:
-    """Members that may work with the server, and it still learns nothing but one sum a round.
+    """Return how many members may work with the server, which still learns one sum a round.
 
     t - 1, who lack a piece; and so few that two sets of t signatures, each under another sum,
     have an honest member in common, who signs once: 2 t - C - 1.
@@ -94,7 +94,7 @@ class Committee:
 
     @classmethod
     def of_first(cls, size: int, threshold: int) -> Committee:
-        """The first sites: in a simulation one is as good as another."""
+        """Return the committee of the first sites; in a simulation all sites are alike."""
         return cls(tuple(range(size)), threshold)
 
     @cached_property
@@ -108,7 +108,7 @@ class Committee:
 
     @property
     def colluding(self) -> int:
-        """See `colluding`."""
+        """Number of members that may work with the server; see `colluding`."""
         return colluding(len(self.members), self.threshold)
 
     @property

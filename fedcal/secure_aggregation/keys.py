@@ -42,7 +42,7 @@ _DOMAIN = b"fedcal/secure-sum/1/"
 
 
 def domain(purpose: str) -> bytes:
-    """The prefix of all that is signed, hashed or derived for a purpose."""
+    """Return the prefix of everything that is signed, hashed or derived for a purpose."""
     return _DOMAIN + purpose.encode("ascii") + b"\0"
 
 
@@ -70,12 +70,12 @@ class SigningKey:
 
     @classmethod
     def generate(cls) -> SigningKey:
-        """A new one, of the operating system's randomness."""
+        """Make a new key from the operating system's randomness."""
         return cls(Ed25519PrivateKey.generate().private_bytes_raw())
 
     @classmethod
     def from_pem(cls, text: bytes) -> SigningKey:
-        """The key that `to_pem` wrote; InputError for anything else."""
+        """Return the key that `to_pem` wrote; InputError for anything else."""
         try:
             key = load_pem_private_key(text, None)
         except (ValueError, TypeError, UnsupportedAlgorithm):
@@ -89,12 +89,12 @@ class SigningKey:
         return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def sign(self, purpose: str, message: bytes) -> bytes:
-        """64 bytes."""
+        """Return the signature, 64 bytes."""
         return self._key.sign(domain(purpose) + message)
 
 
 def verified(public: bytes, purpose: str, message: bytes, signature: bytes) -> bool:
-    """Whether the holder of this Ed25519 key has signed this message for this purpose."""
+    """Return whether the holder of this Ed25519 key signed this message for this purpose."""
     try:
         Ed25519PublicKey.from_public_bytes(public).verify(signature, domain(purpose) + message)
     except (InvalidSignature, ValueError):
@@ -103,7 +103,7 @@ def verified(public: bytes, purpose: str, message: bytes, signature: bytes) -> b
 
 
 def new_exchange_key() -> tuple[bytes, bytes]:
-    """A secret X25519 key and its public half, 32 bytes each."""
+    """Make a secret X25519 key and its public half, 32 bytes each."""
     key = X25519PrivateKey.generate()
     return key.private_bytes_raw(), key.public_key().public_bytes_raw()
 
@@ -123,7 +123,7 @@ def usable_exchange_key(public: bytes) -> bool:
 
 
 def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: int) -> bytes:
-    """The key of messages from one site to another in a job, 32 bytes.
+    """Return the key of messages from one site to another in a job, 32 bytes.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def shared_key(secret: bytes, public: bytes, job: bytes, sender: int, receiver: 
 
 
 def seal(key: bytes, message: bytes, about: bytes) -> bytes:
-    """A message that only holders of `key` can read or make, behind its nonce.
+    """Encrypt a message so that only holders of `key` can read or make it; behind its nonce.
 
     Parameters
     ----------
@@ -160,7 +160,7 @@ def seal(key: bytes, message: bytes, about: bytes) -> bytes:
 
 
 def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
-    """The message of `seal`; InputError if it is another one."""
+    """Decrypt a message of `seal`; InputError if it was not sealed with this key and context."""
     try:
         nonce, text = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
         return ChaCha20Poly1305(key).decrypt(nonce, text, about)
@@ -169,12 +169,12 @@ def unseal(key: bytes, sealed: bytes, about: bytes) -> bytes:
 
 
 def read_key(path: Path) -> SigningKey:
-    """A site's key from a file that nobody else can read.
+    """Read a site's key from a file that only its owner can read.
 
     Raises
     ------
     InputError
-        If it cannot be read, others can read it, or it is none.
+        If the file cannot be read, others can read it, or it is not a key.
     """
     try:
         if path.stat().st_mode & 0o077:
@@ -189,7 +189,7 @@ def read_key(path: Path) -> SigningKey:
 
 
 def make_key(path: Path) -> SigningKey:
-    """A new key in a file of its own that nobody else can read; InputError if one is there."""
+    """Write a new key to a new file that only its owner can read; InputError if one exists."""
     key = SigningKey.generate()
     try:
         # exclusive, and with its mode from the start: nobody reads it in between

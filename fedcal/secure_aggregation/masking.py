@@ -121,7 +121,7 @@ def stream(seed: bytes, length: int) -> NDArray[np.uint64]:
 
 
 def neighbours(cohort: Collection[int], run_seed: int, round: int) -> NDArray[np.int64]:
-    """Graph of who shares masks with whom in a round.
+    """Return the graph of the clients that share masks in a round.
 
     Complete up to `COMPLETE_UP_TO` clients. Above that, the Harary graph of Bell et al.
     (2020): clients on a ring in a random order keyed by run and round, each the neighbour of the
@@ -153,7 +153,7 @@ def neighbours(cohort: Collection[int], run_seed: int, round: int) -> NDArray[np
 def mask(
     client: int, cohort: Collection[int], run_seed: int, round: int, length: int
 ) -> NDArray[np.uint64]:
-    """What one client adds to its ring vector: the sum of +-stream over its neighbours, mod 2**64.
+    """Return the sum of +-stream over a client's neighbours, mod 2**64: its mask.
 
     Plus where the client's id is the smaller of the two, else minus. A cohort of one has a zero
     mask: secure aggregation of one hides nothing.
@@ -229,7 +229,7 @@ def masks(
 def owed(
     dropped: Iterable[int], cohort: Collection[int], run_seed: int, round: int
 ) -> dict[int, tuple[int, ...]]:
-    """Whom to ask for seeds after a dropout: survivor -> its dropped neighbours, ids ascending.
+    """Return the survivors to ask for seeds: survivor -> its dropped neighbours, ascending.
 
     Survivors without a dropped neighbour are absent. Empty if nobody dropped.
 
@@ -259,7 +259,7 @@ def owed(
 def reveal(
     survivor: int, dropped: Iterable[int], cohort: Collection[int], run_seed: int, round: int
 ) -> dict[int, bytes]:
-    """Answer of one survivor to a dropout: the seeds it shares with dropped neighbours this round.
+    """Return the seeds that one survivor shares with dropped neighbours in this round.
 
     Dropped clients that are no neighbours of the survivor are left out.
 
@@ -400,7 +400,7 @@ def _sorted_ids(cohort: Collection[int]) -> list[int]:
 
 
 def _places(cohort: Collection[int]) -> tuple[list[int], dict[int, int]]:
-    """The ids in ascending order, and the place of each."""
+    """Return the ids in ascending order, and the place of each."""
     ids = _sorted_ids(cohort)
     return ids, {client: k for k, client in enumerate(ids)}
 

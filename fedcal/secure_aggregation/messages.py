@@ -43,7 +43,7 @@ CONFIRMATION_BYTES = _U32.size + SIGNATURE_BYTES
 
 
 class Damaged(InputError):
-    """Bytes that are no message of this kind."""
+    """Raised for bytes that are not a message of the expected kind."""
 
 
 @dataclass(frozen=True)
@@ -69,17 +69,17 @@ class Enrolment:
 
     @classmethod
     def made(cls, key: SigningKey, job: bytes, site: int, exchange: bytes, nonce: bytes) -> Self:
-        """One that is signed."""
+        """Return a signed enrolment."""
         signature = key.sign(_ENROL, job + _ENROLMENT.pack(site, exchange, nonce))
         return cls(site, exchange, nonce, signature)
 
     def by(self, public: bytes, job: bytes) -> bool:
-        """Whether the site with this Ed25519 key has signed it for this job."""
+        """Return whether the site with this Ed25519 key signed it for this job."""
         message = job + _ENROLMENT.pack(self.site, self.exchange, self.nonce)
         return verified(public, _ENROL, message, self.signature)
 
     def to_bytes(self) -> bytes:
-        """116 bytes."""
+        """Return the enrolment as 116 bytes."""
         return _ENROLMENT.pack(self.site, self.exchange, self.nonce) + self.signature
 
     @classmethod
@@ -126,7 +126,7 @@ def exchange_keys(roster: Roster, job: str, enrolments: Iterable[bytes]) -> dict
 
 @dataclass(frozen=True)
 class Header:
-    """What a contributor signs: one contribution to one round.
+    """Signed description of one contribution to one round.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ class Header:
     commitments: tuple[bytes, ...]
 
     def payload(self) -> bytes:
-        """What is signed."""
+        """Return the bytes that are signed."""
         return b"".join(
             (
                 _FIXED.pack(
@@ -172,13 +172,13 @@ class Header:
         )
 
     def signed(self, key: SigningKey) -> bytes:
-        """The payload and the site's signature."""
+        """Return the payload and the site's signature."""
         payload = self.payload()
         return payload + key.sign(_HEADER, payload)
 
     @classmethod
     def read(cls, text: bytes) -> Self:
-        """The header, whoever signed it; Damaged for anything else."""
+        """Parse a header without checking its signature; Damaged for anything else."""
         if len(text) < _FIXED.size + SIGNATURE_BYTES:
             raise Damaged("a header is too short")
         job, number, question, site, exchange, length, vector, receivers, commitments = (
@@ -194,13 +194,13 @@ class Header:
 
 
 def header_by(public: bytes, text: bytes) -> bool:
-    """Whether the site with this key has signed a header."""
+    """Return whether the site with this key signed a header."""
     return verified(public, _HEADER, text[:-SIGNATURE_BYTES], text[-SIGNATURE_BYTES:])
 
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a contributor sends: once, and for good.
+    """Final message of a contributor to a round.
 
     Attributes
     ----------
@@ -217,7 +217,7 @@ class Contribution:
     sealed: Mapping[int, bytes]
 
     def to_bytes(self) -> bytes:
-        """One text."""
+        """Return the contribution as bytes."""
         parts = [self.header, self.words.astype("<u8", copy=False).tobytes()]
         parts += [_U32.pack(member) + text for member, text in sorted(self.sealed.items())]
         return packed(parts)
@@ -234,23 +234,23 @@ class Contribution:
 
 
 def vector_digest(words: Words) -> bytes:
-    """Of what a contributor sent."""
+    """Return the digest of a contributor's vector."""
     return digest("vector", words.astype("<u8", copy=False).tobytes())
 
 
 def commitment(job: bytes, round_number: int, site: int, piece: int, seed: bytes) -> bytes:
-    """A digest that binds a contributor to a seed; it tells nothing of 32 random bytes."""
+    """Return a digest that binds a contributor to a seed and reveals nothing of it."""
     where = struct.pack("<III", round_number, site, piece)
     return digest("seed", job, where, seed)
 
 
 def sealed_for(header: bytes, receiver: int) -> bytes:
-    """What a sealed message belongs to: all that its sender signed, and to whom it goes."""
+    """Return the context of a sealed message: its sender's signed header, and its receiver."""
     return digest("sealed", header[:-SIGNATURE_BYTES], _U32.pack(receiver))
 
 
 def sum_digest(job: bytes, round_number: int, headers: Iterable[bytes]) -> bytes:
-    """What members sign: which contributions are in the sum of a round."""
+    """Return the digest that members sign: the contributions in the sum of a round."""
     return digest(
         "sum", job, _U32.pack(round_number), *sorted(h[:-SIGNATURE_BYTES] for h in headers)
     )
@@ -265,15 +265,15 @@ class Confirmation:
 
     @classmethod
     def made(cls, key: SigningKey, site: int, of: bytes) -> Self:
-        """One that is signed; `of` is the sum's digest."""
+        """Return a signed confirmation; `of` is the sum's digest."""
         return cls(site, key.sign(_CONFIRM, _U32.pack(site) + of))
 
     def by(self, public: bytes, of: bytes) -> bool:
-        """Whether the member with this key has signed it for this sum."""
+        """Return whether the member with this key signed it for this sum."""
         return verified(public, _CONFIRM, _U32.pack(self.site) + of, self.signature)
 
     def to_bytes(self) -> bytes:
-        """68 bytes."""
+        """Return the confirmation as 68 bytes."""
         return _U32.pack(self.site) + self.signature
 
     @classmethod
@@ -286,7 +286,7 @@ class Confirmation:
 
 @dataclass(frozen=True)
 class Opening:
-    """What a member opens: its pieces of a sum, signed, as one damaged bit would spoil the total.
+    """Signed pieces of a sum from one member; one damaged bit would spoil the total.
 
     Attributes
     ----------
@@ -302,15 +302,15 @@ class Opening:
 
     @classmethod
     def made(cls, key: SigningKey, of: bytes, pieces: bytes) -> Self:
-        """One that is signed."""
+        """Return a signed opening."""
         return cls(of, pieces, key.sign(_OPEN, digest("pieces", of, pieces)))
 
     def by(self, public: bytes) -> bool:
-        """Whether the member with this key has signed it."""
+        """Return whether the member with this key signed it."""
         return verified(public, _OPEN, digest("pieces", self.of, self.pieces), self.signature)
 
     def to_bytes(self) -> bytes:
-        """One text."""
+        """Return the opening as bytes."""
         return packed([self.of, self.pieces, self.signature])
 
     @classmethod
@@ -328,7 +328,7 @@ def packed(parts: Sequence[bytes]) -> bytes:
 
 
 def unpacked(text: bytes) -> list[bytes]:
-    """The parts of `packed`, at least two; Damaged for anything else."""
+    """Return the parts of `packed`, at least two; Damaged for anything else."""
     parts, at = [], 0
     while at < len(text):
         if at + _U32.size > len(text):

@@ -78,7 +78,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Roster:
-    """Who takes part and who opens sums; two rosters with one digest are the same.
+    """Sites of a federation and the committee that opens sums; equal digests, equal rosters.
 
     Formal guarantee: `digest` is of the name, the sites in their order with names and keys, the
     committee, its threshold and the classes; under a collision-free SHA-256 nobody can change one
@@ -139,7 +139,7 @@ class Roster:
 
     @property
     def coordinator(self) -> bytes | None:
-        """The public key of whoever has signed; None = nobody."""
+        """Public key of the signer; None if it is not signed."""
         return None if self.signature is None else self.signature.coordinator
 
     @cached_property
@@ -147,11 +147,11 @@ class Roster:
         return {site.key: number for number, site in enumerate(self.sites)}
 
     def number_of(self, key: bytes) -> int | None:
-        """The number of the site with this Ed25519 public key; None if there is none."""
+        """Return the number of the site with this Ed25519 public key; None if there is none."""
         return self._numbers.get(key)
 
     def signed(self, key: keys.SigningKey) -> Roster:
-        """The same, signed by a coordinator."""
+        """Return the roster, signed by a coordinator."""
         made = key.sign(_SIGNED, bytes.fromhex(self.digest))
         return replace(self, signature=Signature(key.public, made))
 
@@ -170,7 +170,7 @@ class Roster:
 
     @classmethod
     def from_text(cls, text: str) -> Roster:
-        """The roster that `to_text` wrote; InputError for any other text."""
+        """Return the roster that `to_text` wrote; InputError for any other text."""
         refused = InputError("the roster of the message is none, or not in its canonical form")
         if len(text) > MOST_BYTES:
             raise InputError(f"the roster of the message is larger than {MOST_BYTES} bytes")
@@ -193,7 +193,7 @@ class Roster:
 
     @classmethod
     def read(cls, path: Path) -> Roster:
-        """The roster of a `federation.toml`.
+        """Read the roster of a `federation.toml`.
 
         Raises
         ------
@@ -243,7 +243,7 @@ class Roster:
         )
 
     def to_toml(self) -> str:
-        """The text of a `federation.toml` that `read` takes."""
+        """Return the text of a `federation.toml` that `read` takes."""
         table: dict[str, Any] = {
             "name": self.name,
             "threshold": self.committee.threshold,
@@ -255,7 +255,7 @@ class Roster:
         return tomli_w.dumps(table) + self.signature_toml()
 
     def signature_toml(self) -> str:
-        """The last table of that file; "" = nobody has signed."""
+        """Return the last table of that file; "" if the roster is not signed."""
         if (signed := self.signature) is None:
             return ""
         pair = {"coordinator": signed.coordinator.hex(), "signature": signed.signature.hex()}
@@ -290,7 +290,7 @@ def in_groups(digest: str) -> str:
 
 
 def check_key(what: str, text: Any) -> bytes:
-    """The 32 bytes of an Ed25519 public key in hexadecimal digits, or InputError."""
+    """Return the 32 bytes of an Ed25519 public key in hexadecimal digits, or raise InputError."""
     return _hex(what, text, keys.KEY_BYTES)
 
 

@@ -18,13 +18,13 @@ from fedcal.secure_aggregation.masking import SEED_BYTES, stream
 
 
 def new_seeds(pieces: int) -> list[bytes]:
-    """A fresh seed for each piece."""
+    """Draw a fresh seed for each piece."""
     drawn = os.urandom(SEED_BYTES * pieces)
     return [drawn[k : k + SEED_BYTES] for k in range(0, len(drawn), SEED_BYTES)]
 
 
 def stream_sum(seeds: Iterable[bytes], length: int) -> Words:
-    """The sum of the streams of these seeds, (length,)."""
+    """Return the sum of the streams of these seeds, (length,)."""
     total = np.zeros(length, np.uint64)
     for seed in seeds:
         total += stream(seed, length)
@@ -32,12 +32,12 @@ def stream_sum(seeds: Iterable[bytes], length: int) -> Words:
 
 
 def hidden(words: Words, seeds: Sequence[bytes]) -> Words:
-    """A vector without its streams: uniform to whoever lacks one of the seeds. Shape (length,)."""
+    """Return a vector minus its streams, (length,): uniform without all of the seeds."""
     return np.asarray(words - stream_sum(seeds, len(words)))
 
 
 def opened(hidden_sum: Words, openings: Mapping[int, Mapping[int, Words]], pieces: int) -> Words:
-    """The sum of the contributors' vectors.
+    """Return the sum of the contributors' vectors.
 
     Parameters
     ----------

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, eq=False)
 class Holdout:
-    """Test rows that an artifact is judged on, for the researcher's eyes: no private release.
+    """Test rows that evaluate an artifact, for the researcher's eyes: not a private release.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ class Holdout:
 
 
 class Artifact(ABC):
-    """What a run yields. Only `arrays` and `from_arrays` must be written.
+    """Result of a run. Only `arrays` and `from_arrays` must be written.
 
     A subclass that sets `form` is found by it in `ARTIFACTS` from then on.
 
@@ -119,7 +119,7 @@ class Artifact(ABC):
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """The artifact of these arrays; KeyError or InputError if they do not fit."""
+        """Return the artifact of these arrays; KeyError or InputError if they do not fit."""
 
     # -- files ----------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class Artifact(ABC):
 
     @classmethod
     def read(cls, folder: Path, stem: str) -> Artifact:
-        """What `write` wrote.
+        """Return the saved artifact.
 
         Raises InputError if the file cannot be read, or holds something else.
         """
@@ -163,7 +163,7 @@ class Artifact(ABC):
 
     @property
     def naming(self) -> Header:
-        """What the header of its file says of the classes' names, which `read_arrays` reads."""
+        """Entries of the file's header about names of classes, which `read_arrays` reads."""
         return {} if self.class_names is None else {"class_names": list(self.class_names)}
 
     # -- what is told of it ---------------------------------------------------------------
@@ -179,11 +179,11 @@ class Artifact(ABC):
         object.__setattr__(self, "class_names", names)
 
     def under(self, statement: Sequence[str]) -> Artifact:
-        """The same with what was promised for it, in sentences, for who reads its file later."""
+        """Return the artifact with its privacy statement, in sentences, for readers of its file."""
         return self
 
     def of_sites(self, sites: Mapping[str, Any]) -> Artifact:
-        """The same, where what it promises is about rows of those real sites that took part.
+        """Return the artifact with its promise limited to the real sites that took part.
 
         Parameters
         ----------
@@ -193,11 +193,11 @@ class Artifact(ABC):
         return self
 
     def record(self) -> dict[str, Any]:
-        """What a release's line of `rounds.jsonl` gains: plain values."""
+        """Return the plain values that it adds to a line of `rounds.jsonl`."""
         return {}
 
     def results(self) -> dict[str, Any]:
-        """The keys that `result.json` gains, from what was released alone: plain finite values."""
+        """Return the finite values that it adds to `result.json`, from the release alone."""
         return {}
 
     def judge(self, test: Holdout) -> dict[str, Any]:
@@ -209,15 +209,15 @@ class Artifact(ABC):
         return {}
 
     def glance(self, test: Holdout) -> dict[str, float]:
-        """A few numbers on test rows: the key `test` of lines of `rounds.jsonl`; {} = none."""
+        """Return a few metrics on test rows for lines of `rounds.jsonl`; {} = none."""
         return {}
 
     def page(self) -> list[Part]:
-        """Its part of a report, from top to bottom."""
+        """Return its part of a report, from top to bottom."""
         return []
 
     def lines(self, test: Holdout | None = None) -> list[str]:
-        """It in a few lines, for a terminal or a log: the head of its first table, or its name.
+        """Return a few lines for a terminal or a log: the head of its first table, or its name.
 
         With test rows those of `judged_page` come first.
         """
@@ -248,7 +248,7 @@ def read_arrays(
     make: Callable[[Header, Arrays], T],
     noun: str,
 ) -> T:
-    """What `make` makes of the header and the arrays of a file that `write_arrays` wrote.
+    """Return the object that `make` builds from a file that `write_arrays` wrote.
 
     Parameters
     ----------
@@ -302,7 +302,7 @@ def _names(header: Header) -> tuple[str, ...] | None:
 
 
 def form_of(path: Path) -> str:
-    """The form of the artifact in a file, "" if its header says none: readers refuse it then."""
+    """Return the form of the artifact in a file, or "" if its header names none."""
     try:
         return str(json.loads(str(read_npz(path)["header"])).get("form", ""))
     except (InputError, KeyError, ValueError, AttributeError):

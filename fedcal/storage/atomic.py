@@ -12,7 +12,7 @@ from fedcal.core.errors import FedcalError, InputError
 
 
 def path_of(path: str | Path) -> Path:
-    """The path that somebody gave, with `~` as the home folder where that is known."""
+    """Return a path with `~` expanded to the home folder where that is known."""
     return Path(os.path.expanduser(path))
 
 

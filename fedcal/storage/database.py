@@ -63,7 +63,7 @@ class Database:
             raise InputError(f"{self.name} cannot be used: {error}") from None
 
     def execute(self, sql: str, values: Sequence[Any] = ()) -> int:
-        """How many rows a statement has changed."""
+        """Run a statement and return how many rows it changed."""
         try:
             return self._connection.execute(sql, values).rowcount
         except (sqlite3.Error, OverflowError, UnicodeError) as error:
@@ -90,7 +90,7 @@ class Database:
                 raise
 
     def is_new(self, application: int) -> bool:
-        """Whether nothing is in the file yet; InputError if it is of another application.
+        """Return whether the file is empty; InputError if it belongs to another application.
 
         Parameters
         ----------
@@ -109,7 +109,7 @@ class Database:
 
     @property
     def version(self) -> int:
-        """Of the tables, as `mark` wrote it."""
+        """Version of the tables, as `mark` wrote it."""
         ((version,),) = self.rows("PRAGMA user_version")
         return int(version)
 

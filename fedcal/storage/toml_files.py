@@ -14,16 +14,16 @@ T = TypeVar("T")
 
 
 def read_toml(path: Path, most: int) -> dict[str, Any]:
-    """The tables of a TOML file.
+    """Return the tables of a TOML file.
 
-    Raises InputError if it is no file, is larger, or is no TOML.
+    Raises InputError if it is not a file, is too large, or is not TOML.
 
     Parameters
     ----------
     path
         of the file
     most
-        bytes that it may have
+        bytes
     """
     try:
         if not path.is_file():  # a pipe would never end
@@ -43,7 +43,7 @@ def read_toml(path: Path, most: int) -> dict[str, Any]:
 
 
 def read_as(path: Path, most: int, make: Callable[[Mapping[str, Any]], T]) -> T:
-    """What `make` makes of the tables of a TOML file; its errors name the file.
+    """Return the object that `make` builds from a TOML file; its errors name the file.
 
     Raises InputError as `read_toml`, and as `make`.
     """

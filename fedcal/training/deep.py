@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from fedcal.core.checks import whole
 from fedcal.core.errors import InputError
 from fedcal.core.optional import need
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 from fedcal.training.layer_gradients import INPUT_BITS, Part
 from fedcal.training.network import Clipping, Dense, LocalSGD, Network, Reads, text_of
 
@@ -42,18 +42,18 @@ class Deep(Network):
     hidden: tuple[int, ...] = ()
 
     def module(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-        """The network in PyTorch, its weights drawn by `seed`."""
+        """Return the network in PyTorch, its weights drawn by `seed`."""
         need("torch", "train", f"the network {self.name}")
         from fedcal.training.torch_models import build
 
         return build(self.name, shape, classes, seed, self.hidden)
 
+    @override
     def size(self, shape: tuple[int, ...], classes: int) -> int:
-        """Parameters in all."""
         return _size(self, shape, classes)
 
     def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
-        """As PyTorch draws them, by `seed`."""
+        """Return weights as PyTorch draws them, by `seed`."""
         model = self.module(shape, classes, seed)
         from fedcal.training.torch_models import weights_of
 
@@ -73,7 +73,7 @@ class Deep(Network):
         return np.asarray(found.numpy(), np.float64)
 
     def prepared(self, inputs: NDArray[Any]) -> NDArray[Any]:
-        """As they lie in the data; the network scales or embeds them."""
+        """Return the inputs unchanged; the network scales or embeds them."""
         return inputs
 
     def tensor(self, inputs: NDArray[Any]) -> Tensor:
@@ -101,7 +101,7 @@ class Deep(Network):
         clipping: Clipping,
         grid: float,
     ) -> Integers:
-        """A block of rows at a time, those of several clients together.
+        """Return gradients by blocks of rows, those of several clients together.
 
         A row whose gradient is not finite adds zeros.
         """
@@ -182,7 +182,7 @@ class MLP(Deep):
     hidden: tuple[int, ...] = (128,)
 
     def of_widths(self, widths: tuple[int, ...]) -> MLP:
-        """Another one."""
+        """Return an MLP with these hidden widths."""
         if any(width % _LANES for width in widths):
             raise InputError(
                 f"hidden widths must be multiples of {_LANES}, got {text_of(widths)}: with others "
@@ -193,7 +193,7 @@ class MLP(Deep):
         return found
 
     def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense]:
-        """Its layers, in the order of `weights_of`."""
+        """Return its layers, in the order of `weights_of`."""
         found = []
         for width, out in pairwise((*shape, *self.hidden, classes)):
             weight, bias, w = np.split(w, [out * width, out * (width + 1)])

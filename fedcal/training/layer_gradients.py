@@ -57,7 +57,7 @@ class Factors(Part):
 
     @classmethod
     def of(cls, weight: slice, bias: slice | None, inputs: Floats, back: Floats) -> Factors:
-        """From inputs in their own units, truncated toward zero."""
+        """Return factors from inputs in their own units, truncated toward zero."""
         norms = np.sqrt(np.einsum("ij,ij->i", inputs, inputs))
         exponents = np.frexp(np.where(np.isfinite(norms), norms, 1.0))[1] - INPUT_BITS
         step = np.ldexp(1.0, np.clip(exponents, -2 * INPUT_BITS, 0))
@@ -70,7 +70,7 @@ class Factors(Part):
         return np.asarray(back * (inputs + (self.bias is not None)))
 
     def whole(self, factors: Floats, grid: float) -> Factors:
-        """What flows back becomes whole: of a product of truncated factors no norm grows."""
+        """Return factors with whole backward parts; truncation makes no norm larger."""
         inputs = _finite(self.inputs, factors)
         back = _truncated(self.back, factors, grid / self.step)
         return Factors(self.weight, self.bias, inputs, back, self.step)
@@ -92,16 +92,16 @@ class Whole(Part):
     gradients: Floats
 
     def squares(self) -> Floats:
-        """Sum of squares."""
+        """Return the sum of squares of each row."""
         return np.asarray(np.einsum("ij,ij->i", self.gradients, self.gradients))
 
     def whole(self, factors: Floats, grid: float) -> Whole:
-        """Truncated toward zero."""
+        """Return the gradients truncated toward zero."""
         steps = np.full(len(factors), grid)
         return Whole(self.place, _truncated(self.gradients, factors, steps))
 
     def add(self, total: Integers, rows: slice) -> None:
-        """A sum of whole numbers below 2^53."""
+        """Add a sum of whole numbers below 2^53 to `total`."""
         total[self.place] += self.gradients[rows].sum(axis=0).astype(np.int64)
 
 

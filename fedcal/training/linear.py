@@ -62,7 +62,7 @@ class Linear(Network):
         return np.zeros(self.size(shape, classes))
 
     def logits(self, w: Floats, inputs: NDArray[Any], classes: int) -> Floats:
-        """Of the rounded features and weights that training uses."""
+        """Return logits of the rounded features and weights that training uses."""
         return self._scores(w, self.prepared(inputs), classes)
 
     def prepared(self, inputs: NDArray[Any]) -> NDArray[np.float32]:

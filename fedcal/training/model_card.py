@@ -103,7 +103,7 @@ def clipping_part(shares: Sequence[tuple[int, float]], query: Gradients) -> Curv
 
 
 def card_parts(looks: Mapping[str, Floats], test: Holdout) -> list[Part]:
-    """The card's parts, from top to bottom.
+    """Return the card's parts, from top to bottom.
 
     Parameters
     ----------
@@ -151,7 +151,7 @@ def _reliability(records: Mapping[str, Reliability]) -> Curve:
 
 
 def _confidence(looks: Mapping[str, Floats]) -> Curve:
-    """How often each confidence occurs: bars as steps."""
+    """Return the distribution of confidences, bars as steps."""
     series = {}
     for name, probs in looks.items():
         top = probs.max(axis=1)

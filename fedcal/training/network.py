@@ -35,7 +35,7 @@ MOST_INPUTS = 2**24
 
 @dataclass(frozen=True)
 class Clipping:
-    """What bounds the gradient of each row.
+    """Bound of each row's gradient.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class Clipping:
         one_of("clipping", self.rule, RULES)
 
     def factors(self, norms: Floats) -> Floats:
-        """What each row's gradient is multiplied by, from its norm, (n,) -> (n,).
+        """Return the factor of each row's gradient from its norm, (n,) -> (n,).
 
         ``row``: min(1, C / norm), per-example clipping (Abadi et al. 2016).
         ``global``: C / Z if norm <= Z, else 0 (Bu et al. 2021, global clipping): directions of rows
@@ -107,11 +107,11 @@ class Network(ABC):
     longest: ClassVar[float] = math.inf
 
     def dense(self, w: Floats, shape: tuple[int, ...], classes: int) -> list[Dense] | None:
-        """The dense layers that it is, with ReLUs between them; None if it is something else."""
+        """Return its dense layers, with ReLUs between them; None for any other network."""
         return None
 
     def of_widths(self, widths: tuple[int, ...]) -> Network:
-        """The same with hidden layers of these widths; InputError if they are as they are."""
+        """Return the network with these hidden widths; InputError if it has none to choose."""
         raise InputError(f"the network {self.name} has no widths to choose")
 
     def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:
@@ -120,7 +120,7 @@ class Network(ABC):
 
     @abstractmethod
     def size(self, shape: tuple[int, ...], classes: int) -> int:
-        """Number of weights; InputError if inputs of this shape do not suit it."""
+        """Return the number of weights; InputError if inputs of this shape do not suit it."""
 
     @abstractmethod
     def initial(self, shape: tuple[int, ...], classes: int, seed: int) -> Floats:
@@ -132,7 +132,7 @@ class Network(ABC):
 
     @abstractmethod
     def prepared(self, inputs: NDArray[Any]) -> NDArray[Any]:
-        """Inputs as `steps` reads them, (n, ...): computed once in a run, row by row."""
+        """Return inputs in the form that `steps` reads, (n, ...), computed once a run by row."""
 
     @abstractmethod
     def steps(
@@ -145,7 +145,7 @@ class Network(ABC):
         clipping: Clipping,
         grid: float,
     ) -> Integers:
-        """Sums over each client's rows of their bounded gradients, in whole steps of a grid.
+        """Return sums over each client's rows of bounded gradients, in whole steps of a grid.
 
         The gradient is that of the row's cross-entropy, in nats. Each row adds whole numbers to
         its client's sum, by itself, of norm C / grid at most: another row more or less changes the
@@ -202,5 +202,5 @@ def shape_of(text: str) -> tuple[int, ...]:
 
 
 def text_of(shape: tuple[int, ...]) -> str:
-    """The text that `shape_of` reads."""
+    """Return the text that `shape_of` reads."""
     return "x".join(map(str, shape))

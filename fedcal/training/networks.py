@@ -21,7 +21,7 @@ OWN: dict[str, Network] = {}
 
 
 def network_named(text: str, what: str = "network") -> Network:
-    """The network of this name: of `NETWORKS`, with widths as "mlp:64x32", or of `OWN`.
+    """Return the network of this name: of `NETWORKS`, with widths as "mlp:64x32", or of `OWN`.
 
     Nothing is imported here: the name may be a server's, or a file's.
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 Schedule = Literal["constant", "linear"]
 SCHEDULES: tuple[Schedule, ...] = get_args(Schedule)
@@ -41,11 +41,11 @@ class Optimiser(ABC):
 
     @abstractmethod
     def step(self, gradient: Floats, lr: float) -> Floats:
-        """What is added to the weights, (size,)."""
+        """Return the change of the weights, (size,)."""
 
     @abstractmethod
     def state(self) -> dict[str, Floats]:
-        """What it remembers, by name."""
+        """Return its state, by name."""
 
     @abstractmethod
     def restore(self, state: Mapping[str, Floats]) -> None:
@@ -62,17 +62,17 @@ class SGD(Optimiser):
         super().__init__(size, momentum)
         self._velocity = np.zeros(size)
 
+    @override
     def step(self, gradient: Floats, lr: float) -> Floats:
-        """-lr v."""
         self._velocity = self.momentum * self._velocity + gradient
         return np.asarray(-lr * self._velocity)
 
+    @override
     def state(self) -> dict[str, Floats]:
-        """The velocity."""
         return {"velocity": self._velocity}
 
+    @override
     def restore(self, state: Mapping[str, Floats]) -> None:
-        """The velocity."""
         self._velocity = np.array(state["velocity"], np.float64)
 
 

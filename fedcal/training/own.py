@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedcal.core.errors import InputError
 from fedcal.core.optional import named, need
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 from fedcal.training.deep import Deep, reused
 from fedcal.training.layer_gradients import Part, Whole
 from fedcal.training.network import Reads, text_of
@@ -56,7 +56,7 @@ def enlist(model: Any) -> str:
 
 
 class OwnModule(Deep):
-    """A module that takes rows as they lie in the data, (n, ...), and gives logits (n, classes).
+    """Module that takes rows as they are in the data, (n, ...), and gives logits (n, classes).
 
     Formal guarantee: a row's gradient is computed of it alone, as a batch of one in memory of its
     own, by the weights as given and in evaluation mode. So it has the same bits whoever is beside
@@ -70,7 +70,7 @@ class OwnModule(Deep):
         self.name, self._make = name, make  # type: ignore[misc]  # of all others it is the class's
 
     def module(self, shape: tuple[int, ...], classes: int, seed: int) -> nn.Module:
-        """A new one in float32, its weights drawn by `seed` unless it brings its own.
+        """Return a new module in float32, its weights drawn by `seed` unless it brings its own.
 
         InputError if the user's code fails, or does not give (n, classes) logits.
         """
@@ -91,8 +91,8 @@ class OwnModule(Deep):
             )
         return module
 
+    @override
     def size(self, shape: tuple[int, ...], classes: int) -> int:
-        """Parameters in all."""
         return sum(p.numel() for p in reused(self, shape, classes).parameters())
 
     def check(self, inputs: NDArray[Any], classes: int, *, by_row: bool) -> None:

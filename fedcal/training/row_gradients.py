@@ -142,7 +142,7 @@ class RowGradients:
 def row_gradients(
     build: Callable[..., nn.Module], shape: tuple[int, ...], classes: int
 ) -> RowGradients:
-    """A network (`Deep.module`) for rows of this shape; its parameters come with each call."""
+    """Return a network for rows of this shape; its parameters come with each call."""
     return RowGradients(build(shape, classes, 0))
 
 

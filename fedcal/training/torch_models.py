@@ -35,7 +35,7 @@ SIDES = {"cnn": (2, 3), "resnet18": (2, 3), "lstm": (1,), "mlp": (1,)}
 
 @contextmanager
 def drawn_by(seed: int) -> Iterator[None]:
-    """Let torch draw by a seed; nobody else's random numbers change."""
+    """Let torch draw by a seed, without changing other random numbers."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(int(stream(seed, Purpose.SAMPLING, 0, "weights").integers(2**62)))
         yield
@@ -44,7 +44,7 @@ def drawn_by(seed: int) -> Iterator[None]:
 def build(
     model: str, shape: tuple[int, ...], classes: int, seed: int, hidden: tuple[int, ...] = ()
 ) -> nn.Module:
-    """A model with initial weights drawn by `seed`.
+    """Return a model with initial weights drawn by `seed`.
 
     Raises InputError if there is no such model, or rows of this shape do not suit it.
 

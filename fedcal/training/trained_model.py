@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fedcal.core.errors import InputError
 from fedcal.core.numerics import softmax
 from fedcal.core.pages import Part, Table
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 from fedcal.storage.artifact import FORMAT, Arrays, Artifact, Header, Holdout, read_arrays
 from fedcal.storage.atomic import path_of
 from fedcal.training.deep import Deep
@@ -22,7 +22,7 @@ from fedcal.training.own import enlist
 
 
 class TrainedModel(Artifact):
-    """What training yields (`model.npz`).
+    """Trained model, as saved in `model.npz`.
 
     Parameters
     ----------
@@ -57,8 +57,8 @@ class TrainedModel(Artifact):
         }
 
     @classmethod
+    @override
     def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Self:
-        """What `arrays` told."""
         shape = tuple(int(side) for side in np.atleast_1d(arrays["shape"]))
         return cls(str(arrays["network"]), shape, int(arrays["classes"]), arrays["w"])
 
@@ -81,8 +81,8 @@ class TrainedModel(Artifact):
         module = cast(Deep, self.architecture).module(self.shape, self.classes, 0)
         write_state_dict(module, self.w, path)
 
+    @override
     def results(self) -> dict[str, Any]:
-        """Which model it is."""
         return {
             "model": {
                 "network": self.network,
@@ -92,8 +92,8 @@ class TrainedModel(Artifact):
             }
         }
 
+    @override
     def page(self) -> list[Part]:
-        """The network."""
         facts = (
             ("network", self.network),
             ("reads inputs of shape", text_of(self.shape)),
@@ -110,20 +110,20 @@ class TrainedModel(Artifact):
         return {} if probs is None else {"after": scored(probs, test.labels)}
 
     def judged_page(self, test: Holdout) -> list[Part]:
-        """What test rows tell: metrics, reliability, confidence, classes, groups."""
+        """Return metrics, reliability, confidence, classes and groups of the test rows."""
         from fedcal.training.model_card import card_parts
 
         probs = self._probs(test)
         return [] if probs is None else card_parts({"model": probs}, test)
 
     def _probs(self, test: Holdout) -> Floats | None:
-        """Of the test rows' inputs, or of their logits where it was trained on logits."""
+        """Return probabilities of the test rows, from inputs or from logits."""
         inputs = test.logits if test.inputs is None else test.inputs
         return softmax(self.predict(inputs)) if inputs.shape[1:] == self.shape else None
 
 
 def load_model(path: str | Path, model: Any = None) -> TrainedModel:
-    """The model in a file that a run left (`model.npz`).
+    """Load the model in a file that a run left (`model.npz`).
 
     Parameters
     ----------

@@ -61,8 +61,10 @@ def own_app(app: ClientApp) -> Iterator[None]:
     pull = flower.pull_task_input
 
     def pull_or_end(client: Any) -> Any:
-        """End this process at a message that cannot be read: Flower, which only then replies with
-        an error of its own, would wait for one of ours for ever."""
+        """End this process at a message that cannot be read.
+
+        Flower replies with an error of its own only then; else it would wait for ours for ever.
+        """
         try:
             return pull(client)
         except Exception as e:  # noqa: BLE001  MemoryError, or whatever its bytes lead to
@@ -117,7 +119,7 @@ clientapp = "hostile:app"
 
 
 def _bundle(**files: str) -> bytes:
-    """As `flwr build` packs it, with these files beside the run config."""
+    """Return a bundle as `flwr build` packs it, with these files beside the run config."""
     found = {MEMBERS[0]: _APP, **files}
     lines = [
         f"{name},{hashlib.sha256(text.encode()).hexdigest()},{8 * len(text)}"
@@ -132,7 +134,7 @@ def _bundle(**files: str) -> bytes:
 
 @contextlib.contextmanager
 def _home(folder: str) -> Iterator[None]:
-    """Where Flower would install a bundle, meanwhile."""
+    """Set the folder into which Flower would install a bundle."""
     before = os.environ.get("FLWR_HOME")
     os.environ["FLWR_HOME"] = folder
     try:

@@ -16,7 +16,7 @@ WORKER = "worker.sock"
 
 
 def hand_over(arguments: list[str]) -> int | None:
-    """The exit code of a message that the worker has taken; None if there is no worker."""
+    """Return the exit code of a message that the worker took; None without a worker."""
     with socket.socket(socket.AF_UNIX) as line:
         try:
             line.connect(WORKER)
@@ -31,7 +31,7 @@ def hand_over(arguments: list[str]) -> int | None:
 
 
 def main() -> int:
-    """Hand over; run cold if nobody takes it."""
+    """Hand over; run cold if there is no worker."""
     module, *arguments = sys.argv[1:]
     code = hand_over(arguments)
     if code is None:

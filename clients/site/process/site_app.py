@@ -40,7 +40,7 @@ _LONGEST = 300
 
 
 def site_app(folder: Path, terms_of_job: TermsOfJob) -> ClientApp:
-    """A ClientApp over the folder that `fedcal.clients.site.prepared.prepare` wrote.
+    """Return a ClientApp over the folder that `fedcal.clients.site.prepared.prepare` wrote.
 
     `terms_of_job` makes the site's own terms, which each request, and the result, is
     held against.
@@ -201,7 +201,7 @@ def _take_part_in_sums(app: ClientApp, folder: Path, terms_of_job: TermsOfJob) -
 
 
 def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:
-    """A list of messages of the protocol; InputError for anything else."""
+    """Return a list of messages of the protocol; InputError for anything else."""
     value = record.get(key)
     if not isinstance(value, list) or not all(isinstance(text, bytes) for text in value):
         raise InputError(f"{key!r} of the message must be a list of bytes")
@@ -209,7 +209,7 @@ def texts_in(record: Mapping[str, Any], key: str) -> list[bytes]:
 
 
 def said_to(message: Message, text: bytes) -> Message:
-    """The reply to a message of the protocol."""
+    """Return the reply to a message of the protocol."""
     return Message(RecordDict({SAID: ConfigRecord({SAID: text})}), reply_to=message)
 
 
@@ -253,7 +253,7 @@ def _question(request: Request, asked: Asked) -> str:
 
 
 class Refused(FedcalError):
-    """What the server hears of an error: its class."""
+    """Error of which the server learns the class only."""
 
 
 class _Unsafe(Exception):
@@ -294,7 +294,7 @@ def _discreet() -> Iterator[None]:
 
 
 def _where(error: Exception) -> tuple[str, str]:
-    """The class of an error, and a line for the log without its text."""
+    """Return the class of an error, and a line for the log without its text."""
     if lacks_memory(error):
         return OverLimit.__name__, "it takes more memory than this site gives a message"
     frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -303,6 +303,6 @@ def _where(error: Exception) -> tuple[str, str]:
 
 
 def _must_be_numbered(site: Prepared) -> None:
-    """The server draws the seeds of these masks: they are for simulations."""
+    """Refuse masks at a real site: the server draws their seeds."""
     if site.number is None:
         raise InputError("masks whose seeds the server knows protect nothing; none are made here")

@@ -27,7 +27,7 @@ _COMMITTING = 0  # in place of the time: a transaction is being committed, or wa
 
 
 class _Left(NamedTuple):
-    """How a database was left: its number and time, the time before the last commit, its id."""
+    """State of a database after its last use: number, time, time before the commit, id."""
 
     number: int
     changed: int
@@ -63,7 +63,7 @@ class CountFile:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Whoever else opened it, in this process or another, waits meanwhile."""
+        """Lock the file against other openers, in this process and others."""
         fcntl = posix_locks(self.path)
         fcntl.flock(self._file, fcntl.LOCK_EX)
         try:
@@ -104,7 +104,7 @@ class CountFile:
         return count == left.number and left.changed in (_COMMITTING, self._changed())
 
     def next(self, count: int, records: str) -> int:
-        """The number after `count` and after all that this file has seen; on disk on return.
+        """Return the number after `count` and after all in this file; it is then on disk.
 
         To be called before the transaction is committed, and `committed` afterwards.
 
@@ -123,14 +123,14 @@ class CountFile:
         self._write(_Left(count, self._changed(), 0, records))
 
     def close(self) -> None:
-        """Let it go."""
+        """Close the file."""
         os.close(self._file)
 
     def _changed(self) -> int:
         return os.stat(self._database).st_ctime_ns
 
     def _read(self) -> _Left:
-        """How it was left; an empty file says: without a transaction."""
+        """Return the stored state; an empty file means no transaction."""
         words = os.pread(self._file, _WIDTH, 0).decode("ascii", "replace").split()
         try:
             if len(words) not in (0, 2, 4):  # earlier versions wrote the first two

@@ -17,7 +17,7 @@ OWN_NOISE, CLAIMED = "own noise", "claimed"
 
 @dataclass(frozen=True)
 class JobFacts:
-    """What a site writes down of a job.
+    """Facts of a job that a site writes down.
 
     Attributes
     ----------
@@ -59,12 +59,12 @@ class JobFacts:
 
     @property
     def exact(self) -> bool:
-        """Whether the site sends exact sums, without privacy."""
+        """True if the site sends exact sums, without privacy."""
         return self.epsilon == math.inf
 
 
 def facts_of(plan: Plan, method: str, server: str, expires: float) -> JobFacts:
-    """What a site writes down of a job with this plan."""
+    """Return the facts to write down of a job with this plan."""
     return JobFacts(
         method=method,
         unit=plan.unit,
@@ -119,7 +119,7 @@ class Booked:
 
 
 def spent_by_unit(booked: Sequence[Booked]) -> dict[str, tuple[float, float]]:
-    """Unit -> sums of the epsilons and deltas of jobs for it alone; exact sums are in none."""
+    """Return unit -> sums of the epsilons and deltas of its jobs; exact sums are in none."""
     charged = [one.about for one in booked if not one.about.exact]
     return {
         unit: (

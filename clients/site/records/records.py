@@ -105,7 +105,7 @@ class SiteRecords(RecordsFile):
             raise
 
     def enrol(self, job: str, about: JobFacts, make: Callable[[], tuple[bytes, bytes]]) -> bytes:
-        """The signed enrolment of this site in a job, made once.
+        """Return the signed enrolment of this site in a job, made once.
 
         Parameters
         ----------
@@ -153,7 +153,7 @@ class SiteRecords(RecordsFile):
             self._afford(job, about)
 
     def private_key(self, job: str) -> bytes:
-        """The private key of a job; InputError if there is none, or none any more."""
+        """Return the private key of a job; InputError if it has none, or no longer."""
         with self._transaction():
             for (key,) in self._of_job("private_key", job):
                 if key is not None:
@@ -170,7 +170,7 @@ class SiteRecords(RecordsFile):
         *,
         asked_once: bool = False,
     ) -> tuple[bytes, bool]:
-        """The answer of this round, drawn now or kept since the question came first.
+        """Return the answer of this round, drawn now or kept since the question first came.
 
         Parameters
         ----------
@@ -226,7 +226,7 @@ class SiteRecords(RecordsFile):
     def confirm(
         self, job: str, round: int, digest: str, make: Callable[[], tuple[bytes, bytes]]
     ) -> bytes:
-        """The signature over the one set of contributors to a round that this site ever signs.
+        """Return the signature over the one set of contributors that this site signs in a round.
 
         Parameters
         ----------
@@ -256,7 +256,7 @@ class SiteRecords(RecordsFile):
             return signature
 
     def sums(self, job: str, round: int, digest: str) -> bytes:
-        """What was kept with the signature of this digest; InputError if there is none."""
+        """Return the sums kept with the signature of this digest; InputError if there are none."""
         with self._transaction():
             self._known(job)
             for signed, _, sums in self._signed(job, round):
@@ -283,7 +283,7 @@ class SiteRecords(RecordsFile):
                 self._close(job, "expired")
 
     def close_all(self, spent: Sequence[JobFacts] | None = None) -> int:
-        """Do the same with all jobs, and make the file the one of its key from now on.
+        """Close all jobs, and make this file the one of its key from now on.
 
         Jobs that began after a backup, or that other records have, are not known here. Whoever
         runs the server must have ended them: else one of their rounds could be answered again,
@@ -319,7 +319,7 @@ class SiteRecords(RecordsFile):
 
     @property
     def unfinished(self) -> int:
-        """How many jobs are neither finished, expired nor closed."""
+        """Number of jobs that are neither finished, expired nor closed."""
         ((number,),) = self._db.rows("SELECT COUNT(*) FROM jobs WHERE closed IS NULL")
         return int(number)
 
@@ -354,7 +354,7 @@ class SiteRecords(RecordsFile):
         )
 
     def _known(self, job: str, about: JobFacts | None = None) -> bool:
-        """Whether the job is in the file; InputError if it is closed, expired or another one."""
+        """Return whether the job is in the file; InputError if it is closed, expired or another."""
         if not _JOB.fullmatch(job):
             raise InputError(f"a job is named by 64 hexadecimal digits, got {job[:80]!r}")
         kept = about

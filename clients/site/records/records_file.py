@@ -169,7 +169,7 @@ class RecordsFile:
             file.close()
 
     def _number(self, count: CountFile | None) -> int:
-        """Number the transaction that is under way, in both files."""
+        """Give the current transaction its number, in both files."""
         number = self._transactions + 1
         if count is not None:
             number = count.next(number - 1, self._id)

@@ -33,7 +33,7 @@ def records_in(folder: Path, limits: Limits | None = None) -> SiteRecords:
 
 
 def records_of(site: Prepared) -> SiteRecords:
-    """The site's records, within the limits of its policy; what has expired is deleted.
+    """Return the site's records, within its policy's limits; expired ones are deleted.
 
     Raises InputError if they were put back from a backup, are not those of the site's key, or
     cannot be used; or as `check_answers`.
@@ -50,7 +50,7 @@ def records_of(site: Prepared) -> SiteRecords:
 
 
 def job_facts(fields: Mapping[str, Any], plan: Plan, server: str) -> JobFacts:
-    """What a site writes down of a job.
+    """Return the facts to write down of a job.
 
     Parameters
     ----------
@@ -71,7 +71,7 @@ def answer_once(
     request: Request,
     draw: Callable[[], Words],
 ) -> tuple[Words, bool]:
-    """The words of a round, drawn now or kept since the question came first.
+    """Return the words of a round, drawn now or kept since the question first came.
 
     Parameters
     ----------
