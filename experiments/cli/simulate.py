@@ -51,7 +51,7 @@ _WAITING = ": waiting for the sites"
 def command(
     *,
     resume: Annotated[
-        bool, other(RUNNING, "For compare; a single run is simply run again.", "--resume")
+        bool, other(RUNNING, "For compare only: a single run is simply repeated.", "--resume")
     ] = False,
     set: Settings = None,
     config: ConfigFile = None,

@@ -1,5 +1,6 @@
-"""Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or without; its
-logits are for calibration."""
+"""Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or without, and
+write its logits for calibration.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +97,7 @@ EXAMPLES = (
 def command(
     *,
     set: Settings = None,
-    resume: Annotated[bool, other(RUNNING, "Go on with what --out holds.", "--resume")] = False,
+    resume: Annotated[bool, other(RUNNING, "Continue the training in --out.", "--resume")] = False,
     config: ConfigFile = None,
     out: Annotated[Path | None, other(FILES, "Folder for model, logits and checkpoint.")] = None,
     overwrite: Overwrite = False,

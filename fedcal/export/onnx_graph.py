@@ -31,8 +31,8 @@ Binary: TypeAlias = "Callable[[Value, Any], Value]"
 def _operator(kind: str, dtype: type | None = None, *, swapped: bool = False) -> Binary:
     """Return a method of `Value` for an operator of Python; `dtype` is the result's type."""
 
-    def apply(self: Value, other: Any) -> Value:
-        pair = (other, self) if swapped else (self, other)
+    def apply(self: Value, operand: Any) -> Value:
+        pair = (operand, self) if swapped else (self, operand)
         return self.graph.op(kind, *pair, dtype=dtype)
 
     return apply
@@ -227,8 +227,8 @@ class Graph(Operators):
 
     def bins(self, x: Value, count: int) -> Value:
         """Return the bin of equal width of each number in [0, 1]; 0 for NaN."""
-        found = self.where(self.op("IsNaN", x, dtype=bool), 0.0, x)  # no cast of it is defined
-        return self.clip(self._cast(found * count, np.int64), high=count - 1)
+        numbers = self.where(self.op("IsNaN", x, dtype=bool), 0.0, x)  # no cast of it is defined
+        return self.clip(self._cast(numbers * count, np.int64), high=count - 1)
 
     def or_nan(self, x: Value, of: Value) -> Value:
         """x, and NaN where `of` is."""

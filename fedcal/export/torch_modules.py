@@ -125,8 +125,8 @@ class _TorchOperators(Operators):
         return torch.take(constant, index)
 
     def bins(self, x: Tensor, count: int) -> Tensor:
-        found = x.masked_fill(x.isnan(), 0.0)  # no cast of a NaN to an integer is defined
-        return (found * count).long().clamp_max(count - 1)
+        numbers = x.masked_fill(x.isnan(), 0.0)  # no cast of a NaN to an integer is defined
+        return (numbers * count).long().clamp_max(count - 1)
 
     def or_nan(self, x: Tensor, of: Tensor) -> Tensor:
         return torch.where(of.isnan(), of, x)
