@@ -12,7 +12,7 @@ _GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 def fog(x: Images, draws: Draws, scale: float, density: float, decay: float) -> Images:
-    """A plasma fractal over the image, which is then dimmed to its former largest value."""
+    """Add a plasma fractal to the image, then dim it to its former largest value."""
     brightest = x.max(axis=(1, 2, 3), keepdims=True)
     cloud = plasma(draws, x.shape[1], x.shape[2], decay)[..., None]
     dim = brightest / (brightest + np.float32(density))
@@ -20,7 +20,7 @@ def fog(x: Images, draws: Draws, scale: float, density: float, decay: float) -> 
 
 
 def frost(x: Images, draws: Draws, scale: float, kept: float, ice: float) -> Images:
-    """Ice on the lens: bright ridges that are dense near the edges.
+    """Add ice on the lens: bright ridges that are dense near the edges.
 
     The original adds cuts of six photographs of frost. Here the ice is drawn: ridges of one plasma
     fractal, where another one, raised towards the edges, lets them grow.
@@ -46,7 +46,7 @@ def snow(
     sigma: float,
     kept: float,
 ) -> Images:
-    """Flakes that fall steeply, in both directions, before a whitened image.
+    """Add flakes that fall steeply, in both directions, before a whitened image.
 
     Flakes are normal noise (`mean`, `deviation`), enlarged by `zoom`, cut below `threshold` and
     blurred along their fall; `kept` of the image's colours stays.
@@ -64,14 +64,14 @@ def snow(
 
 
 def brightness(x: Images, draws: Draws, scale: float, more: float) -> Images:
-    """The value of each pixel in HSV (its largest channel) raised; hue and saturation stay."""
+    """Raise the value of each pixel in HSV (its largest channel); hue and saturation stay."""
     value = x.max(axis=3, keepdims=True)
     raised = np.minimum(value + np.float32(more), 1)
     return np.asarray(np.where(value > 0, x * (raised / np.where(value > 0, value, 1)), raised))
 
 
 def plasma(draws: Draws, height: int, width: int, decay: float) -> Images:
-    """(n, height, width) plasma fractals in [0, 1], by diamonds and squares on a torus.
+    """Draw (n, height, width) plasma fractals in [0, 1], by diamonds and squares on a torus.
 
     Midpoints are the mean of their four neighbours and a uniform number, whose range shrinks by
     decay**2 from one level to the next (in the original the range goes in twice, too).

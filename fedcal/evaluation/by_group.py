@@ -34,7 +34,7 @@ UNMEASURED = "could not be measured"
 
 
 def group_parts(found: Findings, histograms: Mapping[Key, Histogram]) -> list[Part]:
-    """Slope, intercept and ECE of each group, with a test, changes of gaps, and curves."""
+    """Return slope, intercept and ECE of each group, with a test, changes of gaps, and curves."""
     views = list(found.cox)
     if not views:
         return []
@@ -103,7 +103,7 @@ _OF = {"positive": "positive class", "confidence": "predicted class"}
 def change_table(
     told: Mapping[str, Any], noun: str, names: Sequence[str] = ("before", "after")
 ) -> Table:
-    """Gaps before and after, from `fedcal.metrics.gap_change.told`."""
+    """Return the table of gaps before and after, from `fedcal.metrics.gap_change.told`."""
     sites = told["sites"]
     kept = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"] or 0)))
     kept = kept[:MOST_ROWS]
@@ -133,12 +133,12 @@ def _points(gap: float | None) -> str:
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Which sites or groups are not calibrated, and where a calibrator did harm.
+    """Return sentences on sites or groups that are not calibrated or harmed by a calibrator.
 
     Parameters
     ----------
     result
-        keys of `result.json`, or what a release that is read again tells
+        keys of `result.json`, or of a saved release
     """
     said = []
     for key, calibration in result.get("groups_calibration", {}).items():
@@ -157,7 +157,7 @@ _WHICH = {"metrics": "", "metrics_after": "After calibration ", "metrics_other":
 
 
 def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], key: str) -> str:
-    """Groups that are off and whose mean alone does not show it: those are named by their gaps."""
+    """Return the sentence on miscalibrated groups, less those that their gaps already name."""
     gaps = result.get("tests", {}).get(key, {}).get("groups", {}).get("by_group", {})
     bad, of = calibration["not_calibrated"], len(calibration["p_values"])
     rest = [name for name in bad if gaps.get(name, 1.0) >= ERROR]
@@ -176,7 +176,7 @@ def _not_calibrated(calibration: Mapping[str, Any], result: Mapping[str, Any], k
 
 
 def _reason(metrics: Mapping[str, Any], score: str) -> str:
-    """What the intervals of gap and slope show, in brackets; "" where each alone shows nothing."""
+    """Return what the intervals of gap and slope show, in brackets; "" if they show nothing."""
     why = []
     gap, slope = metrics["gap"], metrics["calibration_slope"]
     if not gap["low"] <= 0 <= gap["high"]:

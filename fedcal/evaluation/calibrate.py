@@ -17,7 +17,7 @@ How = Literal[Table, Curve]
 def calibrator_from(
     h: Histogram, score: Score, how: How, classes: int, input: Kind
 ) -> ScoreMap | ScoreLogistic:
-    """A calibrator of the score that the histogram is of.
+    """Return a calibrator of the score that was binned.
 
     Parameters
     ----------

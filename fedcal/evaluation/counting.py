@@ -16,7 +16,7 @@ from fedcal.queries.evaluation import By
 
 
 def counts_of(shards: Shards, query: ScoreCounts) -> Integers | Floats:
-    """The counts themselves, (clients, counts); whole numbers where each row counts once."""
+    """Return the counts, (clients, counts); whole numbers where each row counts once."""
     each = cells_of(shards, query)
     place = shards.owner[:, None] * query.counts + each
     some = query.subject_rows
@@ -26,7 +26,7 @@ def counts_of(shards: Shards, query: ScoreCounts) -> Integers | Floats:
 
 
 def cells_of(shards: Shards, query: ScoreCounts) -> Integers:
-    """The counts that each row is in, (n, query.ones)."""
+    """Return the indices of the counts that each row adds to, (n, query.ones)."""
     return shards.derived(("score cells", query.counted), lambda s: _cells(s, query))
 
 
@@ -57,9 +57,9 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
 
 
 def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Integers:
-    """Number of each row's group among the names, (n,); by group the last one is of all others.
+    """Return the index of each row's group among the names, (n,); the last group is "all others".
 
-    InputError for rows without such a column, or a client whose name is not among them.
+    Raises InputError for rows without such a column, or a client whose name is not in `names`.
     """
     if not any(names):
         return np.zeros(len(shards.labels), np.int64)
@@ -77,7 +77,7 @@ def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Intege
 
 
 def view_logits(shards: Shards, view: str, query: ScoreCounts) -> Floats:
-    """The scores that a view is about, as logits, (n, c)."""
+    """Return the scores of a view, as logits, (n, c)."""
     if view == "model":
         return shards.logits
     if view == "other":

@@ -1,4 +1,4 @@
-"""Has a model's score, its calibration or the prevalence changed between two releases?
+"""Tests for changes of scores, calibration or prevalence between two releases of a model.
 
 Three tests of two histograms, with the noise of both:
 
@@ -63,29 +63,28 @@ class Change:
     floor: float
 
     def to_json(self) -> dict[str, float]:
-        """Plain numbers."""
+        """Return the attributes as a dict of plain numbers."""
         return dict(vars(self))
 
 
 def drift_between(
     earlier: Histogram, later: Histogram, *, draws: int = 999, seed: int = 0, what: str = "drift"
 ) -> dict[str, Change]:
-    """Tests of what has changed between two releases about the same score.
+    """Test what has changed between two releases of the same score.
 
     Parameters
     ----------
     earlier, later
         rows by score and outcome, between the same edges
     draws
-        of the bootstrap at most; no p-value is below 1 / (draws + 1)
+        maximum number of bootstrap draws; no p-value is below 1 / (draws + 1)
     seed, what
-        of the bootstrap
+        random seed and name of the bootstrap
 
     Returns
     -------
     dict[str, Change]
-        `score`, `calibration` and `prevalence`; each p-value stands alone, none is corrected for
-        there being three
+        `score`, `calibration` and `prevalence`; p-values are not corrected for the three tests
 
     Raises
     ------
@@ -108,7 +107,7 @@ def drift_between(
 
 
 def merged(h: Histogram, starts: Integers) -> Histogram:
-    """Neighbouring buckets joined; `starts` are the first ones of each group, from 0 on."""
+    """Join neighbouring buckets; `starts` are the first bucket of each group, from 0 on."""
     return Histogram(
         np.append(h.edges[:-1][starts], h.edges[-1]),
         np.add.reduceat(h.counts, starts, axis=1),
@@ -120,14 +119,14 @@ def merged(h: Histogram, starts: Integers) -> Histogram:
 def drift_by_site(
     earlier: Mapping[str, Histogram], later: Mapping[str, Histogram], *, seed: int = 0
 ) -> dict[str, dict[str, Change]]:
-    """Tests of what has changed at each site (or group of rows) that both releases have.
+    """Test what has changed at each site (or group of rows) that is in both releases.
 
     Returns
     -------
     dict[str, dict[str, Change]]
-        site -> tests as of `drift_between`, p-values corrected for all tests of all sites (Holm
-        1979): if nothing has changed anywhere, one is below p with a chance of at most p. {} of a
-        site of too few rows, by its noisy count, in one of the releases
+        site -> tests as in `drift_between`, p-values corrected for all tests of all sites (Holm
+        1979): if nothing has changed anywhere, one is below p with a probability of at most p. {}
+        for a site with too few rows, by its noisy count, in one of the releases
     """
     pairs = {site: (earlier[site], later[site]) for site in earlier if site in later}
     there = {s: pair for s, pair in pairs.items() if not any(few(h) for h in pair)}
@@ -159,7 +158,7 @@ def same_edges(a: Floats, b: Floats) -> bool:
 
 
 def grouped(a: Histogram, b: Histogram) -> tuple[Histogram, Histogram]:
-    """Both with at most `GROUPS` groups of buckets, whose rows together stand out from noise.
+    """Join both into at most `GROUPS` groups of buckets, whose rows together exceed noise.
 
     Not those of each: a group that ends when its noisy rows in one release are enough has too many
     of them there, and the test of the calibration then rejects too often (.11 instead of .05).
@@ -182,7 +181,7 @@ def grouped(a: Histogram, b: Histogram) -> tuple[Histogram, Histogram]:
 
 
 def _score_change(a: Floats, b: Floats) -> Floats:
-    """Of counts (..., 2, groups) each: (...)."""
+    """Return the largest gap of cumulative score distributions, (..., 2, groups) -> (...)."""
     fa, fb = (np.cumsum(x.sum(axis=-2), axis=-1) for x in (a, b))
     with np.errstate(divide="ignore", invalid="ignore"):
         gap = np.abs(fa / fa[..., -1:] - fb / fb[..., -1:]).max(axis=-1)
@@ -190,7 +189,7 @@ def _score_change(a: Floats, b: Floats) -> Floats:
 
 
 def _calibration_change(a: Floats, b: Floats) -> Floats:
-    """Of counts (..., 2, groups) each: (...)."""
+    """Return the largest cumulative gap of outcome rates, (..., 2, groups) -> (...)."""
     ta, tb = a.sum(axis=-2), b.sum(axis=-2)
     with np.errstate(divide="ignore", invalid="ignore"):
         gaps = np.cumsum((a[..., 1, :] * tb - b[..., 1, :] * ta) / (ta + tb), axis=-1)
@@ -199,14 +198,14 @@ def _calibration_change(a: Floats, b: Floats) -> Floats:
 
 
 def _same_scores(a: Histogram, b: Histogram) -> tuple[Floats, Floats]:
-    """Expected counts if scores have one distribution; outcomes do not matter."""
+    """Return expected counts if scores have one distribution; outcomes do not matter."""
     rows = np.maximum((a.counts + b.counts).sum(axis=0), 0.0)
     share = np.stack([rows, np.zeros_like(rows)]) / rows.sum()
     return share * a.counts.sum(), share * b.counts.sum()
 
 
 def _same_shares(a: Histogram, b: Histogram) -> tuple[Floats, Floats]:
-    """Expected counts if each group has one share of outcome 1."""
+    """Return expected counts if each group has the same rate of outcome 1 in both."""
     both = np.maximum(a.counts + b.counts, 0.0)
     share = both / np.maximum(both.sum(axis=0), 1e-12)
     return (
@@ -223,7 +222,7 @@ def _tested(
     rng: np.random.Generator,
     draws: int,
 ) -> Change:
-    """The statistic, and how often counts drawn from `expected` exceed it."""
+    """Return the statistic, and its p-value by counts drawn from `expected`."""
     seen = float(statistic(a.counts, b.counts))
     above = done = 0
     while done < draws and above < _ENOUGH:
@@ -238,7 +237,7 @@ def _tested(
 
 
 def _prevalence(a: Histogram, b: Histogram) -> Change:
-    """Difference of shares against its std if there is none."""
+    """Test the difference of prevalences against its std if there is none."""
     pooled = (a.counts + b.counts).sum(axis=1)
     p = float(np.clip(pooled[1] / pooled.sum(), 0.0, 1.0))
     influence = np.stack([np.full(a.buckets, -p), np.full(a.buckets, 1.0 - p)])

@@ -98,7 +98,7 @@ class Findings:
     single: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The keys that `result.json` gains."""
+        """Return the keys that `result.json` gains."""
         counted = {
             name: number if math.isfinite(number) else None
             for name, number in zip(("value", "noise"), self.rows, strict=True)
@@ -134,7 +134,7 @@ class Findings:
         return found
 
     def _by_group(self) -> dict[str, Any]:
-        """Groups that are surely not calibrated, and whose gap surely grew between two views."""
+        """Return groups that surely are miscalibrated, or whose gap surely grew between views."""
         found: dict[str, Any] = {}
         if self.cox:
             found["groups_calibration"] = {
@@ -158,8 +158,11 @@ class Findings:
 
 
 def _gap_change(before: Estimate, after: Estimate) -> GapChange:
-    """Compare two views of the same rows: nothing says how they go together, so at most half of
-    both standard deviations is that of their middle; the move is that of these rows."""
+    """Compare two views of the same rows.
+
+    Their correlation is unknown, so the std of their middle is taken to be at most half the sum of
+    both. The move is that of these rows.
+    """
     noise = math.hypot(before.noise, after.noise)
     middle = math.hypot((before.sampling + after.sampling) / 2, noise / 2)
     slack = before.binning + after.binning
@@ -171,7 +174,7 @@ def _plain(metrics: Metrics) -> dict[str, Any]:
 
 
 def _test(test: CalibrationTest) -> dict[str, float | None]:
-    """Plain numbers; None for a statistic that noise has left without a value."""
+    """Return plain numbers; None for a statistic that noise has left without a value."""
     return {k: v if math.isfinite(v) else None for k, v in asdict(test).items()}
 
 
@@ -198,26 +201,26 @@ def findings(
     score
         what was binned: `positive`, `confidence` or `classes`
     agreement
-        (4,) rows that both views, only the first, only the second, and none predicts right
+        (4,) rows that both views, only the first, only the second, and neither predict right
     confusion
         view -> rows by predicted class and label, (c, c)
     cell_std
         std of the noise of each number of the latter two
     threshold
-        of predictions, for the score `positive`
+        decision threshold, for the score `positive`
     estimand
-        what intervals are for; see `fedcal.evaluation.intervals.clusters`
+        population of the intervals; see `fedcal.evaluation.intervals.clusters`
     excluded
-        what no interval contains, in words
+        sources of error that no interval contains, in words
     weighting
-        what counts once
+        unit that counts once
     spread, effect
-        as `evaluate` takes them
+        as in `evaluate`
 
     Raises
     ------
     InputError
-        If the threshold is no edge of a bucket.
+        If the threshold is not an edge of a bucket.
     """
     rows = "these" if estimand == "these" else "new"
 
@@ -294,6 +297,6 @@ def findings(
 
 
 def counted(histograms: Mapping[Key, Histogram], view: str, group: str) -> tuple[float, float]:
-    """Rows of a group, and the std of their noise."""
+    """Return the rows of a group, and the std of their noise."""
     h = next(h for (v, g, _), h in histograms.items() if (v, g) == (view, group))
     return h.rows, h.rows_std

@@ -36,7 +36,7 @@ def compare(
     rows: str = "new",
     seed: int = 0,
 ) -> dict[str, Estimate]:
-    """Every metric of b less that of a, on the same rows.
+    """Return every metric of b less that of a, on the same rows.
 
     Two histograms do not show how the metrics of one row go together. Intervals join those of a
     and b (Zou & Donner 2008) as if their sampling errors were independent: right or too wide
@@ -86,7 +86,7 @@ def compare(
 def accuracies(
     agreement: Floats, noise: float, *, level: float = 0.95, rows: str = "new"
 ) -> tuple[Estimate, Estimate]:
-    """Accuracy of both views from the rows whose difference is paired: the three agree."""
+    """Return the accuracies of both views from the paired rows, so that all three agree."""
     cells = np.asarray(agreement, np.float64)
     if cells.shape != (2, 2) or not np.isfinite(cells).all():
         raise InputError(f"agreement must be 2 x 2 finite counts, got shape {cells.shape}")
@@ -99,7 +99,7 @@ def accuracies(
 
 
 def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:
-    """The difference of the two printed values, in its interval; drowned where either is."""
+    """Return the difference of the two printed values, in its interval; drowned if either is."""
     value = after.value - before.value
     if not math.isfinite(value):
         return change
@@ -113,7 +113,7 @@ def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate
 
 
 def _paired(agreement: Floats, noise: float, rows: str, level: float) -> Span:
-    """(only b correct - only a correct) / n, with its variance (McNemar 1947)."""
+    """Return (only b correct - only a correct) / n, with its variance (McNemar 1947)."""
     only_b, only_a, total = agreement[0, 1], agreement[1, 0], float(agreement.sum())
     if total <= 0:
         return Span(math.nan, -1.0, 1.0, math.nan, math.nan, False)

@@ -15,15 +15,15 @@ Counted = Literal["rows", "subjects", "clients"]
 
 @dataclass(frozen=True)
 class Weighting:
-    """What counts once.
+    """Unit that counts once.
 
     Attributes
     ----------
     counted
-        "rows", "subjects", or "clients" where each answers by one of its rows; the plural of what
-        counts once
+        "rows", "subjects", or "clients" where each answers by one of its rows: the plural of the
+        unit
     subject_rows
-        of one subject that count as rows at most; see `Shards.weights`. 0 = all
+        maximum number of rows that one subject counts as; see `Shards.weights`. 0 = all
     """
 
     counted: Counted = "rows"
@@ -31,7 +31,7 @@ class Weighting:
 
     @property
     def words(self) -> str:
-        """What counts, in a sentence's part."""
+        """The weighting as part of a sentence."""
         return {
             "rows": "each row counts once"
             + (f", all rows of one subject as {self.subject_rows:,} at most" * self.limits),
@@ -50,7 +50,7 @@ class Weighting:
         return self.subject_rows > 1
 
     def intervals(self, estimand: Estimand) -> str:
-        """What intervals are for, in words."""
+        """Return the population of the intervals, in words."""
         if self.counted == "clients" and estimand == "rows":
             return ESTIMANDS["clients"]
         return ESTIMANDS[estimand].replace("rows", self.counted)

@@ -29,7 +29,7 @@ MOST_BINS = 2**20
 
 
 def bin_index(values: ArrayLike, bins: int) -> Integers:
-    """Bin of each value, `min(floor(v * bins), bins - 1)`, with the product rounded to double.
+    """Return each value's bin, `min(floor(v * bins), bins - 1)`, with the product in double.
 
     Parameters
     ----------

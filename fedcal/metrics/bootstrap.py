@@ -52,7 +52,7 @@ def metric_intervals(
     level: float = 0.95,
     seed: int = 0,
 ) -> dict[str, Any]:
-    """Confidence intervals of the scores of `fedcal.metrics.summary`, over test rows.
+    """Return the confidence intervals of the scores of `fedcal.metrics.summary`, over test rows.
 
     Raises InputError as the scores; the two differ in shape; the level is not in (0, 1).
 
@@ -133,7 +133,7 @@ class _Side:
 
 
 def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
-    """Interval of after - before from those of both and their correlation.
+    """Return the interval of after - before from those of both and their correlation.
 
     Zou & Donner 2008 (MOVER): unlike percentiles of paired replicates, which cover the truth in
     69 to 82 % where one of the two is calibrated, it knows how lopsided the two intervals are.
@@ -212,7 +212,7 @@ def _add_cells(gaps: Floats, block: Floats, labels: Integers, group: Integers, b
 
 
 def _used(table: Floats) -> NDArray[np.float32]:
-    """The columns in which some group has something."""
+    """Return the columns that are non-zero in some group."""
     return np.ascontiguousarray(table[:, table.any(axis=0)], np.float32)
 
 

@@ -19,7 +19,7 @@ def by_client(
     views: Mapping[str, tuple[Floats, Floats]],
     weights: Floats | None = None,
 ) -> dict[str, Any]:
-    """Accuracy and calibration in the large of each client that has rows.
+    """Return the accuracy and calibration in the large of each client that has rows.
 
     Parameters
     ----------

@@ -69,7 +69,7 @@ def gap_change(
     """
 
     def p_value(sign: float) -> float:
-        """P-value against `sign` * move * middle > 0: both have one sign, or both the other."""
+        """Return the p-value against `sign` * move * middle > 0: both of one sign, or the other."""
         ways = []
         for way in (1.0, -1.0):
             by_move = _above(way * (after - before) - move_slack, move_std)
@@ -87,7 +87,7 @@ def gap_change(
 
 
 def _above(value: float, std: float) -> float:
-    """One-sided p-value of the hypothesis that a normal estimate's mean is at most 0."""
+    """Return the one-sided p-value of the hypothesis that a normal estimate's mean is at most 0."""
     if not math.isfinite(value) or not math.isfinite(std):
         return 1.0
     if std <= 0:
@@ -101,7 +101,7 @@ def changes_by_client(
     before: tuple[Floats, Floats],
     after: tuple[Floats, Floats],
 ) -> dict[str, GapChange]:
-    """Change of each client that has at least `FEWEST` rows, from the rows themselves.
+    """Return the change of each client that has at least `FEWEST` rows, from the rows themselves.
 
     The variance of the middle is the larger of the observed one and that of calibrated scores,
     which few rows of one outcome do not make 0.
@@ -135,7 +135,7 @@ def changes_by_client(
 
 
 def told(changes: Mapping[str, GapChange], score: str) -> dict[str, Any]:
-    """Plain numbers, and the names of the sites that surely got worse, and better.
+    """Return plain numbers, and the names of the sites that surely got worse, and better.
 
     Parameters
     ----------

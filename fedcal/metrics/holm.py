@@ -12,7 +12,7 @@ ERROR = 0.05
 
 
 def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
-    """P-values corrected for their number: one below alpha is wrong with probability alpha at most.
+    """Return p-values corrected for their number, with familywise error at most alpha.
 
     The k-th smallest of m (k from 0) times m - k, none below one before it.
     """
@@ -23,6 +23,6 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
 
 
 def rejected(p_values: Mapping[Name, float]) -> tuple[Name, ...]:
-    """Names of the hypotheses that are rejected at `ERROR`, the smallest p-value first."""
+    """Return the names of the hypotheses rejected at `ERROR`, the smallest p-value first."""
     sure = holm(p_values)
     return tuple(name for name in sorted(p_values, key=p_values.__getitem__) if sure[name] <= ERROR)

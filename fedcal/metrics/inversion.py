@@ -66,16 +66,16 @@ class Inverted:
 
 
 def spread_out(gap: Floats, error: Floats) -> Floats:
-    """The direction of the module's docstring: every cell may have a true gap, (cells,)."""
+    """Return the module docstring's direction with a true gap in every cell, (cells,)."""
     return np.asarray(np.where(gap < 0, -1.0, 1.0) * np.maximum(np.abs(gap), _LEAST * error))
 
 
 def concentrated(gap: Floats, error: Floats) -> Floats:
-    """The direction in which only gaps that stand out from their standard error are true ones.
+    """Return the direction whose true gaps are only those that stand out from their error.
 
-    Of all true gaps with one sum, those in few cells give the largest observed error, because the
-    noise of all other cells comes on top; those spread out give the smallest. An interval whose
-    low end is from here and whose high end is from `spread_out` holds for both.
+    Among all true gaps with one sum, those in few cells give the largest observed error, because
+    the noise of all other cells comes on top; gaps that are spread out give the smallest. An
+    interval with its low end from here and its high end from `spread_out` is valid for both.
     """
     least = _LEAST / 2 * error
     return np.asarray(np.where(np.abs(gap) > _CLEAR * error, gap, np.copysign(least, gap)))
@@ -118,7 +118,7 @@ def invert(
     columns = [slice(i, i + step) for i in range(0, len(gap), step)]
 
     def spread(factors: Floats) -> Floats:
-        """(factors, replicates): the error, were the true gaps factor * direction."""
+        """Return the error for true gaps of factor * direction, (factors, replicates)."""
         found = np.zeros((len(factors), replicates))
         for part in columns:
             noise = deviations(part)
@@ -142,6 +142,6 @@ def invert(
 
 
 def _crossing(quantile: Floats, observed: float) -> float:
-    """The factor at which a quantile, which grows with it, reaches the observed value."""
+    """Return the factor at which a quantile, which grows with it, reaches the observed value."""
     grown = np.maximum.accumulate(quantile)
     return 0.0 if grown[0] >= observed else float(np.interp(observed, grown, _FACTORS))

@@ -34,14 +34,15 @@ class Partition(ABC):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """The partition that `name:value` stands for; InputError or ValueError if none."""
+        """Return the partition for `name:value`; raise InputError or ValueError if invalid."""
         return cls()
 
     @abstractmethod
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """The client of each fit row, (n,), and how many clients there are.
+        """Return the client of each fit row, (n,), and the number of clients.
 
-        Raises InputError if the data do not have what it needs, or make another number of clients.
+        Raises InputError if the data lack what the partition needs, or make another number of
+        clients.
         """
 
 
@@ -51,10 +52,10 @@ class DrawnPartition(Partition):
 
     @abstractmethod
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """The client of each row, (n,) in [0, clients)."""
+        """Return the client of each row, (n,) in [0, clients)."""
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """Drawn from the labels of the fit rows."""
+        """Draw the clients from the labels of the fit rows."""
         there = clients or CLIENTS
         return self.draw(data.labels, there, stream(seed, Purpose.PARTITION)), there
 
@@ -68,7 +69,7 @@ class SkewedPartition(DrawnPartition):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """A finite beta > 0."""
+        """Return the partition for a finite beta > 0."""
         beta = float(value)
         if not math.isfinite(beta) or beta <= 0:
             raise InputError(f"beta of partition '{cls.name}' must be finite and > 0, got {value}")

@@ -11,7 +11,7 @@ from fedcal.core.checks import one_of, whole
 from fedcal.core.errors import InputError
 from fedcal.core.registry import registry
 from fedcal.core.shards import Shards, numbered
-from fedcal.core.types import Integers
+from fedcal.core.types import Integers, override
 from fedcal.datasets import Dataset
 from fedcal.partition import owners
 from fedcal.partition.base import CLIENTS, DrawnPartition, Partition, SkewedPartition
@@ -26,8 +26,8 @@ class Iid(DrawnPartition):
 
     name = "iid"
 
+    @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """See `fedcal.partition.iid`."""
         return owners.iid(labels, clients, rng)
 
 
@@ -36,8 +36,8 @@ class Dirichlet(SkewedPartition):
 
     name, example = "dirichlet", "0.1"
 
+    @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """See `fedcal.partition.dirichlet`."""
         return owners.dirichlet(labels, clients, self.beta, rng)
 
 
@@ -46,8 +46,8 @@ class Quantity(SkewedPartition):
 
     name, example = "quantity", "0.5"
 
+    @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """See `fedcal.partition.quantity`."""
         return owners.quantity(labels, clients, self.beta, rng)
 
 
@@ -60,11 +60,11 @@ class LabelShards(DrawnPartition):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """Shards per client, 1 or more."""
+        """Return the partition for 1 or more shards per client."""
         return cls(whole("shards per client", int(value), 1))
 
+    @override
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:
-        """See `fedcal.partition.label_shards`."""
         return owners.label_shards(labels, clients, self.shards_per_client, rng)
 
 
@@ -74,7 +74,7 @@ class Natural(Partition):
     name = "natural"
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """The data's column of clients."""
+        """Return the data's column of clients, and their number."""
         if data.client is None or data.client_names is None:
             raise InputError(f"{data.name} names no clients of its own; use another --partition")
         there = len(data.client_names)
@@ -94,11 +94,11 @@ class FlowerPartitioner(Partition):
 
     @classmethod
     def of(cls, value: str) -> Self:
-        """`NAME` or `NAME:KEY=VALUE:KEY=VALUE`."""
+        """Return the partition for `NAME` or `NAME:KEY=VALUE:KEY=VALUE`."""
         return cls(*parse_partitioner(value))
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
-        """As the partitioner deals the rows; some have a number of clients of their own."""
+        """Return the partitioner's clients; some partitioners fix their number themselves."""
         found, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
         if clients not in (None, there):
             raise InputError(
@@ -114,7 +114,7 @@ PARTITIONS: dict[str, type[Partition]] = registry(
 
 
 def forms() -> list[str]:
-    """How each partition is written: `iid`, `dirichlet:BETA`, ..."""
+    """Return the command-line forms of all partitions: `iid`, `dirichlet:BETA`, ..."""
     return [f"{name}:{p.form}" if p.form else name for name, p in PARTITIONS.items()]
 
 
@@ -146,7 +146,7 @@ def parse(spec: str) -> Partition:
 
 
 def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:
-    """What the clients of a data set that was dealt by `spec` are called."""
+    """Return the names of the clients of a data set that was partitioned by `spec`."""
     if spec == Natural.name and data.client_names is not None:
         return data.client_names
     return numbered(clients)

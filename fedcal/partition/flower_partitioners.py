@@ -54,7 +54,7 @@ Options = tuple[tuple[str, Any], ...]
 
 
 def parse_partitioner(text: str) -> tuple[str, Options]:
-    """`NAME:KEY=VALUE:...` -> name and parameters (lists as tuples), checked as far as possible.
+    """Parse `NAME:KEY=VALUE:...` to name and parameters (lists as tuples), checked if possible.
 
     A value is TOML (7, 0.3, true, [10, 20]) or plain text.
 
@@ -93,7 +93,7 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
 
 
 def spelt(partition: Any) -> Any:
-    """`flwr:NAME:KEY=VALUE:...` for a partitioner object of flwr-datasets; anything else as it is.
+    """Return `flwr:NAME:KEY=VALUE:...` for a partitioner of flwr-datasets; all else unchanged.
 
     Its parameters are read from the object, so that a run's config says how rows are dealt.
 
@@ -118,16 +118,16 @@ def spelt(partition: Any) -> Any:
 def owners_by(
     name: str, options: Options, data: Dataset, clients: int, seed: int
 ) -> tuple[Integers, int]:
-    """Owner of each fit row (n,) and the number of clients, as a partitioner deals them.
+    """Return the partitioner's owner of each fit row (n,), and the number of clients.
 
-    Rows are handed over in an order drawn by `seed`, as `FederatedDataset` shuffles them:
-    several partitioners, IidPartitioner among them, cut the rows as they come. Not given
-    parameters are filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`,
-    and `partition_by` with "label", "client" for natural ids, or "confidence" for
-    ContinuousPartitioner. Labels are handed over as ranks, 0 for the least that occurs.
+    Rows are passed in an order drawn by `seed`, as `FederatedDataset` shuffles them: several
+    partitioners, IidPartitioner among them, cut the rows as they come. Missing parameters are
+    filled: `num_partitions` (or equal `partition_sizes`) from `clients`, `seed`, and
+    `partition_by` with "label", "client" for natural ids, or "confidence" for
+    ContinuousPartitioner. Labels are passed as ranks, 0 for the smallest that occurs.
 
-    Raises InputError for what the partitioner itself refuses; or rows that it gives to nobody, or
-    to two clients.
+    Raises InputError for values that the partitioner itself refuses; or for rows that it assigns to
+    no client, or to two.
     """
     spec = f"flwr:{name}"
     takes, arguments = _parameters(name), {key: _unfrozen(value) for key, value in options}
@@ -185,7 +185,7 @@ def _parameters(name: str) -> Mapping[str, inspect.Parameter]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No progress bars, and no warnings of their own: what matters of them is refused below."""
+    """Suppress progress bars and third-party warnings; relevant cases are refused below."""
     with warnings.catch_warnings(), redirect_stderr(io.StringIO()):
         warnings.filterwarnings("ignore", module=r"(flwr_datasets|datasets|pyarrow)(\.|$)")
         yield
@@ -208,7 +208,7 @@ def _frozen(value: Any) -> Any:
 
 
 def _unfrozen(value: Any) -> Any:
-    """Tuples as the lists that partitioners take; rows of numbers as an array."""
+    """Return tuples as the lists that partitioners take; rows of numbers as an array."""
     if not isinstance(value, tuple):
         return value
     listed = [_unfrozen(entry) for entry in value]
@@ -220,7 +220,7 @@ def _unfrozen(value: Any) -> Any:
 
 
 def _checked(name: str, parameter: inspect.Parameter, value: Any) -> Any:
-    """`value` if it has the type of the parameter's default; else "false" would be true."""
+    """Return `value` if it has the type of the parameter's default; else "false" would be true."""
     key, default = parameter.name, parameter.default
     if key == "num_partitions":
         return whole(f"{name}: {key}", value, 1)

@@ -26,25 +26,26 @@ MOST_ROWS = 30
 
 
 class JudgedAtHome(Artifact):
-    """What gives each site a prior, judged by what the sites of a simulation do with it at home.
+    """Artifact that gives each site a prior, evaluated by its use at the sites of a simulation.
 
-    On test rows of these sites where there are any, else on their own rows out of fold: a site's
-    prior knows nothing of these. Each subject counts once, where it is known whom rows are about.
+    It is evaluated on test rows of these sites if there are any, else on their own rows out of
+    fold: a site's prior does not depend on these. Each subject counts once, if the subjects of rows
+    are known.
     """
 
     noun = "prior"
 
     @abstractmethod
     def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
-        """Prior of each site by its name, and under "" that of any other; or of these names."""
+        """Return the priors by site's name, all or `only` these; "" = that of any other site."""
 
     def judge(self, test: Holdout) -> dict[str, Any]:
-        """Metrics of all judged rows `before` and `after`, and what each site did: `personal`.
+        """Return metrics of test rows `before` and `after`, and each site's result, `personal`.
 
-        That is `sites` (name -> `rows`, `taken`, `risk`, and where rows judge it `nll_before`,
+        That is `sites` (name -> `rows`, `taken`, `risk`, and with test rows `nll_before`,
         `nll_after`, and whether it is `harmed`: worse by more than `HARM` beyond chance, by a
         one-sided t test of its rows at 5 %), how many have `taken` it, `kept` the model and are
-        `harmed`, and what they are `judged_on`. {} where nobody has the sites' rows.
+        `harmed`, and the kind of rows they are `judged_on`. {} where the sites' rows are missing.
         """
         if test.fit is not None and self not in test.kept:
             test.kept[self] = self._judged(test, test.fit)
@@ -85,7 +86,7 @@ class JudgedAtHome(Artifact):
         }
 
     def judged_page(self, test: Holdout) -> list[Part]:
-        """Each site's decision and log loss, those that fared worst first."""
+        """Return each site's decision and log loss, largest increase first."""
         told = self.judge(test).get("personal", {"sites": {}, "judged_on": ""})
         judged = {name: one for name, one in told["sites"].items() if "nll_after" in one}
         worst = sorted(judged.items(), key=lambda s: s[1]["nll_before"] - s[1]["nll_after"])
@@ -115,7 +116,7 @@ class SitesRelease(JudgedAtHome, ScoreRelease):
     form, noun = "prior", "prior"
 
     def priors(self, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
-        """Prior of each site, without its own cells; under "" that of one that is not in it."""
+        """Return each site's prior without its own cells; "" = that of a site outside."""
         if not self.known:
             return dict.fromkeys(only or [""], identity_prior(self.question.classes))
         return site_priors(self, only)

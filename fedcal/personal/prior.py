@@ -59,35 +59,35 @@ class SitePrior:
 
 
 def common_spread(classes: int) -> tuple[Floats, Floats]:
-    """Std of the common parameters, and scale of tau: (d,) each."""
+    """Return the std of the common parameters, and the scale of tau: (d,) each."""
     own = slice(None) if classes == 2 else slice(1, None)
     return _COMMON[own], _SCALE[own]
 
 
 def identity_prior(classes: int) -> SitePrior:
-    """What is known of a site without a release: about the model as it is, std 1 and 0.5."""
+    """Return the prior of a site without a release: about the model as it is, std 1 and 0.5."""
     common, scale = common_spread(classes)
     return SitePrior(np.zeros(len(common)), np.diag(common**2 + scale**2))
 
 
 def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dict[str, SitePrior]:
-    """The prior of each site of a release, which leaves its own cells out.
+    """Return the prior of each site of a release, without the site's own cells.
 
-    A site's own rows count once, in its own fit. (Of more than 100 sites all are linearised about
-    one common fit, which the site's own rows then have their small part in.)
+    A site's own rows count once, in its own fit. (With more than 100 sites all are linearised about
+    one common fit, to which the site's own rows contribute a little.)
 
     Parameters
     ----------
     release
         of counts by site
     only
-        sites that are wanted, "" among them for one that is not in the release; None = all
+        wanted sites, "" among them for a site that is not in the release; None = all
 
     Raises
     ------
     InputError
         If sites were not counted apart, but groups of rows or none, or a score that has several
-        histograms; if a site has more rows than there can be.
+        histograms; if a site has more rows than possible.
     """
     asked = release.question
     if asked.by != "site" or asked.score == "classes":
@@ -118,13 +118,13 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
 
 
 def predictive(found: Effects, classes: int) -> tuple[Floats, Floats]:
-    """Mean (..., d) and covariance (..., d, d) of the parameters of a site that is not there."""
+    """Return mean (..., d) and covariance (..., d, d) of the parameters of an absent site."""
     sums = [part.sum(axis=-k) for k, part in enumerate(_parts(found, classes), 1)]
     return _mixed(found, classes, *sums)
 
 
 def leave_one_out(found: Effects, classes: int) -> tuple[Floats, Floats]:
-    """The same for each site, without its own scores: (..., S, d) and (..., S, d, d)."""
+    """Return the prior of each site without its own scores: (..., S, d) and (..., S, d, d)."""
     parts = enumerate(_parts(found, classes), 1)
     rest = [np.moveaxis(p.sum(axis=-k, keepdims=True) - p, -k, 0) for k, p in parts]
     mean, cov = _mixed(found, classes, *rest)
@@ -132,7 +132,7 @@ def leave_one_out(found: Effects, classes: int) -> tuple[Floats, Floats]:
 
 
 def _grid(classes: int) -> Floats:
-    """Values of tau, (nodes, d), equally probable a priori: quantiles of the half-normal."""
+    """Return equally probable values of tau, (nodes, d): quantiles of the half-normal."""
     _, scale = common_spread(classes)
     halves = (np.arange(_NODES) + 0.5) / _NODES
     nodes = np.array([NormalDist().inv_cdf((1 + half) / 2) for half in halves])
@@ -141,7 +141,7 @@ def _grid(classes: int) -> Floats:
 
 
 def _parts(found: Effects, classes: int) -> tuple[Floats, Floats, Floats]:
-    """Of each tau and site, what adds up over sites: log likelihood, its gradient, its curvature.
+    """Return log likelihood, gradient and curvature of each tau and site, which add up over sites.
 
     (..., nodes, S), (..., nodes, S, d), (..., nodes, S, d, d), about mu = the common fit.
     """
@@ -158,7 +158,7 @@ def _parts(found: Effects, classes: int) -> tuple[Floats, Floats, Floats]:
 def _mixed(
     found: Effects, classes: int, fit: Floats, pull: Floats, weight: Floats
 ) -> tuple[Floats, Floats]:
-    """Mean and covariance of a new site's parameters, mixed over tau; `_parts` summed up."""
+    """Return mean and covariance of a new site's parameters, mixed over tau, from `_parts`."""
     common, _ = common_spread(classes)
     prior, tau = np.diag(1 / common**2), _grid(classes)
     at = found.at[..., None, :]

@@ -17,7 +17,7 @@ from fedcal.evaluation.intervals.intervals import Estimate
 
 
 def agreed(found: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[str, Estimate]:
-    """The estimates, raised to what others imply: their values and both ends.
+    """Return the estimates, values and both ends raised to the bounds that others imply.
 
     The debiased ECE corrects for the choice of rows, which |gap| does not: its value is raised to
     the low end alone.
@@ -25,9 +25,9 @@ def agreed(found: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[
     Parameters
     ----------
     found
-        by name
+        estimates by name
     hidden
-        errors that noise alone may have made: drowned where their low end stays 0
+        errors that noise alone may have caused: drowned where their low end stays 0
     """
     each = dict(found)
     for name in TopologicalSorter({k: kind.never_below for k, kind in GAPS.items()}).static_order():

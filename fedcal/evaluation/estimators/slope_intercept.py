@@ -34,26 +34,26 @@ class Recalibration(SmoothMetric):
     """0: the intercept, 1: the slope"""
 
     def value(self, h: Histogram) -> float:
-        """The coefficient; NaN where there is no finite maximum."""
+        """Return the coefficient; NaN without a finite maximum of the likelihood."""
         fit = regression(h)
         return math.nan if fit is None else float(fit[self.which])
 
     def gradient(self, h: Histogram) -> Floats:
-        """Implicit differentiation of the score equations, sum of (y - p) (1, x) = 0."""
+        """Return the implicit derivative by the score equations, sum of (y - p) (1, x) = 0."""
         if (fit := regression(h)) is None:
             return np.full(h.counts.shape, math.nan)
         p, _, lever = self._at(h, fit)
         return np.stack([-p * lever, (1 - p) * lever])
 
     def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
-        """Fitted probabilities, own row of the inverse information, what a residual adds."""
+        """Return a warning if scores nearly separate outcomes: few rows then fix the slope."""
         x = logit(h.middles)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h.counts.sum(axis=0), x, p))[self.which]
         return p, row, row[0] + row[1] * x
 
     def binning(self, h: Histogram) -> float:
-        """To first order: each row's logit moved to the end of its bucket that moves it most."""
+        """Return the first-order change if each row's logit moves to its bucket's worse end."""
         if (fit := regression(h)) is None:
             return math.nan
         (p, row, lever), x = self._at(h, fit), logit(h.middles)
@@ -62,11 +62,11 @@ class Recalibration(SmoothMetric):
         return float(max((np.abs(slack) * reach * h.counts).sum(), 0.0))
 
     def warning(self, h: Histogram) -> str:
-        """Of scores that tell nearly all rows apart: few rows say how steep they should be."""
+        """Return a warning if scores nearly separate the outcomes: few rows then fix the slope."""
         return few_misplaced(h)
 
     def span_of_rows(self, h: Histogram, value: float, asked: Asked) -> Span:
-        """By its efficient score test; without ends where a denominator may be 0."""
+        """Return the span of its efficient score test; unbounded if a denominator may be 0."""
         span = score_test_span(self, h, asked)
         return span if self.firm(h) else replace(span, low=-math.inf, high=math.inf, firm=False)
 
@@ -88,7 +88,7 @@ class CalibrationIntercept(Recalibration):
 
 
 def logit(scores: Floats) -> Floats:
-    """Log odds of scores, which are cut to [LEAST, 1 - LEAST] first."""
+    """Return log odds of scores, which are clipped to [LEAST, 1 - LEAST] first."""
     cut = np.clip(scores, LEAST, 1 - LEAST)
     return np.asarray(np.log(cut / (1 - cut)))
 
@@ -100,15 +100,15 @@ def _information(rows: Floats, x: Floats, p: Floats) -> Floats:
 
 
 def regression(h: Histogram) -> Floats | None:
-    """Intercept and slope, by Newton's method on the counts as they are, (2,); None = no maximum.
+    """Return intercept and slope by Newton's method on the raw counts, (2,); None = no maximum.
 
-    Noisy counts may make the likelihood lose its maximum: who asks is then told so.
+    Noisy counts may make the likelihood lose its maximum.
     """
     return logistic(logit(h.middles), h.counts.sum(axis=0), h.counts[1])
 
 
 def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
-    """Intercept and slope on x, (n,), of `positive` of `rows` outcomes at each, (2,)."""
+    """Fit intercept and slope on x, (n,), to `positive` of `rows` outcomes at each, (2,)."""
     scale = float(rows.sum())
     if scale <= 0:
         return None
@@ -139,7 +139,7 @@ def logistic(x: Floats, rows: Floats, positive: Floats) -> Floats | None:
 
 
 def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
-    """Interval of a coefficient by inverting its efficient score test.
+    """Return the interval of a coefficient by inverting its efficient score test.
 
     At each value t the other coefficient is fitted to monotone counts, and the score of t, a sum
     of the released counts with weights orthogonal to that fit, is compared with its standard
@@ -157,7 +157,7 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
     start = 0.0 if fit is None else float(fit[1 - metric.which])
 
     def score(t: float) -> tuple[float, float, float, float]:
-        """The score, its variances by rows and by noise, and the information about t."""
+        """Return the score, its variances by rows and by noise, and the information about t."""
         at = start
         for _ in range(_STEPS):
             p = expit(t * own + at * other)
@@ -173,7 +173,7 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
         return found, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
 
     def accepted(t: float) -> float:
-        """Below 0 where t is inside."""
+        """Return a value below 0 if t is inside the interval."""
         found, by_rows, by_noise, _ = score(t)
         return abs(found) - z * math.sqrt(by_rows + by_noise)
 

@@ -50,9 +50,9 @@ noise) intervals then hold the truth in 94.9 % or more."""
 
 
 def influences(h: Histogram, score: str, threshold: float) -> Floats:
-    """The influence of a row in each count on each metric of `MEASURED`, (metrics, 2, buckets).
+    """Return a row's influence in each count on each `MEASURED` metric, (metrics, 2, buckets).
 
-    Counts lose negative ones first (Norm-Sub). Sums over all rows are 0; a metric without a value
+    Negative counts are removed first (Norm-Sub). Sums over all rows are 0; a metric without a value
     has zeros.
     """
     solid = norm_sub(h.counts.ravel()).reshape(h.counts.shape)
@@ -73,21 +73,21 @@ def _metrics(score: str, threshold: float) -> dict[str, SmoothMetric]:
 
 
 def variance_of_folds(sums: Floats, std: float, law: NoiseLaw, clients: float) -> Floats:
-    """Upper estimates of the variance of all clients' sum, from noisy sums over parts of them.
+    """Return upper estimates of the variance of the sum over clients, from noisy sums of folds.
 
     Parameters
     ----------
     sums
-        (folds, metrics), of about as many clients each
+        (folds, metrics), each over about as many clients
     std, law
-        of the noise of each
+        of the noise of each sum
     clients
-        in all folds together
+        number of clients in all folds together
 
     Returns
     -------
     Floats
-        (metrics,); 0 and below where noise hides that there is any
+        (metrics,); 0 and below where noise hides any variance
     """
     from scipy.special import chdtri
 
@@ -104,7 +104,7 @@ def variance_of_folds(sums: Floats, std: float, law: NoiseLaw, clients: float) -
 
 
 def variance_of_squares(squares: Floats, std: float, clients: float) -> Floats:
-    """Upper estimates of the variance of all clients' sum, from noisy sums of squares, (metrics,).
+    """Return upper variance estimates of the sum over clients from noisy squares, (metrics,).
 
     Clients differ in size, and their squares vary more than normal ones: as those of half as many.
     """
@@ -116,7 +116,7 @@ def variance_of_squares(squares: Floats, std: float, clients: float) -> Floats:
 
 
 def _student(freedom: float) -> float:
-    """Square of Student's quantile over the normal one's."""
+    """Return the squared ratio of Student's quantile to the normal quantile."""
     from scipy.special import ndtri, stdtrit
 
     at = 0.5 + _LEVEL / 2
@@ -126,7 +126,7 @@ def _student(freedom: float) -> float:
 def spread_of(
     h: Histogram, score: str, threshold: float, measured: Mapping[str, float]
 ) -> tuple[dict[str, float], float]:
-    """Variances for new clients, none below that of independent rows, and their largest ratio.
+    """Return variances for new clients, at least that of independent rows, and the top ratio.
 
     Parameters
     ----------

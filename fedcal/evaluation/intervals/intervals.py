@@ -36,7 +36,7 @@ HIDES = "noise hides it"
 
 
 def beyond(excluded: Sequence[str]) -> str:
-    """Return the sentence on what intervals do not contain, after a space; "" = they contain all"""
+    """Return a sentence on errors outside all intervals, after a space; "" if there are none."""
     return f" No interval contains {' or '.join(excluded)}." if excluded else ""
 
 
@@ -83,7 +83,7 @@ class Estimate:
     warning: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Plain numbers; no value (None) where it is drowned, and None for what is not finite."""
+        """Return plain numbers; None for a drowned value and for anything not finite."""
         found: dict[str, Any] = {
             name: number if math.isfinite(number) else None
             for name, number in vars(self).items()
@@ -96,7 +96,7 @@ class Estimate:
 
 
 def from_json(told: Mapping[str, Any]) -> Estimate:
-    """What `to_json` gave; NaN for None."""
+    """Return the estimate from a dict of `to_json`, with NaN for None."""
     numbers: dict[str, Any] = {name: math.nan if x is None else x for name, x in told.items()}
     return Estimate(**numbers)
 
@@ -120,20 +120,20 @@ class Span:
 def estimate(
     span: Span, binning: float, bounds: tuple[float, float], scale: float, level: float
 ) -> Estimate:
-    """The span with its binning added, cut to the metric's range.
+    """Return the span widened by its binning, clipped to the metric's range.
 
     Parameters
     ----------
     span
         interval from sampling and noise
     binning
-        bound on what finer buckets could change
+        bound on the change that finer buckets could make
     bounds
         smallest and largest value of the metric; infinite where it has none
     scale
         difference of two values of the metric that is large
     level
-        of the interval
+        confidence level of the interval
     """
     if not math.isfinite(span.value):
         return Estimate(math.nan, *bounds, math.nan, math.nan, math.nan, True)
@@ -152,7 +152,7 @@ def fieller(
     z: float,
     bounds: tuple[float, float] = (0.0, 1.0),
 ) -> tuple[Floats, Floats]:
-    """All t with (top - t bottom)**2 <= z**2 Var(top - t bottom): the hull, within the bounds.
+    """Return the hull, within bounds, of t with (top - t bottom)**2 <= z**2 Var(top - t bottom).
 
     Parameters
     ----------
@@ -181,7 +181,7 @@ def fieller(
 
 
 def quadratic(variance: Floats, t: float) -> float:
-    """Var(top - t bottom) from its three coefficients, not below 0."""
+    """Return Var(top - t bottom) from its three coefficients, not below 0."""
     return float(max(variance[0] - 2 * t * variance[1] + t * t * variance[2], 0.0))
 
 
@@ -194,7 +194,7 @@ def of_share(
     trials: ArrayLike | None = None,
     unit: float = 1.0,
 ) -> tuple[Floats, Floats]:
-    """`fieller` for shares of rows: the choice of rows has the variance trials t (1 - t).
+    """Return `fieller` for fractions of rows: sampling has the variance trials t (1 - t).
 
     Where few rows are counted, or few are not, their number is whole: half a row (Yates 1934).
 
@@ -225,14 +225,14 @@ def of_share(
 def warned(
     found: Mapping[str, Estimate], excluded: Sequence[str], measured: Collection[str] | None = None
 ) -> dict[str, Estimate]:
-    """The estimates, each with the warning that follows from what intervals do not contain.
+    """Return the estimates, each with the warning that follows from excluded errors.
 
     Parameters
     ----------
     found
-        by name
+        estimates by name
     excluded
-        sources of error, in words
+        sources of error that no interval contains, in words
     measured
         metrics whose variance over new clients was measured; None = intervals are not for them
     """
@@ -246,12 +246,12 @@ def warned(
 
 
 def check_rows(rows: str) -> None:
-    """InputError for anything but `new` and `these`."""
+    """Raise InputError for anything but `new` and `these`."""
     one_of("rows", rows, get_args(Rows))
 
 
 def normal_quantile(level: float) -> float:
-    """Z of a two-sided interval: 1.96 for a level of .95.
+    """Return z of a two-sided interval: 1.96 for a level of .95.
 
     Raises InputError if the level is not in (0, 1).
     """
@@ -261,7 +261,7 @@ def normal_quantile(level: float) -> float:
 
 
 def mover(one: Span, other: Span, value: float, weights: tuple[float, float]) -> Span:
-    """Weighted sum of two independent metrics from the intervals of both.
+    """Return the weighted sum of two independent metrics from the intervals of both.
 
     Zou & Donner 2008 (method of variance estimates recovery): keeps how lopsided they are.
 

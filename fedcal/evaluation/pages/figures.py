@@ -23,7 +23,7 @@ from fedcal.evaluation.histogram import Histogram
 
 
 def names_of(views: Iterable[str]) -> dict[str, str]:
-    """View -> what figures and tables call it."""
+    """Return view -> its name in figures and tables."""
     if "calibrated" in (found := list(views)):
         return {"model": "before", "calibrated": "after"}
     return {view: {"other": "other model"}.get(view, view) for view in found}
@@ -52,7 +52,7 @@ _CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], .
 def curve_parts(
     found: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
-    """The curves that a score has, of all rows; of several classes each is a series."""
+    """Return the curves of a score over all rows; with several classes each is a series."""
     whole = {key: h for key, h in histograms.items() if key[1] == ""}
     if found.score == "classes":
         first = next(iter(whole))[0]
@@ -88,7 +88,7 @@ def curve_parts(
 def reliability_part(
     title: str, series: Mapping[str, Histogram], score: str, level: float
 ) -> Curve | None:
-    """Reliability diagrams, with intervals; None where every bin is too uncertain."""
+    """Return reliability diagrams with intervals; None if every bin is too uncertain."""
     outcome = "share correct" if score == "confidence" else "share of the outcome"
     named = "confidence" if score == "confidence" else "score"
     return _part(
@@ -108,7 +108,7 @@ def _part(
     references: Mapping[str, tuple[Point, ...]],
     note: str = "",
 ) -> Curve | None:
-    """A curve of the series that have points; None without any."""
+    """Return a curve of the series that have points; None without any."""
     there = {name: line for name, line in lines.items() if line[0]}
     if not there:
         return None
@@ -120,7 +120,7 @@ def _part(
 def _lines(
     x: Floats, y: Floats, low: Floats, high: Floats, keep: NDArray[np.bool_] | None = None
 ) -> Lines:
-    """Finite points, each once; intervals that hold them."""
+    """Return finite points, each once, and intervals that contain them."""
     there = np.isfinite(x) & np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
     if keep is not None:
         there &= keep
@@ -136,7 +136,7 @@ def _reliability(h: Histogram, level: float) -> Lines:
 
 
 def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
-    """Net benefit of each model, against treating everybody and nobody."""
+    """Return the net benefit of each model, against treating all rows and none."""
     curves = {name: decision_curve(h, level=level) for name, h in series.items()}
 
     def line(c: DecisionCurve, y: Floats, low: Floats, high: Floats) -> Lines:

@@ -24,7 +24,7 @@ MOST_GROUPS = 60
 
 
 def p_shown(p_value: float, floor: float) -> str:
-    """A p-value, "" for nan; at the smallest that draws can tell, "< 0.001" instead of it."""
+    """Return a p-value as text: "" for NaN, "< 0.001" at the smallest that draws can resolve."""
     if math.isnan(p_value):
         return ""
     digits = max(3, round(-math.log10(floor)))
@@ -32,7 +32,7 @@ def p_shown(p_value: float, floor: float) -> str:
 
 
 def heading(metric: str, score: str = "") -> str:
-    """Heading of a metric with its unit; the score ("positive", "confidence") is what it is of.
+    """Return the heading of a metric of a score ("positive", "confidence"), with its unit.
 
     The gap is the mean score minus the share of the outcome: below 0 the model predicts too low.
     """
@@ -42,7 +42,7 @@ def heading(metric: str, score: str = "") -> str:
 
 
 def decimals(metric: str, low: float, high: float) -> int:
-    """Digits behind the point that a number with this interval deserves.
+    """Return the number of decimals that a value with this interval deserves.
 
     Half of the interval is two units of the last digit at least.
     """
@@ -54,7 +54,7 @@ def decimals(metric: str, low: float, high: float) -> int:
 
 
 def shown(metric: str, value: float, sign: bool = False, digits: int | None = None) -> str:
-    """A value of a metric as people read it; with an interval to `decimals` digits."""
+    """Return a metric's value as text, beside an interval to `decimals` digits."""
     mark = "+z" if sign else "z"  # z: no minus before a zero
     if heading(metric).endswith("%"):
         return f"{100 * value:{mark}.{2 if digits is None else digits}f}"
@@ -67,7 +67,7 @@ def parts(
     confusion: Mapping[str, Floats] | None = None,
     names: Sequence[str] | None = None,
 ) -> list[Part]:
-    """All that a report shows of a release, from top to bottom.
+    """Return the report's parts for a release, from top to bottom.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def texts(metric: str, estimate: Estimate, sign: bool = False) -> tuple[str, str
 
 
 def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
-    """Value and interval; where noise hides the value, what it is at most, or "unknown"."""
+    """Return value and interval; where noise hides the value, its upper bound, or "unknown"."""
     if _unknown(estimate):
         return "unknown"
     value, interval = texts(metric, estimate, sign)
@@ -140,7 +140,7 @@ def _about(score: str, names: Sequence[str] | None) -> str:
 def _summary(
     found: Findings, view: str, views: Sequence[str], names: Sequence[str] | None
 ) -> Table:
-    """Each metric with its interval, and where its width comes from."""
+    """Return each metric with its interval, and the sources of the interval's width."""
     z = NormalDist().inv_cdf(0.5 + found.level / 2)
     rows, unknown = [], []
     for metric, estimate in found.metrics[view].items():
@@ -183,7 +183,7 @@ def _summary(
 
 
 def _beyond(found: Findings) -> str:
-    """What intervals do not contain, and what those for new clients rest on."""
+    """Return sentences on what intervals exclude and what those for new clients assume."""
     told = ""
     if found.estimand == "clients":
         measured = ", ".join(name.replace("_", " ") for name in MEASURED[found.score])
@@ -196,7 +196,7 @@ def _beyond(found: Findings) -> str:
 
 
 def _both(found: Findings, views: Sequence[str]) -> Table:
-    """Two views of the same rows beside each other, and their difference."""
+    """Return two views of the same rows beside each other, and their difference."""
     names = names_of(views)
     rows = []
     for metric, change in found.difference.items():
@@ -215,7 +215,7 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
 
 
 def _tests(found: Findings, views: Sequence[str]) -> Table:
-    """Whether scores could be calibrated."""
+    """Return the table of tests of perfect calibration."""
     rows = [
         (
             _TESTS[name] + _of(view, views),
@@ -250,7 +250,7 @@ _RATES = ("prevalence", "recall", "specificity", "precision")
 
 
 def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
-    """Accuracy and calibration in the large of every group, and a table of both."""
+    """Return accuracy and calibration in the large of every group, and a table of both."""
     told = {group: metrics for group, metrics in found.groups.items() if metrics}
     there = set.intersection(*(set(own[views[0]]) for own in told.values())) if told else set()
     named = [m for m in _OF_GROUPS if m in there]
@@ -325,7 +325,7 @@ def _forest(
 
 
 def _confusion(cells: Floats, of: str, names: Sequence[str] | None) -> Table:
-    """Rows by predicted class and label; noisy counts as they are."""
+    """Return rows by predicted class and label; noisy counts as they are."""
     names = class_names(names, len(cells))
     rows: list[tuple[Entry, ...]] = [
         (name, *(round(float(n), 1) for n in row)) for name, row in zip(names, cells, strict=True)

@@ -48,7 +48,7 @@ _WIDE = np.array([2.0, 1.0])
 
 
 def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple[Floats, Floats]]:
-    """Each metric's value at each site, and the variance of that by rows and noise, (..., S) each.
+    """Return each metric's value at each site, and its variance by rows and noise, (..., S).
 
     Parameters
     ----------
@@ -133,17 +133,17 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
 
 
 def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str]) -> dict[str, Any]:
-    """What to expect at a new site, in plain values; `site_metrics` says what is taken.
+    """Return predictions for a new site, in plain values; parameters as in `site_metrics`.
 
     Returns
     -------
     dict
         `sites`, their number; `verified`, whether they are `FEWEST` at least; and for each of
         `metrics` its `mean` and prediction interval `low` to `high` at a new site, `tau` with
-        `tau_low` and `tau_high`, `i_squared`, and sites `outside` of what the others predict of
-        them, their own variance added (of at most 100 sites: None = not looked for). Slope, AUC
-        and ratio are on their own scales, slope and ratio cut at 1/1000 and 1000; tau is on the
-        logarithm's or the logit's
+        `tau_low` and `tau_high`, `i_squared`, and the sites `outside` the interval that the
+        other sites predict for them, their own variance added (with at most 100 sites: None = not
+        computed). Slope, AUC and ratio are on their own scales, slope and ratio clipped at 1/1000
+        and 1000; tau is on the scale of the logarithm or the logit
     """
     found, sites = {}, len(names)
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
@@ -162,7 +162,7 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
 
 
 def sentence(told: Mapping[str, Any]) -> str:
-    """What `next_site` says, in words."""
+    """Return the result of `next_site` in words."""
     said: list[str] = []
     hidden: list[str] = []
     for metric, name in _NAMES.items():
@@ -178,7 +178,7 @@ def sentence(told: Mapping[str, Any]) -> str:
 
 
 def table(told: Mapping[str, Any]) -> Table:
-    """The same with what it rests on."""
+    """Return the result of `next_site` as a table."""
     rows = [
         (
             name,
@@ -218,7 +218,7 @@ _FURTHEST = 1000.0
 
 
 def _ratio(logarithm: float) -> float:
-    """Of its logarithm, cut: noise that drowns the sites says 0 to infinity."""
+    """Return the ratio of a logarithm, clipped: noise that drowns the sites gives 0 to infinity."""
     return float(np.exp(np.clip(logarithm, -np.log(_FURTHEST), np.log(_FURTHEST))))
 
 
@@ -233,16 +233,16 @@ _SHOWN: Mapping[str, tuple[str, Any]] = {
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """What to expect at a new site; leading dimensions are of federations.
+    """Prediction for a new site; leading dimensions are federations.
 
     Attributes
     ----------
     mean
-        (...) over sites
+        (...) mean over sites
     low, high
-        (...) of the 95 % prediction interval
+        (...) ends of the 95 % prediction interval
     tau, i_squared
-        (...) posterior medians of the std over sites, and of its share of the variance of what
+        (...) posterior medians of the std over sites, and of its fraction of the variance that
         sites' own rows and the noise show
     tau_low, tau_high
         (...) 95 % credible interval of tau
@@ -288,7 +288,7 @@ def predicted(values: Floats, variances: Floats, own: Floats | None = None) -> P
 
 
 def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:
-    """Of mixtures of normals over the last axis, by bisection."""
+    """Return a quantile of mixtures of normals over the last axis, by bisection."""
     low, high = (mean - 12 * spread).min(axis=-1), (mean + 12 * spread).max(axis=-1)
     for _ in range(60):
         middle = (low + high) / 2
@@ -298,6 +298,6 @@ def _quantile(p: Floats, mean: Floats, spread: Floats, q: float) -> Floats:
 
 
 def _step(p: Floats, values: Floats, q: float) -> Floats:
-    """Quantile of a discrete law, (..., points) -> (...)."""
+    """Return a quantile of a discrete distribution, (..., points) -> (...)."""
     place = (np.cumsum(p, axis=-1) >= q).argmax(axis=-1)
     return np.take_along_axis(values, place[..., None], axis=-1)[..., 0]

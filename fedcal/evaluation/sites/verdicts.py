@@ -52,7 +52,7 @@ _NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 def verdicts_of(
     release: ScoreRelease, earlier: Mapping[str, ScoreRelease], *, level: float
 ) -> Told:
-    """Judge each site of a release of counts by site, at no further cost.
+    """Evaluate each site of a release of counts by site, at no further cost.
 
     Parameters
     ----------
@@ -123,13 +123,13 @@ def verdicts_of(
 
 
 def _interval(*ends: float) -> Told:
-    """Value, low and high, None where not finite."""
+    """Return value, low and high, None where not finite."""
     each = (float(x) if math.isfinite(x) else None for x in ends)
     return dict(zip(("value", "low", "high"), each, strict=True))
 
 
 def _around(value: float, std: float) -> Told:
-    """Interval of a normal estimate."""
+    """Return the interval of a normal estimate."""
     return _interval(value, value - 1.96 * std, value + 1.96 * std)
 
 
@@ -143,7 +143,7 @@ def detectable(
     level: float,
     seen: float = SEEN,
 ) -> float:
-    """Gap that a site will see, by public numbers: named with the chance `seen` at least; 1 = none.
+    """Return the gap that a site names with probability `seen`, by public numbers; 1 = none.
 
     Of patients that count once each, and of a score that does not tell outcomes apart (others see
     smaller gaps); `rate` of the outcome, or of right predictions: .5 is the worst. `edges` are of
@@ -159,7 +159,7 @@ def detectable(
 
 
 def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float:
-    """Mean score as its buckets are read, less the exact one: of few values it is far off.
+    """Return the mean score read from buckets minus the exact one; few values make it large.
 
     For a site's own eyes, before it takes part. `subject_rows` as of `Shards.weights`.
     """
@@ -173,10 +173,10 @@ def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float
 
 
 def enough(release: ScoreRelease, judged: Told) -> int | None:
-    """How many of those protected all sites that cannot tell need for a gap of `MOST` to be seen.
+    """Return the number of protected units with which undecided sites could see a gap of `MOST`.
 
-    To two digits, by each one's own scores. None = no number is enough, or no site needs any.
-    `judged` is what `verdicts_of` tells of the release.
+    It has two digits and rests on each site's own scores. None = such a number does not exist, or
+    all sites are decided. `judged` is the result of `verdicts_of` for the release.
     """
     (_, now), single = _sites(release, "the release"), judged["level"] / judged["tests"]
     each = judged["sites"].values()
@@ -191,7 +191,7 @@ def enough(release: ScoreRelease, judged: Told) -> int | None:
 
 
 def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapChange]:
-    """Gap of each site or group before and after a calibrator of the score, of one view.
+    """Return each site's or group's gap before and after a calibrator of the score, of one view.
 
     Both are read from the same counts, so the change is known better than either gap. Those with
     too few rows are left out.
@@ -219,7 +219,7 @@ def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapCh
 
 
 def groups_of(release: ScoreRelease) -> list[Told]:
-    """`gap` and `slope` of each group within a site ("" = all), as those of sites; few have none.
+    """Return `gap` and `slope` of each group within a site ("" = all); too few rows have none.
 
     `rows` is their number, `noise` its std.
     """
@@ -234,7 +234,7 @@ def groups_of(release: ScoreRelease) -> list[Told]:
 
 
 def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
-    """Names of the sites, and what is told of them."""
+    """Return the names of the sites, and their tests."""
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
         raise InputError(f"{name} does not count rows by site in 4 buckets of a score, or more")
@@ -249,12 +249,12 @@ def _read(release: ScoreRelease, counts: Floats, root: Floats, law: NoiseLaw) ->
 
 
 def _least(score: str, classes: int) -> float:
-    """Lowest log odds: no largest probability is below 1 / c."""
+    """Return the lowest log odds: the largest probability is at least 1 / c."""
     return -math.log(classes - 1) if score == "confidence" else -math.inf
 
 
 def _asked(release: ScoreRelease) -> tuple[Any, ...]:
-    """What must be alike in releases that are compared."""
+    """Return the settings that must agree in releases that are compared."""
     asked = release.question
     return (*asked.bucket_edges, asked.score, asked.classes, asked.subject_rows, release.input)
 
@@ -272,7 +272,7 @@ _SLOPES = {
 
 
 def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: bool) -> str:
-    """What is named, "" = nothing; of a change, "" also where gap and slope do not show it."""
+    """Return the named deviations in words; "" if none, or a change that gap and slope hide."""
     said, by, turn = [], gap["value"] or 0.0, slope["value"] or 0.0
     if "gap" in named:
         points = f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}"
@@ -286,7 +286,7 @@ def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: boo
 
 
 def least_points(limit: float) -> str:
-    """Points of the least gap that is seen, rounded up: what is promised holds."""
+    """Return the smallest detectable gap in points, rounded up, so that the promise holds."""
     number = math.ceil(100 * limit - 1e-9)
     return f"{number} point{'s' * (number != 1)}"
 
