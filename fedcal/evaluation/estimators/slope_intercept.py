@@ -46,7 +46,7 @@ class Recalibration(SmoothMetric):
         return np.stack([-p * lever, (1 - p) * lever])
 
     def _at(self, h: Histogram, fit: Floats) -> tuple[Floats, Floats, Floats]:
-        """Return a warning if scores nearly separate outcomes: few rows then fix the slope."""
+        """Return fitted probabilities, own row of the inverse information, residual weights."""
         x = logit(h.middles)
         p = expit(fit[0] + fit[1] * x)
         row = np.linalg.inv(_information(h.counts.sum(axis=0), x, p))[self.which]
