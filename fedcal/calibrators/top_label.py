@@ -38,23 +38,23 @@ TINY = 1e-300
 
 
 def top_confidence(shifted_logits: Floats) -> Floats:
-    """Largest probability of each row, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
+    """Return each row's largest probability, 1 / sum_j exp(z_j - max z), (n, c) -> (n,)."""
     return np.asarray(1.0 / row_sum(np.exp(shifted_logits)))
 
 
 def outcome_cells(logits: Floats, labels: Integers, bins: int) -> Integers:
-    """Where each row is counted in a (2, bins) array, correct predictions first, (n,)."""
+    """Return each row's cell in a (2, bins) array, correct predictions first, (n,)."""
     wrong = logits.argmax(axis=1) != labels
     return np.asarray(bin_index(top_confidence(shifted(logits)), bins) + wrong * bins)
 
 
 def least_value(classes: int) -> float:
-    """The smallest confidence that keeps a prediction: 1/c and the margin."""
+    """Return the smallest confidence that keeps a prediction: 1/c and the margin."""
     return 1.0 / (1.0 + (classes - 1) * (1.0 - MARGIN))
 
 
 def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") -> Floats:
-    """The confidence of each bin from counts; noisy, fractional and negative ones are legal.
+    """Return the confidence of each bin from counts, which may be noisy or negative.
 
     v = correct / (correct + wrong), or, of the paper's counts, correct / total cut at 1; both of
     counts cut at 0. A bin without rows (the divisor is 0) keeps its midpoint.
@@ -77,7 +77,7 @@ def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") 
 
 
 def with_confidence(o: Operators, z: Array, probs: Array, confidence: Array, classes: int) -> Array:
-    """Rows whose predicted class has a given probability; the others share the rest.
+    """Return rows whose predicted class has a given probability; other classes share the rest.
 
     Parameters
     ----------
@@ -136,17 +136,17 @@ class TopLabelBinning(Calibrator):
     def from_counts(
         cls, correct: Floats, other: Floats, classes: int, counts: Counts = "correct_wrong"
     ) -> Self:
-        """From counts of each bin, (bins,), see `values_of`."""
+        """Return the calibrator for counts of each bin, (bins,), see `values_of`."""
         return cls(values_of(correct, other, counts), classes)
 
     def _fit(self, z: Floats, y: Integers) -> None:
-        """Count the pooled rows."""
+        """Count the pooled rows by bin."""
         bins = self.default_bins
         counts = np.bincount(outcome_cells(z, y, bins), minlength=2 * bins).astype(np.float64)
         self.values = self.from_counts(counts[:bins], counts[bins:], z.shape[1]).values
 
     def expression(self, o: Operators, z: Array, constants: Constants) -> Array:
-        """The predicted class gets its bin's value, the others share the rest."""
+        """Return the bin's value for the predicted class; other classes share the rest."""
         probs = o.softmax(o.double(z))
         confidence = o.largest(probs)
         v = o.take(constants["values"], o.bins(confidence, len(self.values)))

@@ -1,4 +1,4 @@
-"""Image corruptions: what weather, cameras and file formats do to the images that a model meets.
+"""Image corruptions by weather, cameras and file formats.
 
 The fifteen of ImageNet-C (Hendrycks and Dietterich 2019), each in five severities, with numpy and
 scipy alone and written anew: same ideas and same constants, not the same bits. The constants are

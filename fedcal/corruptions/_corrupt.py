@@ -1,4 +1,4 @@
-"""`corrupt`: checks, the right constants, one chunk of images after the other."""
+"""`corrupt`: checks, the right constants, one chunk of images after another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random numbers image by image: an image draws the same ones whatever images stand beside it."""
+"""Random numbers by image: an image's draws do not depend on the other images."""
 
 from __future__ import annotations
 

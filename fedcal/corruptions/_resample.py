@@ -1,4 +1,4 @@
-"""Filters and resampling of whole batches, each image apart: same bits alone and in a batch."""
+"""Filters and resampling of batches, image by image: same bits alone and in a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows by score and outcome, counted: what `ScoreCounts` asks of rows."""
+"""Counts of rows by score and outcome, the answers to `ScoreCounts`."""
 
 from __future__ import annotations
 

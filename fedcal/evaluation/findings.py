@@ -1,4 +1,4 @@
-"""What a release says of models, and of groups of rows: all metrics, as `result.json` has them."""
+"""Findings on models and groups of rows: all metrics of a release, as in `result.json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows by score and outcome, as a release tells them: what every metric is read from."""
+"""Rows by score and outcome as released: the input of every metric."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A release of counts by score and outcome: what it takes to be read again, at no further cost."""
+"""A release of counts by score and outcome, which is read again at no further cost."""
 
 from __future__ import annotations
 

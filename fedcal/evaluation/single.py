@@ -1,4 +1,4 @@
-"""One metric by itself, as a run that asked for nothing else yields it."""
+"""One metric by itself, the result of a run with a single question."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts once in a release: a row, a subject or a client; and the words for it."""
+"""Unit that counts once in a release (a row, a subject or a client), and its wording."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How sure test metrics are: intervals from resampled test rows, before, after and the difference.
+"""Intervals of test metrics from resampled test rows: before, after and the difference.
 
 Rows are put into a few hundred random groups, each group's sums are taken once, and a bootstrap
 replicate is a weighted sum of groups (multinomial weights): one matrix product instead of a pass

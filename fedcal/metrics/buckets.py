@@ -1,4 +1,4 @@
-"""Which number of a row is its score, and what counts as its outcome.
+"""Score and outcome of a row, and buckets of scores.
 
 ==============  ===============================  =======================  ========
 name            score                            outcome                  parts

@@ -1,4 +1,4 @@
-"""Exact metrics of each client's rows: for a researcher's simulation, and no private release."""
+"""Exact metrics of each client's rows: for simulations, never a private release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several tests at once: p-values corrected for how many there are (Holm 1979)."""
+"""Multiple tests: p-values corrected for their number (Holm 1979)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base classes of partitions: how one is written, and which client owns a row."""
+"""Base classes of partitions: their form on the command line, and the owner of each row."""
 
 from __future__ import annotations
 

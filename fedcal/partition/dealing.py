@@ -1,4 +1,4 @@
-"""From what `--partition` says to one shard for each client."""
+"""From the value of `--partition` to one shard for each client."""
 
 from __future__ import annotations
 

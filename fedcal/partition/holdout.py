@@ -1,4 +1,4 @@
-"""Rows that are held out whatever the other rows are: a split that composes in parallel."""
+"""Held-out rows that do not depend on other rows: a split that composes in parallel."""
 
 from __future__ import annotations
 

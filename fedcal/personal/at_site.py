@@ -1,4 +1,4 @@
-"""At a site: its parameters by its own rows and a prior, and the gate that keeps the model else.
+"""Recalibration at a site by its own rows and a prior, with a gate that may keep the model.
 
 Nothing of this leaves the site, and it costs no privacy: a site may use its own rows for itself.
 One function for one site or ten thousand.

@@ -1,4 +1,4 @@
-"""What recalibration at home is worth to each site of a simulation: exact numbers."""
+"""Exact value of recalibration at home for each site of a simulation."""
 
 from __future__ import annotations
 

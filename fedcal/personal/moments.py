@@ -1,4 +1,4 @@
-"""A prior for any site from moments of the sites' own recalibrations, where whole sites hide."""
+"""A prior for any site from moments of the sites' recalibrations, with site-level privacy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The prior that other sites give a site: random effects, integrated over how much sites differ.
+"""A site's prior from all other sites: random effects, integrated over their variance.
 
 A site's parameters are N(mu, diag(tau^2)); mu is normal about "the model as it is", each tau
 half-normal with a declared scale, and is integrated over, never plugged in: by restricted maximum

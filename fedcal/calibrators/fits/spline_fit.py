@@ -25,7 +25,7 @@ _EDGE = 1e-6  # a value's least distance from 0 and from 1
 
 
 def spline(h: Histogram) -> Floats:
-    """Share of outcome 1 in each bucket as a monotone spline of the score's logit, (buckets,).
+    """Return each bucket's outcome rate as a monotone spline of the score's logit, (buckets,).
 
     The log-odds are the Platt curve's plus a spline f. A normal prior has f be 0 on average, with a
     variance and a length of correlation (Matern's of smoothness 3/2, in 16 knots) that maximise
@@ -64,7 +64,7 @@ def spline(h: Histogram) -> Floats:
 
 
 def _choice(evidence: Floats) -> int:
-    """The first, or the best of the others if their mean evidence is more; (k,) logs."""
+    """Return 0, or the best other index if their mean evidence is larger; (k,) logs."""
     most = evidence.max()
     if len(evidence) == 1 or np.exp(evidence[0] - most) >= np.exp(evidence[1:] - most).mean():
         return 0
@@ -72,7 +72,7 @@ def _choice(evidence: Floats) -> int:
 
 
 def _posterior(known: Floats, told: Floats, std: Floats) -> tuple[float, Floats]:
-    """Log evidence and mean of weights of prior N(0, diag(std^2)), with `known` their information.
+    """Return log evidence and mean of weights ~ N(0, diag(std^2)), given information `known`.
 
     `told` is the information times their estimate, (k,); a weight of std 0 is 0.
     """
@@ -86,7 +86,7 @@ def _posterior(known: Floats, told: Floats, std: Floats) -> tuple[float, Floats]
 
 
 def _spline_features(x: Floats, length: float) -> Floats:
-    """Functions of x whose sum with standard normal weights has Matern's covariance, (16, n)."""
+    """Return functions of x whose random sums have Matern's covariance, (16, n)."""
     knots = np.linspace(x[0] - 0.5, x[-1] + 0.5, _KNOTS)
 
     def covariance(a: Floats) -> Floats:

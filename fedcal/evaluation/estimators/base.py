@@ -1,4 +1,4 @@
-"""What a metric is: its name, how it is shown, where it is read, and its interval."""
+"""Base classes of metrics: name, presentation, source and interval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration errors: how far scores are from the shares of outcome 1 among rows that have them.
+"""Calibration errors: distances of scores from the rates of outcome 1 among their rows.
 
 Each is the sum, the maximum or the norm of gaps, and a gap is a weighted sum of the residuals
 r_b = sum over the rows of bucket b of (outcome - score), with scores read at the middles. They are

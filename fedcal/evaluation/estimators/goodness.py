@@ -1,4 +1,4 @@
-"""Tests of the hypothesis that scores are calibrated, which noise and buckets do not fool.
+"""Tests of the hypothesis that scores are calibrated, valid under noise and buckets.
 
 P-values come from draws of what calibrated scores would show: rows (each outcome 1 with the
 probability that is its score), the noise of the release, and the test's own arithmetic; that of

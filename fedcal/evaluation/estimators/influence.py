@@ -1,4 +1,4 @@
-"""The area under the ROC curve as the mean of a value of rows, given a rough idea of the scores.
+"""The area under the ROC curve as a mean over rows, given a rough reference of the scores.
 
 AUC is bilinear in the distributions of the scores of positive and of negative rows. From a
 reference that is off by d_p and d_n its value is the reference's, plus the mean of the influence

@@ -1,4 +1,4 @@
-"""Metrics that are smooth functions of counts: shares of rows, Brier score, log loss.
+"""Metrics that are smooth functions of counts: fractions of rows, Brier score, log loss.
 
 Counts are used as they are released: sums of them are unbiased, and cutting single buckets at 0
 would not be. Everything here is a function of a `Histogram`, with its gradient by the counts.

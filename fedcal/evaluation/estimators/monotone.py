@@ -1,4 +1,4 @@
-"""Counts that could be: not negative, near to noisy ones."""
+"""Valid counts near to noisy ones: non-negative, with monotone prefix sums."""
 
 from __future__ import annotations
 

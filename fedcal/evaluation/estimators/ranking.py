@@ -1,4 +1,4 @@
-"""How well scores rank outcomes: area under the ROC curve, average precision."""
+"""Ranking of outcomes by scores: area under the ROC curve, average precision."""
 
 from __future__ import annotations
 

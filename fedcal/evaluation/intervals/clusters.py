@@ -1,4 +1,4 @@
-"""How much metrics vary from client to client: the sampling variance of new clients.
+"""Variation of metrics between clients: the sampling variance of new clients.
 
 Rows of one client depend on one another, and independent rows' variance is then too small. To
 first order a metric differs from its value by the sum over rows of its influence, its gradient by

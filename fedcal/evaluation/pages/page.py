@@ -1,4 +1,4 @@
-"""What a release says, as tables and figures: the report that a validator asks for."""
+"""A release as tables and figures: the report for validators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What counts by site tell of each site: scores of its recalibration, linear in the counts.
+"""Effects of sites in counts by site: scores of recalibration, linear in the counts.
 
 A site's own maximum likelihood is infinite where it has few rows (56 % of sites of 5), and a ratio
 of noisy counts has no mean. The score of the likelihood at a fit to all sites has neither fault:

@@ -1,4 +1,4 @@
-"""What to expect at a site that was not there: prediction intervals by random effects.
+"""Prediction intervals for a new site, by random effects.
 
 For each of four metrics a site's value is N(mu, tau^2) and its estimate N(value, v), v known; mu is
 flat, tau half-t with 3 degrees of freedom, and both are integrated over, never plugged in (Higgins,

@@ -1,4 +1,4 @@
-"""Tests of sites on counts by score and outcome: is one calibrated, has it changed, what is seen.
+"""Tests of sites on counts by score and outcome: calibration, change, detectable gaps.
 
 All arrays have the leading dimensions of federations and sites, (..., S) where sites are added up.
 """

@@ -1,4 +1,4 @@
-"""How rare a sum of noisy counts is, honest in the tails that a family of tests needs.
+"""Tail probabilities of sums of noisy counts, accurate as far as families of tests need.
 
 Of a sum U of counts with fixed weights K, the log of the moment generating function, is known: of
 the rows (each outcome 1 with a known probability), of the release's noise, of what buckets misread.

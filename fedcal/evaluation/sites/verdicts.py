@@ -1,4 +1,4 @@
-"""A verdict for each site of a release in words, and what has changed since earlier releases.
+"""A verdict for each site of a release in words, and changes since earlier releases.
 
 All tests of a release are one family (Holm): that each site is calibrated, offset 0 and slope 1 of
 its log odds; and, against each earlier release, that nothing has changed at a site, and at all
