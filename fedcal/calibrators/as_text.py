@@ -29,5 +29,5 @@ def of_text(text: str) -> Calibrator:
     try:
         content = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise InputError("the calibrator of the question is no base64 text") from None
+        raise InputError("the calibrator of the question is not base64 text") from None
     return load(BytesIO(content))

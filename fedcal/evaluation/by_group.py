@@ -74,9 +74,9 @@ def _calibration_table(found: Findings, made: Mapping[str, Any]) -> Table:
         ("group", "slope", "intercept", "ECE, %", "p-value", ""),
         tuple(rows),
         "A slope below 1 says that scores are too extreme, above 1 that they are too moderate; 1 "
-        "and an intercept of 0 are perfect. The p-value is of Cox's test of both together, which "
-        'sees a wrong slope where the mean gap is 0; "not calibrated" are those that it finds with '
-        f"a chance of {100 * ERROR:g} % that any group is named by accident (Holm).",
+        "and an intercept of 0 are perfect. The p-value is that of Cox's joint test, which detects "
+        'a wrong slope even if the mean gap is 0; "not calibrated" are groups that it rejects, '
+        f"with a probability of {100 * ERROR:g} % that any group is named by chance (Holm).",
     )
 
 
@@ -115,12 +115,12 @@ def change_table(
         for verdict in [verdicts.get(name, "")]
     ]
     note = (
-        f"Mean score less mean outcome, of the {_OF[told['score']]}. A gap is worse or better "
-        f"where its size changed by {100 * LEAST:g} points at least and by more than chance "
+        f"Mean score minus mean outcome, for the {_OF[told['score']]}. A gap is worse or better "
+        f"if its size changed by at least {100 * LEAST:g} points and by more than chance "
         f"({100 * ERROR:g} % over all {noun}s together, Holm)."
     )
     if len(rows) < len(sites):
-        note += f" The {len(rows)} of {len(sites)} {noun}s whose gap grew most surely."
+        note += f" Shown are the {len(rows)} of {len(sites)} {noun}s with the clearest growth."
     columns = (noun, *(f"gap {name}, points" for name in names), "")
     return Table(f"Gap of each {noun}, {' and '.join(names)}", columns, tuple(rows), note)
 
@@ -200,8 +200,8 @@ def _harm(change: Mapping[str, Any], of: int, noun: str) -> str:
     if not worse:
         end = f"; {shrank}" if better else f", {shrank}"
         return (
-            f"At none of {of} {noun}s did the gap of mean score and outcome grow by more than "
-            f"chance{end}."
+            f"At none of {of} {noun}s did the gap between mean score and outcome grow by more "
+            f"than chance{end}."
         )
     named = listed(
         [
@@ -214,6 +214,6 @@ def _harm(change: Mapping[str, Any], of: int, noun: str) -> str:
     )
     rest = shrank if better else "it shrank at none"
     return (
-        f"The gap of mean score and outcome grew by more than chance at {len(worse)} of {of} "
-        f"{noun}s ({named}); {rest}."
+        f"The gap between mean score and outcome grew by more than chance at {len(worse)} of "
+        f"{of} {noun}s ({named}); {rest}."
     )

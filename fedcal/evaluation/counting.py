@@ -66,12 +66,12 @@ def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Intege
     place = {name: k for k, name in enumerate(names)}
     if by == "site":
         if not shards.names:
-            raise InputError("rows are counted by site, and this site has no name: --federation")
+            raise InputError("rows are counted by site, but this site has no name: --federation")
         if unknown := [name for name in shards.names if name not in place]:
-            raise InputError(f"rows are counted by site, and {unknown[0]!r} is not among the sites")
+            raise InputError(f"rows are counted by site, but {unknown[0]!r} is not among the sites")
         return np.array([place[name] for name in shards.names], np.int64)[shards.owner]
     if shards.groups is None:
-        raise InputError("the question counts groups of rows, and these rows have no column group")
+        raise InputError("the question counts groups of rows, but these rows have no column group")
     of = np.array([place.get(name, len(names)) for name in shards.group_names], np.int64)
     return of[shards.groups]
 
@@ -82,7 +82,7 @@ def view_logits(shards: Shards, view: str, query: ScoreCounts) -> Floats:
         return shards.logits
     if view == "other":
         if shards.other is None:
-            raise InputError("the question is about a second model, and these rows have one only")
+            raise InputError("the question is about a second model, but these rows have only one")
         return shards.other
     calibrator = of_text(query.calibrator)
     return np.log(np.maximum(calibrator.calibrated(shards.logits), 1e-12))

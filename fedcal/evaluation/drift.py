@@ -94,9 +94,9 @@ def drift_between(
     whole("draws", draws, 19, 10**6)
     for name, h in (("earlier", earlier), ("later", later)):
         if _drowned(h):
-            raise InputError(f"the {name} release's noise drowns its rows: no drift can be seen")
+            raise InputError(f"the {name} release's noise drowns its rows: drift cannot be tested")
     if not same_edges(earlier.edges, later.edges):
-        raise InputError("the two releases have other edges of buckets")
+        raise InputError("the two releases have different bucket edges")
     a, b = grouped(earlier, later)
     rng = stream(seed, Purpose.BOOTSTRAP, 0, what)
     return {

@@ -81,9 +81,9 @@ class SingleMetric(Artifact):
     def page(self) -> list[Any]:
         """Return a table with one row."""
         row = (heading(self.name), *texts(self.name, self.estimate))
-        of = f"Of the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
+        of = f"For the probability of {called(self.class_names, 1)}. " * (self.name == "roc_auc")
         what = Weighting(self.counted)
-        note = f"{of}Interval: the noise of the release and the choice of {what.counted}."
+        note = f"{of}Interval: the noise of the release and sampling of {what.counted}."
         note += beyond(self.excluded)
         title = f"Metric: {what.head}"
         return [Table(title, ("metric", "value", "95 % interval"), (row,), note)]

@@ -168,7 +168,7 @@ def _check(goal: Goal, wanted: float, confident: bool, level: float) -> None:
     if goal != "cost" and not wanted < 1:
         raise InputError(f"the wanted {goal} must be in (0, 1), got {wanted!r}")
     if goal == "cost" and confident:
-        raise InputError("confident is for a wanted precision or recall; a cost has no least value")
+        raise InputError("confident is for a wanted precision or recall, not for a cost")
     if not 0 < level < 1:
         raise InputError(f"level must be in (0, 1), got {level!r}")
 

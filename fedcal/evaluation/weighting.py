@@ -34,7 +34,7 @@ class Weighting:
         """The weighting as part of a sentence."""
         return {
             "rows": "each row counts once"
-            + (f", all rows of one subject as {self.subject_rows:,} at most" * self.limits),
+            + (f", all rows of one subject as at most {self.subject_rows:,}" * self.limits),
             "subjects": "each subject counts once, whatever the number of its rows",
             "clients": "each client counts once, by one of its rows",
         }[self.counted]
@@ -62,7 +62,7 @@ ROWS = Weighting()
 def subject_rows(unit: str, asked: int | None = None) -> int:
     """Return the rows that a subject's rows count as at most: 1 unless asked; 0 = no subjects."""
     if UNITS[unit].column is None:
-        unused(f"unit '{unit}' weighs no subjects", rows_per_subject=asked)
+        unused(f"unit '{unit}' does not weight subjects", rows_per_subject=asked)
         return 0
     return whole("rows_per_subject", 1 if asked is None else asked, 1, MOST_SUBJECT_ROWS)
 

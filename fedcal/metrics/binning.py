@@ -51,6 +51,6 @@ def bin_index(values: ArrayLike, bins: int) -> Integers:
     whole("bins", bins, 1, MOST_BINS)
     v = np.asarray(values, np.float64)
     if v.size and not (v.min() >= 0.0 and v.max() <= HIGHEST):  # a NaN fails the first
-        raise InputError(f"values to bin must lie in [0, 1], found [{v.min():g}, {v.max():g}]")
+        raise InputError(f"values to bin must lie in [0, 1], got [{v.min():g}, {v.max():g}]")
     index = np.asarray((v * bins).astype(np.int64))  # v >= 0, so cutting the fraction is floor
     return np.minimum(index, bins - 1, out=index)

@@ -120,7 +120,7 @@ class Reliability:
 
     def _some_rows(self) -> int:
         if not self.rows:
-            raise InputError("reliability of no rows has no scores")
+            raise InputError("a reliability record without rows has no scores")
         return self.rows
 
 

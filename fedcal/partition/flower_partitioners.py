@@ -30,7 +30,7 @@ COLUMNS = ("label", "client", "confidence")
 """What `partition_by` may name; `confidence` is the model's largest probability of a row."""
 
 MAX_SPEC = 2**16
-"""Characters of a partition; longer ones are no parameters that somebody wrote."""
+"""Maximum number of characters of a partition; a longer text was not written by a person."""
 
 _UNFIT = {
     "Partitioner": "is the base class of partitioners",
@@ -45,8 +45,8 @@ _BY = {  # where it is not the label that a partitioner divides by
     "ContinuousPartitioner": "confidence",
 }
 _HINT = {
-    "DirichletPartitioner": "; min_partition_size is 10 unless given",
-    "ShardPartitioner": "; the partition shards:N deals every row",
+    "DirichletPartitioner": "; min_partition_size is 10 by default",
+    "ShardPartitioner": "; the partition shards:N assigns every row",
 }
 _ROW = "row"
 
@@ -77,7 +77,7 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
             )
         one_of(f"parameter of {name}", key, takes)
         if key in options:
-            raise InputError(f"{name}: parameter {key!r} is there twice")
+            raise InputError(f"{name}: parameter {key!r} occurs twice")
         options[key] = _checked(name, takes[key], _value(name, key, raw))
     lacking = [
         key
@@ -105,7 +105,7 @@ def spelt(partition: Any) -> Any:
     name = type(partition).__name__
     own: Any = _partitioners().get(name)
     if type(partition) is not own:
-        raise InputError(f"partition: {name} is none of flwr-datasets' own partitioners")
+        raise InputError(f"partition: {name} is not one of flwr-datasets' own partitioners")
     said = [f"flwr:{name}"]
     for key in _parameters(name):
         value = getattr(partition, f"_initial_{key}", getattr(partition, f"_{key}"))

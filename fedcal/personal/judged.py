@@ -99,12 +99,12 @@ class JudgedAtHome(Artifact):
             )
             for name, one in worst[:MOST_ROWS]
         )
-        some = f"The {len(rows)} that fared worst of {len(worst)}" if worst[MOST_ROWS:] else "All"
+        some = f"The {len(rows)} worst of {len(worst)}" if worst[MOST_ROWS:] else "All"
         note = (
-            f"{some} sites that have rows to be judged on, worst first: {told['judged_on']}. Risk "
-            f"is the probability that the log loss rises by more than {HARM:g}; worse is by as "
-            "much beyond chance (a t test of the site's rows at 5 %). Exact numbers of a "
-            "simulation, for the researcher's eyes: in a deployment they stay at the site."
+            f"{some} sites with evaluation rows, worst first: {told['judged_on']}. Risk is the "
+            f"probability that the log loss rises by more than {HARM:g}; worse = it rose by more "
+            "than that beyond chance (a t test of the site's rows at 5 %). Exact numbers of a "
+            "simulation, for research only: in a deployment they stay at the site."
         )
         columns = ("site", "rows", "at home", "risk, %", "log loss before", "log loss after", "")
         return [Table("Recalibration at home", columns, rows, note)] if rows else []

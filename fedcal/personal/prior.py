@@ -98,7 +98,7 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     names, classes = asked.group_names, asked.classes
     counts, root = release.by_site
     if max(np.abs(counts).max(initial=0.0), release.std) > _MOST_ROWS:
-        raise InputError(f"a site has at most {_MOST_ROWS:g} rows, and noise is of no more")
+        raise InputError(f"a site's rows and the noise's std must be at most {_MOST_ROWS:g}")
     (spread, _), none = common_spread(classes), identity_prior(classes)
 
     def found(some: Floats) -> Effects:

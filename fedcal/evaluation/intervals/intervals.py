@@ -28,7 +28,7 @@ from fedcal.core.types import Floats
 CLIPPED = "clipping may shift it far"
 """Warning of an interval that does not contain the bias of clipping whole clients."""
 
-UNMEASURED = "how much clients differ in it was not measured"
+UNMEASURED = "its variance between clients was not measured"
 """Warning of an interval for new clients that is widened as those of other metrics."""
 
 HIDES = "noise hides it"

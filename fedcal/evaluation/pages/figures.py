@@ -152,6 +152,6 @@ def _decisions(series: Mapping[str, Histogram], level: float) -> Curve | None:
         ("threshold", "net benefit"),
         lines,
         {name: points for name, points in references.items() if points},
-        "True positives less false ones at the odds of the threshold, per row: whoever treats at a "
-        "risk above the threshold gains this much against treating nobody.",
+        "True positives minus false positives at the odds of the threshold, per row: the gain of "
+        "treating rows with a risk above the threshold, compared with treating none.",
     )

@@ -131,8 +131,8 @@ def whole(metric: str, estimate: Estimate, sign: bool = False) -> str:
 def _about(score: str, names: Sequence[str] | None) -> str:
     """Return the sentence on what a score's metrics are of; "" for the score `classes`."""
     told = {
-        "positive": f"The positive class is {called(names, 1)}: all metrics are of its probability",
-        "confidence": "All metrics are of the top label: its probability, and whether it is right",
+        "positive": f"The positive class is {called(names, 1)}: all metrics use its probability",
+        "confidence": "All metrics are of the top label: its probability and its correctness",
     }
     return f"{told[score]}. " if score in told else ""
 
@@ -157,16 +157,16 @@ def _summary(
     about = f"{_about(found.score, names)}{of.words.capitalize()}. "
     about += f"Intervals are for {of.intervals(found.estimand)}. "
     if math.isnan(of_rows):
-        about += "Nobody was asked in a round, so nothing is known"
+        about += "No client was contacted in a round, so nothing is known"
     else:
         about += f"{of_rows:,.0f} {of.counted}" + (f" (noise of std {noise:,.1f})" if noise else "")
     note = (
-        f"{about}. Half-widths of an interval by cause: which {of.counted} there were, the noise "
-        "of the release, and buckets of the score; the first two add up as squares, the last in "
-        "full." + _beyond(found)
+        f"{about}. Half-widths of an interval by cause: sampling of {of.counted}, the noise of "
+        "the release, and buckets of the score; the first two add in quadrature, the last linearly."
+        + _beyond(found)
     )
     if unknown:
-        note = f"Noise leaves nothing to say of: {'; '.join(unknown)}. {note}"
+        note = f"Hidden by noise: {'; '.join(unknown)}. {note}"
     return Table(
         f"Metrics{_of(view, views)}: {of.head}",
         (
@@ -188,9 +188,9 @@ def _beyond(found: Findings) -> str:
     if found.estimand == "clients":
         measured = ", ".join(name.replace("_", " ") for name in MEASURED[found.score])
         told = (
-            f" How much clients differ was measured for {measured}; intervals of other metrics are "
-            "widened by the largest ratio found among these, which is an assumption. Bands of "
-            "curves are for new rows."
+            f" The variance between clients was measured for {measured}; intervals of other "
+            "metrics are widened by the largest ratio among these, which is an assumption. Bands "
+            "of curves are for new rows."
         )
     return told + beyond(found.excluded)
 
@@ -209,8 +209,8 @@ def _both(found: Findings, views: Sequence[str]) -> Table:
         ("metric", *names.values(), "difference", ""),
         tuple(rows),
         f"With {100 * found.level:g} % intervals. Both are of the same rows: the interval of the "
-        "difference in accuracy is paired, the others are as wide as if the two erred "
-        "independently.",
+        "difference in accuracy is paired, all other intervals are as wide as if the errors were "
+        "independent.",
     )
 
 
@@ -229,8 +229,8 @@ def _tests(found: Findings, views: Sequence[str]) -> Table:
         "Tests of calibration",
         ("test", "statistic", "p-value"),
         tuple(rows),
-        "A p-value says how often calibrated scores would look as bad by the choice of rows and by "
-        "the noise of the release together; below 0.05 is a sign that they are not calibrated.",
+        "A p-value is the probability that calibrated scores look as bad, through sampling and the "
+        "noise of the release together; a value below 0.05 indicates miscalibration.",
     )
 
 
@@ -246,7 +246,7 @@ _OF_GROUPS = ("accuracy", "gap", "roc_auc", "confidence_auc")
 """Columns of the table of groups."""
 
 _RATES = ("prevalence", "recall", "specificity", "precision")
-"""Of a second one: how a model errs at the threshold."""
+"""Columns of a second table: errors of a model at the threshold."""
 
 
 def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) -> list[Part]:
@@ -257,7 +257,7 @@ def _groups(found: Findings, views: Sequence[str], rows: Mapping[str, float]) ->
     missing = [group for group in found.groups if group not in told]
     note = ""
     if missing:
-        note = f"Too few rows to say anything of: {', '.join(missing)}."
+        note = f"Too few rows for any result: {', '.join(missing)}."
     charts: list[Part] = []
     for metric, title in (
         ("accuracy", "Accuracy by group"),
@@ -304,7 +304,7 @@ def _forest(
     if len(groups) > MOST_GROUPS:
         worst = np.argsort([-abs(told[g][first]["gap"].value) for g in groups], kind="stable")
         groups = [groups[k] for k in sorted(worst[:MOST_GROUPS])]
-        note = f"The {MOST_GROUPS} of {len(told)} groups whose mean score is farthest off. {note}"
+        note = f"The {MOST_GROUPS} of {len(told)} groups with the largest gaps. {note}"
     scale = 100 if heading(metric).endswith("%") else 1
 
     def line(group: str, e: Estimate) -> tuple[str, float, float, float]:

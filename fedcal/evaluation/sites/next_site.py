@@ -170,10 +170,10 @@ def sentence(told: Mapping[str, Any]) -> str:
         wide = high > _WIDEST * low if metric in _RATIOS else high - low > _WIDEST_OF[metric]
         (hidden if wide else said).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
     if not said:
-        return f"What to expect at a new site like these {told['sites']} could not be measured."
+        return f"A prediction for a new site like these {told['sites']} is not possible."
     shown = listed(said)
-    shown += f"; of {listed(hidden, ' and ')} nothing can be said" * bool(hidden)
-    doubt = "" if told["verified"] else f"; of fewer than {FEWEST} sites this cannot be verified"
+    shown += f"; {listed(hidden, ' and ')} cannot be predicted" * bool(hidden)
+    doubt = "" if told["verified"] else f"; with fewer than {FEWEST} sites this cannot be verified"
     return f"At a new site like these {told['sites']} expect {shown} (95 % prediction{doubt})."
 
 
@@ -185,20 +185,20 @@ def table(told: Mapping[str, Any]) -> Table:
             *(f"{one[key]:.2f}" for key in ("mean", "low", "high")),
             f"{one['tau']:.2f} ({one['tau_low']:.2f} to {one['tau_high']:.2f})",
             f"{100 * one['i_squared']:.0f}",
-            "not looked for" if one["outside"] is None else ", ".join(one["outside"]) or "none",
+            "not computed" if one["outside"] is None else ", ".join(one["outside"]) or "none",
         )
         for metric, name in _NAMES.items()
         for one in [told["metrics"][metric]]
     ]
     note = (
-        "95 % prediction intervals by random effects, how much sites differ being integrated over: "
+        "95 % prediction intervals by random effects, integrated over the variance between sites: "
         "tau is the standard deviation over sites (of logarithms, and of the AUC's log odds), I^2 "
-        "its share of what is seen. The offset is calibration in the large: what must be added to "
-        "the log odds; above 0 the model says too little. Outside is what the other sites would "
-        "not have predicted."
+        "its fraction of the observed variance. The offset is calibration in the large, the term "
+        "to add to the log odds; above 0 the model predicts too low. Outside are sites whose value "
+        "the other sites would not have predicted."
     )
     if not told["verified"]:
-        note += f" Of fewer than {FEWEST} sites none of this can be verified."
+        note += f" With fewer than {FEWEST} sites this cannot be verified."
     columns = ("", "mean", "low", "high", "tau (95 %)", "I^2, %", "outside")
     return Table(f"At a new site, from {told['sites']} sites", columns, tuple(rows), note)
 

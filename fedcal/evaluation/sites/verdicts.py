@@ -87,7 +87,7 @@ def verdicts_of(
         there, then = _sites(other, when)
         same = [name for name in names if name in there]
         if _asked(other) != _asked(release) or not same:
-            raise InputError(f"{when} counts otherwise, or other sites: it cannot be compared")
+            raise InputError(f"{when} counts other sites, or differently: it cannot be compared")
         pair = (s[[*map(n.index, same)]] for n, s in ((there, then), (names, now)))
         p_values, *parts = site_tests.changes(*pair)
         for k, name in enumerate((*same, ALL)):
@@ -237,7 +237,7 @@ def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
     """Return the names of the sites, and their tests."""
     asked = release.question
     if asked.by != "site" or asked.score == "classes" or asked.buckets < 4:
-        raise InputError(f"{name} does not count rows by site in 4 buckets of a score, or more")
+        raise InputError(f"{name} does not count rows by site in at least 4 buckets of a score")
     return asked.group_names, _read(release, *release.by_site, release.law)
 
 
@@ -278,7 +278,7 @@ def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: boo
         points = f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}"
         points += " point" if points == "1" else " points"
         said.append(_GAPS[score, change][by > 0].format(points))
-        said[0] += " against outcomes than then" * change
+        said[0] += " relative to outcomes than before" * change
     if "slope" in named:
         size = abs(turn) if change else turn
         said.append(_SLOPES[change][turn > (not change)].format(size))
@@ -295,4 +295,4 @@ def _nothing(limit: float) -> str:
     points = least_points(limit)
     if limit <= MOST:
         return f"no fault above {points} found"
-    return f"cannot tell: noise hides {f'what is below {points}' if limit < 1 else 'all there is'}"
+    return f"cannot tell: noise hides {f'any fault below {points}' if limit < 1 else 'any fault'}"
