@@ -15,10 +15,10 @@ from fedcal.storage.atomic import path_of
 
 def text_of(path: str | Path, classes: int) -> str:
     """Return the checked file of a calibrator for so many classes, as base64 text."""
-    found = load(path)
-    if found.classes != classes:
+    calibrator = load(path)
+    if calibrator.classes != classes:
         raise InputError(
-            f"the calibrator {str(path)!r} is for {found.classes} classes, not for {classes}"
+            f"the calibrator {str(path)!r} is for {calibrator.classes} classes, not for {classes}"
         )
     return base64.b64encode(path_of(path).read_bytes()).decode()
 

@@ -20,7 +20,7 @@ from fedcal.metrics import Reliability, accuracy, classwise_ece, ece, metric_int
 from fedcal.metrics.bootstrap import FEWEST
 from fedcal.metrics.buckets import check_score
 from fedcal.metrics.clients import by_client
-from fedcal.metrics.gap_change import changes_by_client, told
+from fedcal.metrics.gap_change import changes_by_client, changes_record
 from fedcal.storage.artifact import Arrays, Artifact, Header, Holdout, read_arrays, write_arrays
 from fedcal.storage.atomic import path_of
 
@@ -215,19 +215,21 @@ class Calibrator(Artifact):
         1) of two classes, else "confidence".
         """
         both = {"before": test.probs, "after": self.test_probs(test)}
-        found: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
-        found["score"] = check_score("", test.probs.shape[1])
+        metrics: dict[str, Any] = {key: summary(p, test.labels) for key, p in both.items()}
+        metrics["score"] = check_score("", test.probs.shape[1])
         if test.owner is not None:
             views = {}
             for key, p in both.items():
                 right = (p.argmax(axis=1) == test.labels).astype(np.float64)
                 top = p.max(axis=1) - right
                 views[key] = right, top if p.shape[1] > 2 else p[:, 1] - test.labels
-            found["clients"] = by_client(test.owner, test.names, views)
+            metrics["clients"] = by_client(test.owner, test.names, views)
             scores = [_score_and_outcome(p, test.labels) for p in both.values()]
             changes = changes_by_client(test.owner, test.names, *scores)
-            found["clients_change"] = told(changes, check_score("", test.probs.shape[1]))
-        return found
+            metrics["clients_change"] = changes_record(
+                changes, check_score("", test.probs.shape[1])
+            )
+        return metrics
 
     def intervals(self, test: Holdout) -> dict[str, Any]:
         """Return 95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.
@@ -238,8 +240,8 @@ class Calibrator(Artifact):
         if len(test.labels) < FEWEST:
             return {"intervals": None}
         after = self.test_probs(test)
-        found = metric_intervals(test.probs, after, test.labels, seed=test.seed)
-        return {"intervals": found}
+        intervals = metric_intervals(test.probs, after, test.labels, seed=test.seed)
+        return {"intervals": intervals}
 
     def glance(self, test: Holdout) -> dict[str, float]:
         """Return four of the metrics `after`."""

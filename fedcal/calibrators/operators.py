@@ -30,9 +30,9 @@ class Operators:
         """Convert to double precision."""
         return np.asarray(x, np.float64)
 
-    def like(self, x: Array, other: Array) -> Array:
-        """Convert to the type of `other`."""
-        return np.asarray(x, other.dtype)
+    def like(self, x: Array, reference: Array) -> Array:
+        """Convert to the type of `reference`."""
+        return np.asarray(x, reference.dtype)
 
     def eps(self, x: Array) -> float:
         """Return the machine epsilon of the type of x."""
@@ -91,9 +91,9 @@ class Operators:
         """Return `yes` where the condition holds, else `no`."""
         return np.where(condition, yes, no)
 
-    def equal(self, x: Array, other: Array) -> Array:
-        """Return whether each entry of x and the other is equal."""
-        return np.equal(x, other)
+    def equal(self, x: Array, right: Array) -> Array:
+        """Return whether each entry of x equals that of `right`."""
+        return np.equal(x, right)
 
     def total(self, x: Array) -> Array:
         """Return the sum of each row, (..., 1)."""

@@ -53,7 +53,7 @@ def least_value(classes: int) -> float:
     return 1.0 / (1.0 + (classes - 1) * (1.0 - MARGIN))
 
 
-def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") -> Floats:
+def values_of(correct: Floats, wrong_or_all: Floats, counts: Counts = "correct_wrong") -> Floats:
     """Return the confidence of each bin from counts, which may be noisy or negative.
 
     v = correct / (correct + wrong), or, of the paper's counts, correct / total cut at 1; both of
@@ -63,11 +63,11 @@ def values_of(correct: Floats, other: Floats, counts: Counts = "correct_wrong") 
     ----------
     correct
         (..., bins)
-    other
+    wrong_or_all
         (..., bins) wrong predictions, or all, as `counts` says
     """
     one_of("counts", counts, get_args(Counts))
-    above, below = np.maximum(correct, 0.0), np.maximum(other, 0.0)
+    above, below = np.maximum(correct, 0.0), np.maximum(wrong_or_all, 0.0)
     if counts == "correct_wrong":
         below = above + below
     bins = above.shape[-1]
@@ -134,10 +134,10 @@ class TopLabelBinning(Calibrator):
 
     @classmethod
     def from_counts(
-        cls, correct: Floats, other: Floats, classes: int, counts: Counts = "correct_wrong"
+        cls, correct: Floats, wrong_or_all: Floats, classes: int, counts: Counts = "correct_wrong"
     ) -> Self:
         """Return the calibrator for counts of each bin, (bins,), see `values_of`."""
-        return cls(values_of(correct, other, counts), classes)
+        return cls(values_of(correct, wrong_or_all, counts), classes)
 
     def _fit(self, z: Floats, y: Integers) -> None:
         """Count the pooled rows by bin."""

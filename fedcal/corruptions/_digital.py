@@ -34,10 +34,10 @@ _CHROMINANCE = """
 _YCC = np.array([[0.299, 0.587, 0.114], [-0.168736, -0.331264, 0.5], [0.5, -0.418688, -0.081312]])
 
 
-def contrast(x: Images, draws: Draws, scale: float, kept: float) -> Images:
+def contrast(x: Images, draws: Draws, scale: float, factor: float) -> Images:
     """Shrink differences from each channel's mean to this fraction, as in haze."""
     mean = x.mean(axis=(1, 2), keepdims=True)
-    return np.asarray((x - mean) * np.float32(kept) + mean)
+    return np.asarray((x - mean) * np.float32(factor) + mean)
 
 
 def elastic_transform(
@@ -103,10 +103,12 @@ def jpeg_compression(x: Images, draws: Draws, scale: float, quality: float) -> I
         return np.asarray((back + 128) / 255, np.float32)
     red, green, blue = (levels[..., k] for k in range(3))
     luma, *chroma = (a * red + b * green + c * blue for a, b, c in _YCC)
-    kept = _stored(luma, _table(_LUMINANCE, quality))
+    stored = _stored(luma, _table(_LUMINANCE, quality))
     blue_red = [_halved_and_stored(plane, _table(_CHROMINANCE, quality)) for plane in chroma]
     back_from = np.linalg.inv(_YCC)
-    back = np.stack([a * kept + b * blue_red[0] + c * blue_red[1] for a, b, c in back_from], axis=3)
+    back = np.stack(
+        [a * stored + b * blue_red[0] + c * blue_red[1] for a, b, c in back_from], axis=3
+    )
     return np.asarray((back + 128) / 255, np.float32)
 
 
@@ -125,8 +127,8 @@ def _stored(plane: NDArray[np.float64], table: NDArray[np.float64]) -> NDArray[n
     frequencies = fft.dctn(blocks, axes=(2, 4), norm="ortho")
     steps = table[:, None, :]
     # ties are common (a DC is an eighth of a sum): a hair up, so that no last bit decides
-    kept = np.floor(frequencies / steps + (0.5 + 1e-7)) * steps
-    back = fft.idctn(kept, axes=(2, 4), norm="ortho").reshape(plane.shape)
+    rounded = np.floor(frequencies / steps + (0.5 + 1e-7)) * steps
+    back = fft.idctn(rounded, axes=(2, 4), norm="ortho").reshape(plane.shape)
     return np.asarray(back[:, :height, :width])
 
 

@@ -33,33 +33,33 @@ UNMEASURED = "could not be measured"
 # -- calibration of each group -------------------------------------------------------------------
 
 
-def group_parts(found: Findings, histograms: Mapping[Key, Histogram]) -> list[Part]:
+def group_parts(findings: Findings, histograms: Mapping[Key, Histogram]) -> list[Part]:
     """Return slope, intercept and ECE of each group, with a test, changes of gaps, and curves."""
-    views = list(found.cox)
+    views = list(findings.cox)
     if not views:
         return []
-    made = found.to_json()
-    shown: list[Part] = [_calibration_table(found, made["groups_calibration"])]
+    made = findings.to_json()
+    shown: list[Part] = [_calibration_table(findings, made["groups_calibration"])]
     if "groups_change" in made:
         shown.append(change_table(made["groups_change"], "group", tuple(names_of(views).values())))
-    first = found.cox[views[0]]
+    first = findings.cox[views[0]]
     worst = sorted(first, key=lambda group: first[group].p_value)[:MOST_CURVES]
     for group in worst:
         series = {names_of(views)[v]: histograms[v, group, ""] for v in views}
-        curve = reliability_part(f"Reliability, {group}", series, found.score, found.level)
+        curve = reliability_part(f"Reliability, {group}", series, findings.score, findings.level)
         if curve is not None:
             shown.append(curve)
     return shown
 
 
-def _calibration_table(found: Findings, made: Mapping[str, Any]) -> Table:
-    names = names_of(found.cox)
+def _calibration_table(findings: Findings, made: Mapping[str, Any]) -> Table:
+    names = names_of(findings.cox)
     rows: list[tuple[str, ...]] = []
-    for group, own in found.groups.items():
+    for group, own in findings.groups.items():
         if not own:
             rows.append((group, "too few", "", "", "", ""))
         for view, metrics in own.items():
-            p = found.cox[view][group].p_value
+            p = findings.cox[view][group].p_value
             bad = group in made[KEYS[view]]["not_calibrated"]
             rows.append(
                 (
@@ -101,21 +101,21 @@ _OF = {"positive": "positive class", "confidence": "predicted class"}
 
 
 def change_table(
-    told: Mapping[str, Any], noun: str, names: Sequence[str] = ("before", "after")
+    change: Mapping[str, Any], noun: str, names: Sequence[str] = ("before", "after")
 ) -> Table:
-    """Return the table of gaps before and after, from `fedcal.metrics.gap_change.told`."""
-    sites = told["sites"]
-    kept = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"] or 0)))
-    kept = kept[:MOST_ROWS]
-    verdicts = dict.fromkeys(told["worse"], "worse") | dict.fromkeys(told["better"], "better")
+    """Return the table of gaps before and after, from `gap_change.changes_record`."""
+    sites = change["sites"]
+    selected = sorted(sites, key=lambda s: (sites[s]["p_worse"], -abs(sites[s]["after"] or 0)))
+    selected = selected[:MOST_ROWS]
+    verdicts = dict.fromkeys(change["worse"], "worse") | dict.fromkeys(change["better"], "better")
     rows = [
         (name, *(_points(sites[name][key]) for key in ("before", "after")), verdict)
         for name in sites
-        if name in kept
+        if name in selected
         for verdict in [verdicts.get(name, "")]
     ]
     note = (
-        f"Mean score minus mean outcome, for the {_OF[told['score']]}. A gap is worse or better "
+        f"Mean score minus mean outcome, for the {_OF[change['score']]}. A gap is worse or better "
         f"if its size changed by at least {100 * LEAST:g} points and by more than chance "
         f"({100 * ERROR:g} % over all {noun}s together, Holm)."
     )
@@ -140,17 +140,17 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     result
         keys of `result.json`, or of a saved release
     """
-    said = []
+    lines = []
     for key, calibration in result.get("groups_calibration", {}).items():
         if sentence := _not_calibrated(calibration, result, key):
-            said.append(sentence)
+            lines.append(sentence)
     for key, noun in (("groups_change", "group"), ("clients_change", "client")):
         sites = result.get(key, {}).get("sites", {})
         if any(site["hidden"] or site["before"] != site["after"] for site in sites.values()):
-            said.append(_harm(result[key], len(sites), noun))
+            lines.append(_harm(result[key], len(sites), noun))
     if "next_site" in result:
-        said.append(next_site.sentence(result["next_site"]))
-    return said
+        lines.append(next_site.sentence(result["next_site"]))
+    return lines
 
 
 _WHICH = {"metrics": "", "metrics_after": "After calibration ", "metrics_other": "Other model: "}

@@ -38,22 +38,22 @@ def _cells(shards: Shards, query: ScoreCounts) -> Integers:
         inner = group_of(shards, query.within_names)[:, None]
         group = group * (len(query.within_names) + 1) + inner
     rows = [view_logits(shards, view, query) for view in query.view_names]
-    found = []
+    columns = []
     for v, logits in enumerate(rows):
         value, outcome = scored(logits, shards.labels, score)
         place = ((v * groups + group) * parts + np.arange(parts)) * 2 + outcome
         cell = place * buckets + bucket_of(value, query.bucket_edges)
-        found.append(cell)
+        columns.append(cell)
     start, classes = math.prod(query.shape), query.classes
     predicted = [logits.argmax(axis=1) for logits in rows]
     if query.confusion:
         for v, of in enumerate(predicted):
-            found.append((start + (v * classes + of) * classes + shards.labels)[:, None])
+            columns.append((start + (v * classes + of) * classes + shards.labels)[:, None])
         start += views * classes**2
     if views == 2:
         first, second = (of == shards.labels for of in predicted)
-        found.append((start + 2 * ~first + ~second)[:, None])
-    return np.concatenate(found, axis=1)
+        columns.append((start + 2 * ~first + ~second)[:, None])
+    return np.concatenate(columns, axis=1)
 
 
 def group_of(shards: Shards, names: tuple[str, ...], by: By = "group") -> Integers:

@@ -4,8 +4,8 @@ Three tests of two histograms, with the noise of both:
 
 * `score`: the distribution of scores; largest difference of the distribution functions
   (Kolmogorov-Smirnov);
-* `calibration`: the share of outcome 1 given the score, whatever has become of the scores; largest
-  cumulated difference of shares. With P and T rows of outcome 1 and all rows of a group of
+* `calibration`: the rate of outcome 1 given the score, whatever the distribution of scores;
+  largest cumulated difference of rates. With P and T rows of outcome 1 and all rows of a group of
   buckets, each group adds w (P_a / T_a - P_b / T_b), w = T_a T_b / (T_a + T_b), and the sum is
   divided by that of all w;
 * `prevalence`: the share of outcome 1 in all.
@@ -131,20 +131,22 @@ def drift_by_site(
     pairs = {site: (earlier[site], later[site]) for site in earlier if site in later}
     there = {s: pair for s, pair in pairs.items() if not any(few(h) for h in pair)}
     draws = max(_CHUNK, _DRAWS * 3 * len(there))
-    found = {
+    results = {
         site: drift_between(*pair, draws=draws, seed=seed, what=f"drift {site}")
         for site, pair in there.items()
     }
-    alone = {(site, name): t.p_value for site, tests in found.items() for name, t in tests.items()}
+    alone = {
+        (site, name): t.p_value for site, tests in results.items() for name, t in tests.items()
+    }
     for (site, name), p in holm(alone).items():
-        one = found[site][name]
+        one = results[site][name]
         floor = p if one.p_value <= one.floor else one.floor
-        found[site][name] = replace(one, p_value=p, floor=floor)
-    return {site: found.get(site, {}) for site in pairs}
+        results[site][name] = replace(one, p_value=p, floor=floor)
+    return {site: results.get(site, {}) for site in pairs}
 
 
 def few(h: Histogram) -> bool:
-    """Return whether nothing should be said of so few rows, by their noisy count."""
+    """Return whether rows are too few for a result, by their noisy count."""
     return bool(h.rows < FEWEST) or _drowned(h)
 
 

@@ -27,14 +27,14 @@ from fedcal.evaluation.intervals.clusters import MEASURED, Estimand
 from fedcal.evaluation.intervals.intervals import FIRM, Estimate, warned
 from fedcal.evaluation.paired import accuracies, compare
 from fedcal.evaluation.weighting import ROWS, Weighting
-from fedcal.metrics.gap_change import GapChange, gap_change, told
+from fedcal.metrics.gap_change import GapChange, changes_record, gap_change
 from fedcal.metrics.holm import rejected
 
 LEVEL = 0.95
 """Of each interval."""
 
 FEWEST = 20
-"""Rows of a group below which nothing is said of it."""
+"""Number of rows below which a group has no metrics."""
 
 IN_GROUPS = tuple(name for name, metric in METRICS.items() if metric.in_groups)
 """Metrics of each group, of those that the score has."""
@@ -104,7 +104,7 @@ class Findings:
             for name, number in zip(("value", "noise"), self.rows, strict=True)
         }
         of_rows = self.weighting.counted == "rows"
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "score": self.score,
             "threshold": self.threshold,
             "level": self.level,
@@ -114,30 +114,30 @@ class Findings:
             "rows": counted if of_rows else dict.fromkeys(counted),
             "counted": {"of": self.weighting.counted, **counted},
         }
-        found |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
+        record |= {KEYS[view]: _plain(metrics) for view, metrics in self.metrics.items()}
         if self.tests:
-            found["tests"] = {
+            record["tests"] = {
                 KEYS[view]: {name: _test(test) for name, test in tests.items()}
                 for view, tests in self.tests.items()
             }
             for view, p_values in self.single.items():
-                found["tests"][KEYS[view]]["groups"]["by_group"] = dict(p_values)
+                record["tests"][KEYS[view]]["groups"]["by_group"] = dict(p_values)
         if self.difference:
-            found["metrics_difference"] = _plain(self.difference)
+            record["metrics_difference"] = _plain(self.difference)
         if self.groups:
-            found["groups"] = {
+            record["groups"] = {
                 group: {KEYS[view]: _plain(metrics) for view, metrics in views.items()}
                 or {"suppressed": True}
                 for group, views in self.groups.items()
             }
-            found |= self._by_group()
-        return found
+            record |= self._by_group()
+        return record
 
     def _by_group(self) -> dict[str, Any]:
         """Return groups that surely are miscalibrated, or whose gap surely grew between views."""
-        found: dict[str, Any] = {}
+        record: dict[str, Any] = {}
         if self.cox:
-            found["groups_calibration"] = {
+            record["groups_calibration"] = {
                 KEYS[view]: {
                     "not_calibrated": list(rejected({g: t.p_value for g, t in tests.items()})),
                     "p_values": {g: t.p_value for g, t in tests.items()},
@@ -145,16 +145,16 @@ class Findings:
                 for view, tests in self.cox.items()
             }
         if len(self.metrics) == 2:
-            one, other = self.metrics
+            first, second = self.metrics
             gaps = {
-                g: (own[one]["gap"], own[other]["gap"])
+                g: (own[first]["gap"], own[second]["gap"])
                 for g, own in self.groups.items()
-                if own and "gap" in own[one]
+                if own and "gap" in own[first]
             }
-            found["groups_change"] = told(
+            record["groups_change"] = changes_record(
                 {g: _gap_change(*pair) for g, pair in gaps.items()}, self.score
             )
-        return found
+        return record
 
 
 def _gap_change(before: Estimate, after: Estimate) -> GapChange:
@@ -233,11 +233,11 @@ def findings(
         )
 
     def of_all(view: str) -> Metrics:
-        found = read(view, "")
+        metrics = read(view, "")
         if not confusion or view not in confusion:
-            return found
+            return metrics
         cells = confusion[view].T
-        return {**evaluate_confusion(cells, cell_std, rows=rows), **found}
+        return {**evaluate_confusion(cells, cell_std, rows=rows), **metrics}
 
     views = list(dict.fromkeys(view for view, _, _ in histograms))
     groups: dict[str, dict[str, Metrics]] = {}
@@ -264,14 +264,14 @@ def findings(
         if len(views) == 2:
             at_half = agreement is not None and (threshold == 0.5 or score != "positive")
             pairs = np.asarray(agreement)[::-1].reshape(2, 2) if at_half else None
-            one, other = whole.values()
+            first, second = whole.values()
             if pairs is not None:  # all three accuracies from the same counts: they agree
                 both = accuracies(pairs, cell_std, rows=rows)
                 for view, accuracy in zip(views, both, strict=True):
                     metrics[view] = {**metrics[view], "accuracy": accuracy}
             difference = compare(
-                one,
-                other,
+                first,
+                second,
                 score,
                 agreement=pairs,
                 agreement_noise=cell_std,

@@ -68,7 +68,7 @@ def compare(
         one["accuracy"], two["accuracy"] = accuracies(
             agreement, agreement_noise, level=level, rows=rows
         )
-    found = {}
+    differences = {}
     for name, metric in metrics.items():
         before, after = first[name], second[name]
         value = after.value - before.value
@@ -79,8 +79,8 @@ def compare(
             span = _paired(np.asarray(agreement, np.float64), agreement_noise, rows, level)
         reach = metric.bounds[1] - metric.bounds[0]
         change = metric.estimate(span, level, a, b, bounds=(-reach, reach))
-        found[name] = _as_printed(change, one[name], two[name])
-    return found
+        differences[name] = _as_printed(change, one[name], two[name])
+    return differences
 
 
 def accuracies(
@@ -92,10 +92,10 @@ def accuracies(
         raise InputError(f"agreement must be 2 x 2 finite counts, got shape {cells.shape}")
     # a table with right rows on its diagonal, two cells of four, is a confusion matrix's
     tables = (np.array([[of[1, 0], of[0, 0]], [of[0, 1], of[1, 1]]]) for of in (cells, cells.T))
-    one, other = (
+    first, second = (
         evaluate_confusion(table, noise, level=level, rows=rows)["accuracy"] for table in tables
     )
-    return one, other
+    return first, second
 
 
 def _as_printed(change: Estimate, before: Estimate, after: Estimate) -> Estimate:

@@ -152,7 +152,7 @@ class ScoreRelease(Artifact):
             None if taken["data"] is None else str(taken["data"]),
         )
 
-    # -- what is told of it ---------------------------------------------------------------
+    # -- results --------------------------------------------------------------------------
 
     def learnt_on(self, input: Kind) -> None:
         """Set the input kind, for calibrators made from it."""
@@ -183,7 +183,7 @@ class ScoreRelease(Artifact):
         at = self.threshold if threshold is None else threshold
         histograms = self.histograms
         spread, effect = self._spread(histograms, at)
-        found = findings(
+        result = findings(
             histograms,
             self.question.score,
             agreement=self.agreement,
@@ -197,7 +197,9 @@ class ScoreRelease(Artifact):
             weighting=self.weighting,
         )
         return (
-            found if self.known else replace(found, rows=(math.nan, math.nan), tests={}, single={})
+            result
+            if self.known
+            else replace(result, rows=(math.nan, math.nan), tests={}, single={})
         )
 
     def _spread(
@@ -207,10 +209,10 @@ class ScoreRelease(Artifact):
         if self.estimand != "clients":
             return {}, 1.0
         whole = histograms["model", _ALL, ""]
-        found, effect = spread_of(whole, self.question.score, self.threshold, self.spread)
+        variances, effect = spread_of(whole, self.question.score, self.threshold, self.spread)
         if threshold != self.threshold:
-            found = {name: v for name, v in found.items() if not METRICS[name].at_threshold}
-        return found, effect
+            variances = {name: v for name, v in variances.items() if not METRICS[name].at_threshold}
+        return variances, effect
 
     @cached_property
     def found(self) -> Findings:
@@ -239,7 +241,7 @@ class ScoreRelease(Artifact):
     def judge(self, test: Holdout) -> dict[str, Any]:
         """Return metrics of each client's rows, `clients`, where the plan made the release exact.
 
-        With privacy nothing exact is told of rows that were evaluated.
+        With privacy exact numbers of the evaluated rows are never returned.
         """
         if test.shards is None or not self.exact:
             return {}
@@ -250,12 +252,12 @@ class ScoreRelease(Artifact):
         """Return key of view -> whether rows are predicted right, and scores less outcomes."""
         asked = self.question
         score: Any = "positive" if asked.score == "positive" else "confidence"
-        found = {}
+        rights = {}
         for view in asked.view_names:
             value, outcome = scored(view_logits(rows, view, asked), rows.labels, score)
             right = outcome if score == "confidence" else (value >= self.threshold) == outcome
-            found[KEYS[view]] = right[:, 0].astype(np.float64), (value - outcome)[:, 0]
-        return found
+            rights[KEYS[view]] = right[:, 0].astype(np.float64), (value - outcome)[:, 0]
+        return rights
 
     def page(self) -> list[Part]:
         """Return tables and figures of metrics, curves and groups."""
@@ -271,7 +273,7 @@ class ScoreRelease(Artifact):
         asked, cells = self.question, self._cells
         parts = cells.shape[2]
         counts, root = cells.sum(axis=2), np.tile(self._root, parts)
-        found: dict[Key, Histogram] = {}
+        histograms: dict[Key, Histogram] = {}
         groups = asked.group_names
         for v, view in enumerate(asked.view_names):
             for k in range(counts.shape[2]):
@@ -281,12 +283,12 @@ class ScoreRelease(Artifact):
                     law: NoiseLaw = "normal"  # of a sum of several
                     widened = root * math.sqrt(len(each))
                     whole = Histogram(asked.bucket_edges, each.sum(axis=0), widened, law)
-                    found[view, _ALL, part] = whole
+                    histograms[view, _ALL, part] = whole
                 for g, group in enumerate(groups):
-                    found[view, group, part] = Histogram(
+                    histograms[view, group, part] = Histogram(
                         asked.bucket_edges, each[g], root, self.law
                     )
-        return found
+        return histograms
 
     @property
     def by_site(self) -> tuple[Floats, Floats]:
@@ -298,13 +300,13 @@ class ScoreRelease(Artifact):
     def within(self) -> dict[tuple[str, str], Histogram]:
         """(Site, group) -> rows of a group within a site; site "" = of all. {} if not asked."""
         asked, cells = self.question, self._cells[0, :, :, 0]
-        found, edges = dict[tuple[str, str], Histogram](), asked.bucket_edges
+        histograms, edges = dict[tuple[str, str], Histogram](), asked.bucket_edges
         for k, group in enumerate(asked.within_names):
             root = self._root * math.sqrt(len(cells))
-            found["", group] = Histogram(edges, cells[:, k].sum(axis=0), root, "normal")
+            histograms["", group] = Histogram(edges, cells[:, k].sum(axis=0), root, "normal")
             for site, own in zip(asked.group_names, cells, strict=True):
-                found[site, group] = Histogram(edges, own[k], self._root, self.law)
-        return found
+                histograms[site, group] = Histogram(edges, own[k], self._root, self.law)
+        return histograms
 
     @property
     def _cells(self) -> Floats:
@@ -346,4 +348,4 @@ def _texts(listed: NDArray[Any]) -> tuple[str, ...]:
 
 
 _NOT_KEPT = ("edges", "reference", "gain", "pad")
-"""Parameters of a question that are kept apart, or that its counts are read without."""
+"""Parameters of a question that are stored apart, or not needed to read its counts."""

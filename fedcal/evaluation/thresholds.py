@@ -69,7 +69,7 @@ class Threshold:
 
     def to_json(self) -> dict[str, Any]:
         """Return the attributes as plain numbers."""
-        shown = {name: found.to_json() for name, found in self.estimates.items()}
+        shown = {name: estimate.to_json() for name, estimate in self.estimates.items()}
         return {**vars(self), "estimates": shown}
 
 
@@ -101,9 +101,9 @@ def at_threshold(h: Histogram, threshold: float, *, level: float = 0.95) -> dict
     """
     flagged = Flagged(threshold)
     only = ("recall", "specificity", "precision")
-    found = evaluate(h, "positive", threshold=threshold, level=level, only=only)
+    estimates = evaluate(h, "positive", threshold=threshold, level=level, only=only)
     share = flagged.estimate(flagged.span(h, Asked(level)), level, h)
-    return {**{name: found[name] for name in only}, flagged.name: share}
+    return {**{name: estimates[name] for name in only}, flagged.name: share}
 
 
 def choose_threshold(
@@ -155,11 +155,11 @@ def choose_threshold(
         at = int(reached[0] if goal == "precision" else reached[-1])
     value = float(h.edges[at])
     at_once = max(level, math.erf(two_sided / math.sqrt(2)))
-    found = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
+    estimates = evaluate(h, "positive", threshold=value, level=at_once, only=SHOWN)
     if goal == "cost":
         cost = Cost(value, wanted)
-        found["cost"] = cost.estimate(cost.span(h, Asked(at_once)), at_once, h)
-    return Threshold(value, goal, float(wanted), confident, found)
+        estimates["cost"] = cost.estimate(cost.span(h, Asked(at_once)), at_once, h)
+    return Threshold(value, goal, float(wanted), confident, estimates)
 
 
 def _check(goal: Goal, wanted: float, confident: bool, level: float) -> None:

@@ -98,9 +98,9 @@ class Graph(Operators):
         """In double precision."""
         return self._cast(x, np.float64)
 
-    def like(self, x: Value, other: Value) -> Value:
+    def like(self, x: Value, reference: Value) -> Value:
         """In the type of `other`."""
-        return self._cast(x, other.dtype)
+        return self._cast(x, reference.dtype)
 
     def eps(self, x: Value) -> float:
         """The machine epsilon of the type of x."""
@@ -164,9 +164,9 @@ class Graph(Operators):
         yes, no = (x if isinstance(x, Value) else self.constant(x, own.dtype) for x in (yes, no))
         return self.op("Where", condition, yes, no)
 
-    def equal(self, x: Value, other: Value) -> Value:
+    def equal(self, x: Value, right: Value) -> Value:
         """Where x and the other are equal."""
-        return self.op("Equal", x, other, dtype=bool)
+        return self.op("Equal", x, right, dtype=bool)
 
     def total(self, x: Value) -> Value:
         """Sum of each row."""

@@ -90,7 +90,7 @@ def metric_intervals(
     weights = rng.multinomial(groups, np.full(groups, 1 / groups), REPLICATES).astype(np.float32)
     tails = (0.5 - level / 2, 0.5 + level / 2)
     sides = [_side(x, y, order, groups, bins) for x in (p, q)]
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "level": level,
         "replicates": REPLICATES,
         "rows": len(y),
@@ -99,7 +99,7 @@ def metric_intervals(
     }
 
     def note(part: str, metric: str, low: float, high: float) -> None:
-        found[part][metric] = [float(low), float(high)]
+        record[part][metric] = [float(low), float(high)]
 
     for metric in MEANS:
         sums = np.stack([side.means[metric] for side in sides], axis=1)
@@ -112,10 +112,10 @@ def metric_intervals(
         top = HIGHEST_VALUE[metric]
         for part, fit in zip(("before", "after"), fits, strict=True):
             note(part, metric, min(fit.low, top), min(fit.high, top))
-            found["noise"][part][metric] = fit.noise
+            record["noise"][part][metric] = fit.noise
         same = np.array_equal(p, q)
         note("difference", metric, *((0.0, 0.0) if same else _difference(*fits)))
-    return found
+    return record
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
     size = float(np.sqrt((x @ x) * (y @ y)))
     correlation = float(x @ y) / size if size > 0 else 0.0
 
-    def reach(one: float, other: float) -> float:
-        return math.sqrt(max(one * one + other * other - 2 * correlation * one * other, 0.0))
+    def reach(a: float, b: float) -> float:
+        return math.sqrt(max(a * a + b * b - 2 * correlation * a * b, 0.0))
 
     middle = after.corrected - before.corrected
     down = reach(after.corrected - after.low, before.high - before.corrected)

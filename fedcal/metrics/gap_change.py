@@ -134,7 +134,7 @@ def changes_by_client(
     return {names[k]: gap_change(*map(float, own)) for k, *own in each}
 
 
-def told(changes: Mapping[str, GapChange], score: str) -> dict[str, Any]:
+def changes_record(changes: Mapping[str, GapChange], score: str) -> dict[str, Any]:
     """Return plain numbers, and the names of the sites that surely got worse, and better.
 
     Parameters

@@ -16,10 +16,10 @@ def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:
 
     The k-th smallest of m (k from 0) times m - k, none below one before it.
     """
-    found, least = dict(p_values), 0.0
-    for k, name in enumerate(sorted(found, key=found.__getitem__)):
-        least = found[name] = min(max(least, (len(found) - k) * found[name]), 1.0)
-    return found
+    corrected, least = dict(p_values), 0.0
+    for k, name in enumerate(sorted(corrected, key=corrected.__getitem__)):
+        least = corrected[name] = min(max(least, (len(corrected) - k) * corrected[name]), 1.0)
+    return corrected
 
 
 def rejected(p_values: Mapping[Name, float]) -> tuple[Name, ...]:

@@ -119,13 +119,13 @@ def invert(
 
     def spread(factors: Floats) -> Floats:
         """Return the error for true gaps of factor * direction, (factors, replicates)."""
-        found = np.zeros((len(factors), replicates))
+        errors = np.zeros((len(factors), replicates))
         for part in columns:
             noise = deviations(part)
             for k, factor in enumerate(factors):
                 gaps = noise + (factor * direction[part]).astype(np.float32)
-                merge(found[k], together(np.abs(gaps, out=gaps), axis=1), out=found[k])
-        return found
+                merge(errors[k], together(np.abs(gaps, out=gaps), axis=1), out=errors[k])
+        return errors
 
     observed, unit = (float(together(np.abs(x), axis=0)) for x in (gap, direction))
     values = spread(_FACTORS)

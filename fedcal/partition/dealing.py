@@ -18,7 +18,7 @@ from fedcal.partition.base import CLIENTS, DrawnPartition, Partition, SkewedPart
 from fedcal.partition.flower_partitioners import Options, owners_by, parse_partitioner
 
 DEALT = "dealt"
-"""What is said in place of a partition where a file holds rows that are dealt already."""
+"""Value in place of a partition if a file contains rows that are already partitioned."""
 
 
 class Iid(DrawnPartition):
@@ -99,12 +99,12 @@ class FlowerPartitioner(Partition):
 
     def owners(self, data: Dataset, clients: int | None, seed: int) -> tuple[Integers, int]:
         """Return the partitioner's clients; some partitioners fix their number themselves."""
-        found, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
+        owner, there = owners_by(self.partitioner, self.options, data, clients or CLIENTS, seed)
         if clients not in (None, there):
             raise InputError(
                 f"flwr:{self.partitioner} makes {there} partitions, but clients = {clients}"
             )
-        return found, there
+        return owner, there
 
 
 PARTITIONS: dict[str, type[Partition]] = registry(
@@ -165,7 +165,7 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     data
         its test part is left alone; rows of one subject are dealt like any others
     spec
-        as `--partition` takes it
+        as in `--partition`
     clients
         how many; None = the data's own for `natural`, the partitioner's own for `flwr`
         where it has a number of its own (natural ids, given sizes), else 100

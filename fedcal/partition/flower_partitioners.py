@@ -67,7 +67,7 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
     if len(text) > MAX_SPEC:
         raise InputError(f"partition 'flwr': more than {MAX_SPEC} characters")
     name, *pairs = text.split(":")
-    takes = _parameters(name)
+    accepted = _parameters(name)
     options: dict[str, Any] = {}
     for pair in pairs:
         key, sign, raw = (part.strip() for part in pair.partition("="))
@@ -75,13 +75,13 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
             raise InputError(
                 f"partition 'flwr' needs flwr:{name}:KEY=VALUE:KEY=VALUE, got {pair[:80]!r}"
             )
-        one_of(f"parameter of {name}", key, takes)
+        one_of(f"parameter of {name}", key, accepted)
         if key in options:
             raise InputError(f"{name}: parameter {key!r} occurs twice")
-        options[key] = _checked(name, takes[key], _value(name, key, raw))
+        options[key] = _checked(name, accepted[key], _value(name, key, raw))
     lacking = [
         key
-        for key, parameter in takes.items()
+        for key, parameter in accepted.items()
         if parameter.default is parameter.empty and key not in (*options, *_FILLED)
     ]
     if lacking:
@@ -106,13 +106,13 @@ def spelt(partition: Any) -> Any:
     own: Any = _partitioners().get(name)
     if type(partition) is not own:
         raise InputError(f"partition: {name} is not one of flwr-datasets' own partitioners")
-    said = [f"flwr:{name}"]
+    parts = [f"flwr:{name}"]
     for key in _parameters(name):
         value = getattr(partition, f"_initial_{key}", getattr(partition, f"_{key}"))
         if value is not None:
             value = np.asarray(value).tolist()
-            said.append(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
-    return ":".join(said)
+            parts.append(f"{key}={value if isinstance(value, str) else json.dumps(value)}")
+    return ":".join(parts)
 
 
 def owners_by(
@@ -130,14 +130,14 @@ def owners_by(
     no client, or to two.
     """
     spec = f"flwr:{name}"
-    takes, arguments = _parameters(name), {key: _unfrozen(value) for key, value in options}
+    accepted, arguments = _parameters(name), {key: _unfrozen(value) for key, value in options}
     n = len(data.labels)
     order = stream(seed, Purpose.PARTITION).permutation(n)
     columns: dict[str, NDArray[Any]] = {_ROW: order}
     even = [n // clients + (k < n % clients) for k in range(clients)]
     filled = (clients, _BY.get(name, "label"), even, seed)
     for key, value in zip(_FILLED, filled, strict=True):
-        if key in takes:
+        if key in accepted:
             arguments.setdefault(key, value)
     if "partition_by" in arguments:
         columns[arguments["partition_by"]] = _column(data, arguments["partition_by"])[order]
@@ -152,9 +152,9 @@ def owners_by(
     except MemoryError:
         raise InputError(f"{spec}: does not fit into memory") from None
     except Exception as error:  # noqa: BLE001  partitioners raise what they like, asserts too
-        said = " ".join(str(error).split()).rstrip(".")[:400] or type(error).__name__
-        hint = f"its parameters: {', '.join(takes)}{_HINT.get(name, '')}"
-        raise InputError(f"{spec}: {said} ({hint})") from None
+        message = " ".join(str(error).split()).rstrip(".")[:400] or type(error).__name__
+        hint = f"its parameters: {', '.join(accepted)}{_HINT.get(name, '')}"
+        raise InputError(f"{spec}: {message} ({hint})") from None
     dealt = np.concatenate([np.empty(0, np.int64), *parts])
     times = np.bincount(dealt, minlength=n)
     if (times != 1).any():

@@ -41,14 +41,14 @@ def held_out(ids: ArrayLike, key: int | str, share: float) -> NDArray[np.bool_]:
     InputError
         Other ids, or a share outside (0, 1).
     """
-    given = np.asarray(ids)
-    if given.ndim != 1 or (given.size and given.dtype.kind not in "iuU"):
+    array = np.asarray(ids)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iuU"):
         raise InputError(
-            f"ids must be (n,) whole numbers or texts, got {given.shape} of {given.dtype}"
+            f"ids must be (n,) whole numbers or texts, got {array.shape} of {array.dtype}"
         )
     if not 0 < share < 1:
         raise InputError(f"share must be in (0, 1), got {share!r}")
-    unique, place = np.unique(given, return_inverse=True)
+    unique, place = np.unique(array, return_inverse=True)
     secret = hashlib.blake2b(f"fedcal holdout {key}".encode(), digest_size=32).digest()
     digests = b"".join(
         hashlib.blake2b(str(entry).encode(), key=secret, digest_size=8).digest()

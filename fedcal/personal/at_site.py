@@ -179,8 +179,8 @@ def cross_validated(
     probs = np.zeros(shards.logits.shape)
     for k in range(folds):
         out = fold == k
-        found = recalibrated(shards, priors, np.where(out, 0.0, each))
-        probs[out] = applied(shards, found.chosen)[out]
+        recalibration = recalibrated(shards, priors, np.where(out, 0.0, each))
+        probs[out] = applied(shards, recalibration.chosen)[out]
     return probs
 
 

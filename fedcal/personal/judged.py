@@ -49,8 +49,8 @@ class JudgedAtHome(Artifact):
         """
         if test.fit is not None and self not in test.kept:
             test.kept[self] = self._judged(test, test.fit)
-        found: dict[str, Any] = test.kept.get(self, {})
-        return found
+        result: dict[str, Any] = test.kept.get(self, {})
+        return result
 
     def _judged(self, test: Holdout, fit: Shards) -> dict[str, Any]:
         priors = self.priors()
@@ -75,8 +75,12 @@ class JudgedAtHome(Artifact):
             taken, risk = bool(home.taken[k]), float(home.risk[k])
             sites[name] = {"rows": int(fit.rows[k]), "taken": taken, "risk": risk}
             if rows[k]:
-                one, other = (float(loss[k] / rows[k]) for loss in losses)
-                sites[name] |= {"nll_before": one, "nll_after": other, "harmed": bool(harmed[k])}
+                one, calibrated = (float(loss[k] / rows[k]) for loss in losses)
+                sites[name] |= {
+                    "nll_before": one,
+                    "nll_after": calibrated,
+                    "harmed": bool(harmed[k]),
+                }
         counts = {"taken": int(home.taken.sum()), "kept": int((~home.taken).sum())}
         counts["harmed"] = sum(one.get("harmed", False) for one in sites.values())
         return {
@@ -87,8 +91,8 @@ class JudgedAtHome(Artifact):
 
     def judged_page(self, test: Holdout) -> list[Part]:
         """Return each site's decision and log loss, largest increase first."""
-        told = self.judge(test).get("personal", {"sites": {}, "judged_on": ""})
-        judged = {name: one for name, one in told["sites"].items() if "nll_after" in one}
+        personal = self.judge(test).get("personal", {"sites": {}, "judged_on": ""})
+        judged = {name: one for name, one in personal["sites"].items() if "nll_after" in one}
         worst = sorted(judged.items(), key=lambda s: s[1]["nll_before"] - s[1]["nll_after"])
         rows = tuple(
             (
@@ -101,7 +105,7 @@ class JudgedAtHome(Artifact):
         )
         some = f"The {len(rows)} worst of {len(worst)}" if worst[MOST_ROWS:] else "All"
         note = (
-            f"{some} sites with evaluation rows, worst first: {told['judged_on']}. Risk is the "
+            f"{some} sites with evaluation rows, worst first: {personal['judged_on']}. Risk is the "
             f"probability that the log loss rises by more than {HARM:g}; worse = it rose by more "
             "than that beyond chance (a t test of the site's rows at 5 %). Exact numbers of a "
             "simulation, for research only: in a deployment they stay at the site."

@@ -94,8 +94,8 @@ class MomentsPrior(JudgedAtHome):
     def results(self) -> dict[str, Any]:
         """Return the prior: `mean` and `std` of each parameter, and `hidden` (by noise)."""
         prior = self.priors()[""]
-        found = {"mean": prior.mean.tolist(), "std": np.sqrt(np.diag(prior.cov)).tolist()}
-        return {"prior": {**found, "hidden": prior.sites == 0}}
+        record = {"mean": prior.mean.tolist(), "std": np.sqrt(np.diag(prior.cov)).tolist()}
+        return {"prior": {**record, "hidden": prior.sites == 0}}
 
     def page(self) -> list[Part]:
         """Return the prior as a table."""

@@ -101,15 +101,15 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
         raise InputError(f"a site's rows and the noise's std must be at most {_MOST_ROWS:g}")
     (spread, _), none = common_spread(classes), identity_prior(classes)
 
-    def found(some: Floats) -> Effects:
+    def effects_of(some: Floats) -> Effects:
         return effects(some, asked.bucket_edges, root, classes, spread)
 
     def prior(some: Floats) -> SitePrior:
-        law = predictive(found(some), classes) if len(some) else (none.mean, none.cov)
+        law = predictive(effects_of(some), classes) if len(some) else (none.mean, none.cov)
         return SitePrior(*law, len(some))
 
     if only is None and len(names) > _MANY:
-        laws = zip(*leave_one_out(found(counts), classes), strict=True)
+        laws = zip(*leave_one_out(effects_of(counts), classes), strict=True)
         rest = {n: SitePrior(*law, len(names) - 1) for n, law in zip(names, laws, strict=True)}
         return {"": prior(counts), **rest}
     wanted = ("", *names) if only is None else only
@@ -117,17 +117,17 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     return {name: prior(some) for name, some in rest_of.items()}
 
 
-def predictive(found: Effects, classes: int) -> tuple[Floats, Floats]:
+def predictive(site_effects: Effects, classes: int) -> tuple[Floats, Floats]:
     """Return mean (..., d) and covariance (..., d, d) of the parameters of an absent site."""
-    sums = [part.sum(axis=-k) for k, part in enumerate(_parts(found, classes), 1)]
-    return _mixed(found, classes, *sums)
+    sums = [part.sum(axis=-k) for k, part in enumerate(_parts(site_effects, classes), 1)]
+    return _mixed(site_effects, classes, *sums)
 
 
-def leave_one_out(found: Effects, classes: int) -> tuple[Floats, Floats]:
+def leave_one_out(site_effects: Effects, classes: int) -> tuple[Floats, Floats]:
     """Return the prior of each site without its own scores: (..., S, d) and (..., S, d, d)."""
-    parts = enumerate(_parts(found, classes), 1)
+    parts = enumerate(_parts(site_effects, classes), 1)
     rest = [np.moveaxis(p.sum(axis=-k, keepdims=True) - p, -k, 0) for k, p in parts]
-    mean, cov = _mixed(found, classes, *rest)
+    mean, cov = _mixed(site_effects, classes, *rest)
     return np.moveaxis(mean, 0, -2), np.moveaxis(cov, 0, -3)
 
 
@@ -140,28 +140,31 @@ def _grid(classes: int) -> Floats:
     return np.stack([axis.ravel() for axis in axes], axis=-1)
 
 
-def _parts(found: Effects, classes: int) -> tuple[Floats, Floats, Floats]:
+def _parts(site_effects: Effects, classes: int) -> tuple[Floats, Floats, Floats]:
     """Return log likelihood, gradient and curvature of each tau and site, which add up over sites.
 
     (..., nodes, S), (..., nodes, S, d), (..., nodes, S, d, d), about mu = the common fit.
     """
     tau = _grid(classes)
-    info, noise = found.information[..., None, :, :, :], found.noise[..., None, :, :, :]
+    info, noise = (
+        site_effects.information[..., None, :, :, :],
+        site_effects.noise[..., None, :, :, :],
+    )
     apart = info @ (info * (tau**2)[:, None, :, None])
     within = inverse(info + noise + apart)
-    score = found.scores[..., None, :, :, None]
+    score = site_effects.scores[..., None, :, :, None]
     weighed = within @ score
     fit = -(score * weighed).sum(axis=(-1, -2)) / 2 + np.linalg.slogdet(within)[1] / 2
     return fit, (info @ weighed)[..., 0], info @ within @ info
 
 
 def _mixed(
-    found: Effects, classes: int, fit: Floats, pull: Floats, weight: Floats
+    site_effects: Effects, classes: int, fit: Floats, pull: Floats, weight: Floats
 ) -> tuple[Floats, Floats]:
     """Return mean and covariance of a new site's parameters, mixed over tau, from `_parts`."""
     common, _ = common_spread(classes)
     prior, tau = np.diag(1 / common**2), _grid(classes)
-    at = found.at[..., None, :]
+    at = site_effects.at[..., None, :]
     cov = np.linalg.inv(prior + weight)
     start = pull - at @ prior
     mean = (cov @ start[..., None])[..., 0]
@@ -176,4 +179,4 @@ def _mixed(
     wider = np.sqrt(1 + _WIDEN * np.clip(learnt, 0, 1))
     misfit = _MISFIT if classes == 2 else _MISFIT_TOP
     spread = spread * wider[..., :, None] * wider[..., None, :]
-    return mixed + found.at, np.asarray(spread + np.diag(misfit**2))
+    return mixed + site_effects.at, np.asarray(spread + np.diag(misfit**2))

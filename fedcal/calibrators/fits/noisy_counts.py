@@ -6,7 +6,7 @@ Noise makes counts of few rows negative. Three ways, all post-processing of a re
 * `merged`: at 0 too, but each of BBQ's coarser histograms is made of uncut fine bins and cut
   afterwards, so that noise of both signs cancels first.
 * `norm-sub`: a common amount is subtracted from the positive counts, so that the total stays
-  what the noisy counts said (Wang et al. 2020, "Locally Differentially Private Frequency
+  that of the noisy counts (Wang et al. 2020, "Locally Differentially Private Frequency
   Estimation with Consistency").
 
 Measured: `fedcal reproduce binning-pays`, its column "negative counts"; the figures are in the

@@ -48,11 +48,11 @@ def spline(h: Histogram) -> Floats:
         both = np.outer(1 - g, 1 - g) + np.outer(g, g)  # P - T g = (1 - g) P - g N
         weighted = np.linalg.solve(noise * both + np.diag(d + LEAST_ROWS), slopes.T).T
         known = weighted @ slopes.T
-        told = weighted @ (h.counts[1] - total * g) + known @ w
-        found = [_posterior(known, told, std) for std in stds]
-        best = _choice(np.array([evidence for evidence, _ in found]))
+        weighted_estimate = weighted @ (h.counts[1] - total * g) + known @ w
+        posteriors = [_posterior(known, weighted_estimate, std) for std in stds]
+        best = _choice(np.array([evidence for evidence, _ in posteriors]))
         stds = stds if step < _CHOOSING else stds[[best]]
-        change = found[best][1] - w
+        change = posteriors[best][1] - w
         longest = np.abs(change @ features).max()
         size = size if longest < last else size / 2  # to and fro: noisy totals overstate a step
         w = w + change * min(size, _LONGEST / max(longest, _NEAR))
@@ -71,15 +71,15 @@ def _choice(evidence: Floats) -> int:
     return int(evidence[1:].argmax()) + 1
 
 
-def _posterior(known: Floats, told: Floats, std: Floats) -> tuple[float, Floats]:
+def _posterior(known: Floats, weighted_estimate: Floats, std: Floats) -> tuple[float, Floats]:
     """Return log evidence and mean of weights ~ N(0, diag(std^2)), given information `known`.
 
-    `told` is the information times their estimate, (k,); a weight of std 0 is 0.
+    `weighted_estimate` is the information times their estimate, (k,); a weight of std 0 is 0.
     """
     used = np.flatnonzero(std)
     s = std[used]
     root = np.linalg.cholesky(np.eye(len(used)) + known[np.ix_(used, used)] * np.outer(s, s))
-    half = np.linalg.solve(root, s * told[used])
+    half = np.linalg.solve(root, s * weighted_estimate[used])
     mean = np.zeros_like(std)
     mean[used] = s * np.linalg.solve(root.T, half)
     return float(half @ half / 2 - np.log(np.diag(root)).sum()), mean

@@ -98,7 +98,7 @@ class Metric(Described):
     scores
         which it is for, of `positive` and `confidence`
     in_groups
-        whether it is told of each group of rows as well
+        whether it is reported for each group of rows as well
     of_choice
         whether a chosen threshold comes with it
     at_threshold

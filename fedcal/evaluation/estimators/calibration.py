@@ -126,9 +126,9 @@ class Mce(GapMetric):
 
 def bin_gaps(h: Histogram, z: float, rows: str) -> tuple[Floats, Floats]:
     """Return the smallest and largest |share - mean score| of each bin that surely has rows."""
-    found = reliability(h, level=2 * NormalDist().cdf(min(z, 7.0)) - 1, rows=rows)
+    curve = reliability(h, level=2 * NormalDist().cdf(min(z, 7.0)) - 1, rows=rows)
     there = Mce().gaps(h).any(axis=1)
-    low, high, at = found.low[there], found.high[there], found.score[there]
+    low, high, at = curve.low[there], curve.high[there], curve.score[there]
     inside = np.maximum(np.maximum(low - at, at - high), 0.0)
     return np.asarray(inside), np.asarray(np.maximum(np.abs(low - at), np.abs(high - at)))
 
@@ -220,9 +220,9 @@ def _decay(width: float) -> Floats:
 
     It is 1 + 2 sum_k exp(-(pi k s)**2 / 2) cos(pi k t) cos(pi k f).
     """
-    found = 2 * np.exp(-np.square(np.arange(_WAVES) * math.pi * width) / 2)
-    found[0] = 1.0
-    return np.asarray(found[found > 1e-12])
+    weights = 2 * np.exp(-np.square(np.arange(_WAVES) * math.pi * width) / 2)
+    weights[0] = 1.0
+    return np.asarray(weights[weights > 1e-12])
 
 
 def _grid() -> Floats:

@@ -16,7 +16,7 @@ from fedcal.evaluation.estimators.all_metrics import GAPS
 from fedcal.evaluation.intervals.intervals import Estimate
 
 
-def agreed(found: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[str, Estimate]:
+def agreed(estimates: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[str, Estimate]:
     """Return the estimates, values and both ends raised to the bounds that others imply.
 
     The debiased ECE corrects for the choice of rows, which |gap| does not: its value is raised to
@@ -24,12 +24,12 @@ def agreed(found: Mapping[str, Estimate], hidden: Collection[str] = ()) -> dict[
 
     Parameters
     ----------
-    found
-        estimates by name
+    estimates
+        by name
     hidden
         errors that noise alone may have caused: drowned where their low end stays 0
     """
-    each = dict(found)
+    each = dict(estimates)
     for name in TopologicalSorter({k: kind.never_below for k, kind in GAPS.items()}).static_order():
         if name not in GAPS or name not in each or not math.isfinite(each[name].value):
             continue

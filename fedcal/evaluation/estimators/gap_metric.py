@@ -155,21 +155,21 @@ class GapMetric(Metric):
             invert(gap, direction, lambda part: deviations[:, part], REPLICATES, self.join, tails)
             for direction in (spread_out(gap, error), concentrated(gap, error))
         )
-        found = replace(
+        inverted = replace(
             dense,
             low=min(dense.low, sparse.low),
             corrected=(dense.corrected + sparse.corrected) / 2,
         )
         if not self.band:
-            return found
+            return inverted
         reach = float(np.quantile(np.abs(deviations).max(axis=1), tails[1]))
         single = np.quantile(deviations, tails[1], axis=0)
         low = max(float(np.abs(gap).max()) - reach, 0.0)
-        return replace(found, low=low, limit=float((np.abs(gap) + single).max()))
+        return replace(inverted, low=low, limit=float((np.abs(gap) + single).max()))
 
     def _span(
         self,
-        found: Inverted,
+        inverted: Inverted,
         held: tuple[float, ...],
         sampling: float,
         noise: float,
@@ -177,7 +177,7 @@ class GapMetric(Metric):
         hidden: bool,
     ) -> Span:
         """Return the interval, extended to contain `held`, whose first number is the value."""
-        low, high = found.low**self.power, found.limit**self.power
+        low, high = inverted.low**self.power, inverted.limit**self.power
         return Span(held[0], min(low, *held), max(high, *held), sampling, noise, firm, hidden)
 
 

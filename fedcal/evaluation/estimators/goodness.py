@@ -28,7 +28,7 @@ from fedcal.metrics.holm import holm
 DRAWS = 999
 
 FAR_TAIL = 1e-4
-"""Nothing smaller is told of a distribution that holds to first order."""
+"""Smallest reported p-value of a distribution that holds to first order."""
 
 
 @dataclass(frozen=True)

@@ -98,8 +98,8 @@ class AucReference:
         size = (_REDRAWN, *self.counts.shape)
         z = rng.laplace(0.0, np.sqrt(0.5), size) if law != "normal" else rng.normal(size=size)
         others = [AucReference.of(self.counts + std * one) for one in z]
-        moved = [other.auc - self.auc for other in others]
-        missed = [other.remainder(self.counts) for other in others]
+        moved = [reference.auc - self.auc for reference in others]
+        missed = [reference.remainder(self.counts) for reference in others]
         root = np.sqrt(np.mean(np.square([moved, missed]), axis=1))
         return float(root[0]), max(float(root[1]), float(np.quantile(np.abs(missed), 0.95)) / 2)
 

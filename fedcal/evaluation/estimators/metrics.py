@@ -423,13 +423,13 @@ def _share_sum(
     weight: float,
 ) -> Span:
     """Return the weighted sum of two fractions, whose clipped ends may lie farther out."""
-    one, other = (share(threshold).span(h, asked) for share in shares)
-    span = mover(one, other, weight * (one.value + other.value), (weight, weight))
-    low, high = weight * (one.low + other.low), weight * (one.high + other.high)
+    first, second = (share(threshold).span(h, asked) for share in shares)
+    span = mover(first, second, weight * (first.value + second.value), (weight, weight))
+    low, high = weight * (first.low + second.low), weight * (first.high + second.high)
     return replace(
         span,
-        low=low if min(one.low, other.low) <= 0 else span.low,
-        high=high if max(one.high, other.high) >= 1 else span.high,
+        low=low if min(first.low, second.low) <= 0 else span.low,
+        high=high if max(first.high, second.high) >= 1 else span.high,
     )
 
 

@@ -300,12 +300,12 @@ def evaluate_classes(
     asked = Asked(level, rows, seed=seed)
     if not histograms:
         raise InputError("metrics of classes need the histogram of at least one class")
-    found = {}
+    estimates = {}
     for name, kind in CLASS_METRICS.items():
         metric = kind()
         span, binning = metric.span(histograms, asked)
-        found[name] = estimate(span, binning, metric.bounds, metric.scale, level)
-    return found
+        estimates[name] = estimate(span, binning, metric.bounds, metric.scale, level)
+    return estimates
 
 
 def evaluate_confusion(
@@ -331,9 +331,9 @@ def evaluate_confusion(
     c = np.asarray(counts, np.float64)
     if c.ndim != 2 or c.shape[0] != c.shape[1] or len(c) < 2 or not np.isfinite(c).all():
         raise InputError(f"a confusion matrix must be finite and square, got shape {c.shape}")
-    found = {}
+    estimates = {}
     for name, kind in CONFUSION_METRICS.items():
         metric = kind()
         span = metric.span(c, noise, asked)
-        found[name] = estimate(span, 0.0, metric.bounds, metric.scale, level)
-    return found
+        estimates[name] = estimate(span, 0.0, metric.bounds, metric.scale, level)
+    return estimates

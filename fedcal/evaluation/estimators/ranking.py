@@ -131,12 +131,12 @@ class AveragePrecision(SmoothMetric):
         p, true, false, total = self._sums(h)
         if total <= 0:
             return math.nan
-        n, above, other = monotone_counts(h)[0], true - p, false
+        n, above, negatives = monotone_counts(h)[0], true - p, false
         middle = divide(p * true, true + false)
-        highest = divide(p * (above + p), above + p + other - n)
+        highest = divide(p * (above + p), above + p + negatives - n)
         with np.errstate(divide="ignore", invalid="ignore"):
-            lowest = p - other * np.log1p(p / (above + other))
-        lowest = np.where((above + other > 0) & (p > 0), np.maximum(lowest, 0.0), p)
+            lowest = p - negatives * np.log1p(p / (above + negatives))
+        lowest = np.where((above + negatives > 0) & (p > 0), np.maximum(lowest, 0.0), p)
         up, down = np.maximum(highest - middle, 0.0), np.maximum(middle - lowest, 0.0)
         return float(max(up.sum(), down.sum()) / total)
 

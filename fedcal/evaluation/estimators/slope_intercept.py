@@ -151,7 +151,7 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
     value = metric.value(h)
     z, x, counts = asked.z, logit(h.middles), monotone_counts(h)
     total, one = counts.sum(axis=0), np.ones(h.buckets)
-    own, other = (x, one) if metric.which else (one, x)
+    own, rest = (x, one) if metric.which else (one, x)
     fit = regression(h)
     # from 0 and 1 Newton's steps do not end where scores are far too extreme
     start = 0.0 if fit is None else float(fit[1 - metric.which])
@@ -160,22 +160,22 @@ def score_test_span(metric: Recalibration, h: Histogram, asked: Asked) -> Span:
         """Return the score, its variances by rows and by noise, and the information about t."""
         at = start
         for _ in range(_STEPS):
-            p = expit(t * own + at * other)
+            p = expit(t * own + at * rest)
             weight = total * p * (1 - p)
-            step = float((counts[1] - total * p) @ other) / max(float(weight @ other**2), 1e-12)
+            step = float((counts[1] - total * p) @ rest) / max(float(weight @ rest**2), 1e-12)
             at += min(max(step, -2.0), 2.0)
             if abs(step) < 1e-8:
                 break
-        lever = own - other * float(weight @ (own * other)) / max(float(weight @ other**2), 1e-12)
+        lever = own - rest * float(weight @ (own * rest)) / max(float(weight @ rest**2), 1e-12)
         weights = np.stack([-p * lever, (1 - p) * lever])
         by_rows = float((counts * weights**2).sum()) if asked.rows == "new" else 0.0
-        found = float((h.counts * weights).sum())
-        return found, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
+        observed = float((h.counts * weights).sum())
+        return observed, by_rows, float(h.noise_std(weights)) ** 2, float(weight @ (lever * own))
 
     def accepted(t: float) -> float:
         """Return a value below 0 if t is inside the interval."""
-        found, by_rows, by_noise, _ = score(t)
-        return abs(found) - z * math.sqrt(by_rows + by_noise)
+        observed, by_rows, by_noise, _ = score(t)
+        return abs(observed) - z * math.sqrt(by_rows + by_noise)
 
     _, by_rows, by_noise, information = score(value)
     if information <= 0:

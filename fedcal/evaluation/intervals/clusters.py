@@ -58,13 +58,13 @@ def influences(h: Histogram, score: str, threshold: float) -> Floats:
     solid = norm_sub(h.counts.ravel()).reshape(h.counts.shape)
     likely = Histogram.exact(h.edges, solid)
     rows = max(float(solid.sum()), 1e-9)
-    found = []
+    values = []
     for metric in _metrics(score, threshold).values():
         known = np.isfinite(metric.value(likely))
         gradient = metric.gradient(likely) if known else np.zeros_like(solid)
         gradient = np.nan_to_num(gradient, posinf=0.0, neginf=0.0)
-        found.append(gradient - float((gradient * solid).sum()) / rows)
-    return np.stack(found)
+        values.append(gradient - float((gradient * solid).sum()) / rows)
+    return np.stack(values)
 
 
 def _metrics(score: str, threshold: float) -> dict[str, SmoothMetric]:
@@ -141,10 +141,10 @@ def spread_of(
         Metric -> variance; and how many times that of independent rows the largest one is (the
         design effect), at least 1
     """
-    found, effect = {}, 1.0
+    variances, effect = {}, 1.0
     for name, metric in _metrics(score, threshold).items():
         if name in measured and np.isfinite(metric.value(h)):
             alone = metric.rows_variance(h)
-            found[name] = max(measured[name], alone)
-            effect = max(effect, found[name] / alone) if alone > 0 else effect
-    return found, effect
+            variances[name] = max(measured[name], alone)
+            effect = max(effect, variances[name] / alone) if alone > 0 else effect
+    return variances, effect

@@ -29,7 +29,7 @@ CLIPPED = "clipping may shift it far"
 """Warning of an interval that does not contain the bias of clipping whole clients."""
 
 UNMEASURED = "its variance between clients was not measured"
-"""Warning of an interval for new clients that is widened as those of other metrics."""
+"""Warning of an interval for new clients that is widened by the ratio of other metrics."""
 
 HIDES = "noise hides it"
 """In place of a value that noise drowns."""
@@ -68,7 +68,7 @@ class Estimate:
     binning
         how far the value of the rows themselves, in finer buckets, may lie from this one
     drowned
-        the noise leaves nearly nothing to be said: the value is not for print
+        the noise hides the value, which is then not shown
     warning
         why the interval may be short, for the same line of every output; "" = it is not
     """
@@ -84,20 +84,20 @@ class Estimate:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain numbers; None for a drowned value and for anything not finite."""
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             name: number if math.isfinite(number) else None
             for name, number in vars(self).items()
             if name not in ("drowned", "warning")
         }
         if self.drowned:
-            found["value"] = None
-        found["drowned"] = self.drowned
-        return {**found, "warning": self.warning} if self.warning else found
+            record["value"] = None
+        record["drowned"] = self.drowned
+        return {**record, "warning": self.warning} if self.warning else record
 
 
-def from_json(told: Mapping[str, Any]) -> Estimate:
+def from_json(record: Mapping[str, Any]) -> Estimate:
     """Return the estimate from a dict of `to_json`, with NaN for None."""
-    numbers: dict[str, Any] = {name: math.nan if x is None else x for name, x in told.items()}
+    numbers: dict[str, Any] = {name: math.nan if x is None else x for name, x in record.items()}
     return Estimate(**numbers)
 
 
@@ -201,7 +201,7 @@ def of_share(
     Parameters
     ----------
     top, bottom, z
-        as `fieller` takes them
+        as in `fieller`
     noise
         (3, ...) coefficients of the noise's variance
     rows
@@ -223,14 +223,16 @@ def of_share(
 
 
 def warned(
-    found: Mapping[str, Estimate], excluded: Sequence[str], measured: Collection[str] | None = None
+    estimates: Mapping[str, Estimate],
+    excluded: Sequence[str],
+    measured: Collection[str] | None = None,
 ) -> dict[str, Estimate]:
     """Return the estimates, each with the warning that follows from excluded errors.
 
     Parameters
     ----------
-    found
-        estimates by name
+    estimates
+        by name
     excluded
         sources of error that no interval contains, in words
     measured
@@ -242,7 +244,7 @@ def warned(
         guessed = UNMEASURED if measured is not None and name not in measured else ""
         return "; ".join(filter(None, (CLIPPED if clipped else "", guessed, own)))
 
-    return {name: replace(e, warning=warning(name, e.warning)) for name, e in found.items()}
+    return {name: replace(e, warning=warning(name, e.warning)) for name, e in estimates.items()}
 
 
 def check_rows(rows: str) -> None:
@@ -260,30 +262,30 @@ def normal_quantile(level: float) -> float:
     return NormalDist().inv_cdf(0.5 + level / 2)
 
 
-def mover(one: Span, other: Span, value: float, weights: tuple[float, float]) -> Span:
+def mover(first: Span, second: Span, value: float, weights: tuple[float, float]) -> Span:
     """Return the weighted sum of two independent metrics from the intervals of both.
 
     Zou & Donner 2008 (method of variance estimates recovery): keeps how lopsided they are.
 
     Parameters
     ----------
-    one, other
+    first, second
         the two metrics
     value
         of the sum
     weights
-        of both; -1 and 1 give the difference of the other from the one
+        of both; -1 and 1 give second - first
     """
     ends = [
         sorted((w * (s.low - s.value), w * (s.high - s.value)))
-        for s, w in zip((one, other), weights, strict=True)
+        for s, w in zip((first, second), weights, strict=True)
     ]
     (low, high), (other_low, other_high) = ends
     return Span(
         value,
         value - math.hypot(low, other_low),
         value + math.hypot(high, other_high),
-        math.hypot(weights[0] * one.sampling, weights[1] * other.sampling),
-        math.hypot(weights[0] * one.noise, weights[1] * other.noise),
-        one.firm and other.firm,
+        math.hypot(weights[0] * first.sampling, weights[1] * second.sampling),
+        math.hypot(weights[0] * first.noise, weights[1] * second.noise),
+        first.firm and second.firm,
     )

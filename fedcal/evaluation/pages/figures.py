@@ -24,9 +24,9 @@ from fedcal.evaluation.histogram import Histogram
 
 def names_of(views: Iterable[str]) -> dict[str, str]:
     """Return view -> its name in figures and tables."""
-    if "calibrated" in (found := list(views)):
+    if "calibrated" in (names := list(views)):
         return {"model": "before", "calibrated": "after"}
-    return {view: {"other": "other model"}.get(view, view) for view in found}
+    return {view: {"other": "other model"}.get(view, view) for view in names}
 
 
 MOST_CLASSES = 10
@@ -50,22 +50,22 @@ _CURVES: tuple[tuple[str, tuple[str, str], Any, dict[str, tuple[Point, ...]]], .
 
 
 def curve_parts(
-    found: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
+    findings: Findings, histograms: Mapping[Key, Histogram], names: Sequence[str] | None = None
 ) -> list[Part]:
     """Return the curves of a score over all rows; with several classes each is a series."""
     whole = {key: h for key, h in histograms.items() if key[1] == ""}
-    if found.score == "classes":
+    if findings.score == "classes":
         first = next(iter(whole))[0]
         shown = {
             called(names, int(part)): h for (view, _, part), h in whole.items() if view == first
         }
         series = dict(list(shown.items())[:MOST_CLASSES])
     else:
-        views = names_of(found.metrics)
+        views = names_of(findings.metrics)
         series = {views[view]: h for (view, _, _), h in whole.items()}
-    level = found.level
+    level = findings.level
     parts: list[Part | None] = []
-    if found.score != "confidence":
+    if findings.score != "confidence":
         parts += [
             _part(
                 title,
@@ -79,8 +79,8 @@ def curve_parts(
             )
             for title, axes, curve, references in _CURVES
         ]
-    parts.append(reliability_part("Reliability", series, found.score, level))
-    if found.score == "positive":
+    parts.append(reliability_part("Reliability", series, findings.score, level))
+    if findings.score == "positive":
         parts.append(_decisions(series, level))
     return [part for part in parts if part is not None]
 

@@ -98,14 +98,14 @@ def site_metrics(counts: Floats, edges: Floats, root: Floats) -> dict[str, tuple
     log_ratio = np.log(ratio[..., 0]) + np.log(np.maximum(times, _LEAST_SHARE))
     observed = log_ratio, (by_rows + noise(miss, hit)) / base**2
 
-    found = effects(counts, edges, root, 2, _WIDE)
-    sure = inverse(found.information, 1e-6)
-    at = found.at[..., None, :] + (sure @ found.scores[..., None])[..., 0]
-    variance = sure + sure @ found.noise @ sure
+    fit = effects(counts, edges, root, 2, _WIDE)
+    sure = inverse(fit.information, 1e-6)
+    at = fit.at[..., None, :] + (sure @ fit.scores[..., None])[..., 0]
+    variance = sure + sure @ fit.noise @ sure
     slope = at[..., 1], variance[..., 1, 1]
 
     # ranking: within a bucket outcomes are not tied, but ordered by the common slope
-    tie = 0.5 + np.minimum(np.exp(found.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
+    tie = 0.5 + np.minimum(np.exp(fit.at[..., None, 1:]) * bucket_widths(edges) / 12, 0.3)
     ones, none = (
         divide(n, n.sum(-1, keepdims=True) + 0 * n, 1 / n.shape[-1])
         for n in (events, norm_sub(whole[..., 0, :])[..., None, :])
@@ -145,7 +145,7 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
         computed). Slope, AUC and ratio are on their own scales, slope and ratio clipped at 1/1000
         and 1000; tau is on the scale of the logarithm or the logit
     """
-    found, sites = {}, len(names)
+    metrics, sites = {}, len(names)
     for metric, (values, variances) in site_metrics(counts, edges, root).items():
         each = predicted(values, variances)
         outside = None
@@ -157,27 +157,33 @@ def next_site(counts: Floats, edges: Floats, root: Floats, names: Sequence[str])
         name, shown = _SHOWN[metric]
         ends = {k: float(shown(getattr(each, k))) for k in ("mean", "low", "high")}
         taus = {k: float(getattr(each, k)) for k in ("tau", "tau_low", "tau_high", "i_squared")}
-        found[name] = {**ends, **taus, "outside": outside}
-    return {"sites": sites, "verified": sites >= FEWEST, "metrics": found}
+        metrics[name] = {**ends, **taus, "outside": outside}
+    return {"sites": sites, "verified": sites >= FEWEST, "metrics": metrics}
 
 
-def sentence(told: Mapping[str, Any]) -> str:
+def sentence(prediction: Mapping[str, Any]) -> str:
     """Return the result of `next_site` in words."""
-    said: list[str] = []
+    intervals: list[str] = []
     hidden: list[str] = []
     for metric, name in _NAMES.items():
-        low, high = (told["metrics"][metric][end] for end in ("low", "high"))
+        low, high = (prediction["metrics"][metric][end] for end in ("low", "high"))
         wide = high > _WIDEST * low if metric in _RATIOS else high - low > _WIDEST_OF[metric]
-        (hidden if wide else said).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
-    if not said:
-        return f"A prediction for a new site like these {told['sites']} is not possible."
-    shown = listed(said)
+        (hidden if wide else intervals).append(name if wide else f"{name} {low:.2f} to {high:.2f}")
+    if not intervals:
+        return f"A prediction for a new site like these {prediction['sites']} is not possible."
+    shown = listed(intervals)
     shown += f"; {listed(hidden, ' and ')} cannot be predicted" * bool(hidden)
-    doubt = "" if told["verified"] else f"; with fewer than {FEWEST} sites this cannot be verified"
-    return f"At a new site like these {told['sites']} expect {shown} (95 % prediction{doubt})."
+    doubt = (
+        ""
+        if prediction["verified"]
+        else f"; with fewer than {FEWEST} sites this cannot be verified"
+    )
+    return (
+        f"At a new site like these {prediction['sites']} expect {shown} (95 % prediction{doubt})."
+    )
 
 
-def table(told: Mapping[str, Any]) -> Table:
+def table(prediction: Mapping[str, Any]) -> Table:
     """Return the result of `next_site` as a table."""
     rows = [
         (
@@ -188,7 +194,7 @@ def table(told: Mapping[str, Any]) -> Table:
             "not computed" if one["outside"] is None else ", ".join(one["outside"]) or "none",
         )
         for metric, name in _NAMES.items()
-        for one in [told["metrics"][metric]]
+        for one in [prediction["metrics"][metric]]
     ]
     note = (
         "95 % prediction intervals by random effects, integrated over the variance between sites: "
@@ -197,10 +203,10 @@ def table(told: Mapping[str, Any]) -> Table:
         "to add to the log odds; above 0 the model predicts too low. Outside are sites whose value "
         "the other sites would not have predicted."
     )
-    if not told["verified"]:
+    if not prediction["verified"]:
         note += f" With fewer than {FEWEST} sites this cannot be verified."
     columns = ("", "mean", "low", "high", "tau (95 %)", "I^2, %", "outside")
-    return Table(f"At a new site, from {told['sites']} sites", columns, tuple(rows), note)
+    return Table(f"At a new site, from {prediction['sites']} sites", columns, tuple(rows), note)
 
 
 _NAMES = {

@@ -138,10 +138,10 @@ class Sites:
 
     def centred(self, share: Floats, of: int) -> Floats:
         """Return weights of offset (of = 0) or slope (1), blind to the other, (..., 1, buckets)."""
-        mine, other = self.ways[..., of, :], self.ways[..., 1 - of, :]
-        info = self.rows * share * (1 - share) * other
-        lever = divide((info * mine).sum(-1, keepdims=True), (info * other).sum(-1, keepdims=True))
-        return np.asarray((mine - other * lever)[..., None, :])
+        mine, rest = self.ways[..., of, :], self.ways[..., 1 - of, :]
+        info = self.rows * share * (1 - share) * rest
+        lever = divide((info * mine).sum(-1, keepdims=True), (info * rest).sum(-1, keepdims=True))
+        return np.asarray((mine - rest * lever)[..., None, :])
 
 
 def calibration(sites: Sites) -> tuple[Floats, Floats, Floats]:
@@ -215,13 +215,13 @@ def least_gap(sites: Sites, level: float, seen: float) -> Floats:
 
 def _first(holds: Callable[[Floats], Any], far: float, shape: tuple[int, ...]) -> Floats:
     """Return the smallest x up to `far` from which on a condition holds; inf = none."""
-    low, high, found = (np.full(shape, x) for x in (0.0, far, np.inf))
+    low, high, first = (np.full(shape, x) for x in (0.0, far, np.inf))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         there = holds(middle)
-        found = np.where(there, middle, found)
+        first = np.where(there, middle, first)
         low, high = np.where(there, low, middle), np.where(there, middle, high)
-    return found
+    return first
 
 
 def changes(earlier: Sites, later: Sites) -> tuple[Floats, Moved, Moved]:

@@ -34,15 +34,15 @@ from fedcal.metrics.gap_change import GapChange, gap_change
 from fedcal.metrics.holm import holm
 
 SEEN = 0.8
-"""Chance with which a gap is named that a site is said to see, at the least."""
+"""Smallest probability that a gap is named which counts as detectable at a site."""
 
 MOST = 0.1
-"""Gap up to which a site without a finding is said to have none; beyond, it cannot tell."""
+"""Largest detectable gap of a site with the verdict of no fault; beyond, it cannot tell."""
 
 ALL = ""
 """Key of what has changed at all sites alike."""
 
-Told: TypeAlias = dict[str, Any]
+Record: TypeAlias = dict[str, Any]
 
 _SPREAD = 0.03
 """Std of what buckets misread of a site's offset, where none has more than a fourth of its rows."""
@@ -51,7 +51,7 @@ _NUMBERS = [digits * 10**k for k in range(1, 6) for digits in range(10, 100)]
 
 def verdicts_of(
     release: ScoreRelease, earlier: Mapping[str, ScoreRelease], *, level: float
-) -> Told:
+) -> Record:
     """Evaluate each site of a release of counts by site, at no further cost.
 
     Parameters
@@ -77,16 +77,16 @@ def verdicts_of(
     Raises
     ------
     InputError
-        A release does not count by site, or an earlier one counts otherwise or other sites.
+        A release does not count by site, or an earlier one counts other sites, or differently.
     """
     (names, now), score = _sites(release, "the release"), release.question.score
     joint, *own = (part.tolist() for part in site_tests.calibration(now))
     alone = {("", name): joint[k] for k, name in enumerate(names)}
     moved: dict[tuple[str, str], list[tuple[float, float]]] = {}
-    for when, other in earlier.items():
-        there, then = _sites(other, when)
+    for when, former in earlier.items():
+        there, then = _sites(former, when)
         same = [name for name in names if name in there]
-        if _asked(other) != _asked(release) or not same:
+        if _asked(former) != _asked(release) or not same:
             raise InputError(f"{when} counts other sites, or differently: it cannot be compared")
         pair = (s[[*map(n.index, same)]] for n, s in ((there, then), (names, now)))
         p_values, *parts = site_tests.changes(*pair)
@@ -95,12 +95,12 @@ def verdicts_of(
             moved[when, name] = [(v[k], std[k]) for v, std in parts]
     adjusted, single = holm(alone), level / len(alone)
 
-    def judged(key: tuple[str, str], gap: float, slope: float) -> Told:
+    def judged(key: tuple[str, str], gap: float, slope: float) -> Record:
         parts = ["gap"] * (gap <= single) + ["slope"] * (slope <= single) or ["joint"]
         named = parts if adjusted[key] <= level else []
         return {"p_value": alone[key], "adjusted": adjusted[key], "named": named}
 
-    told: Told = {"sites": {}, "changes": {when: {} for when in earlier}}
+    verdicts: Record = {"sites": {}, "changes": {when: {} for when in earlier}}
     gaps = [*map(_around, *site_tests.gaps(now, now.shares(now.fit())))]
     slopes, offsets = ([*map(_interval, *site_tests.spans(now, of))] for of in (1, 0))
     limits = np.minimum(site_tests.least_gap(now, single, SEEN), 1.0).tolist()
@@ -108,7 +108,7 @@ def verdicts_of(
         one = judged(("", name), *(p[k] for p in own))
         one |= {"gap": gaps[k], "slope": slopes[k], "intercept": offsets[k], "limit": limit}
         words = _words(one["named"], gaps[k], slopes[k], score, False) or _nothing(limit)
-        told["sites"][name] = one | {"words": words}
+        verdicts["sites"][name] = one | {"words": words}
     for (when, name), each in moved.items():
         one = judged((when, name), *(math.erfc(abs(v / std) / 2**0.5) for v, std in each))
         gap, slope = (_around(*both) for both in each)
@@ -118,17 +118,17 @@ def verdicts_of(
         how = f": {'most likely ' * likely}{how}" if how else ""
         words = f"changed since {when}{how}" if one["named"] else f"no change since {when} found"
         one |= {"gap_change": gap, "slope_change": slope, "words": words}
-        told["changes"][when][name] = one
-    return told | {"level": level, "tests": len(alone)}
+        verdicts["changes"][when][name] = one
+    return verdicts | {"level": level, "tests": len(alone)}
 
 
-def _interval(*ends: float) -> Told:
+def _interval(*ends: float) -> Record:
     """Return value, low and high, None where not finite."""
     each = (float(x) if math.isfinite(x) else None for x in ends)
     return dict(zip(("value", "low", "high"), each, strict=True))
 
 
-def _around(value: float, std: float) -> Told:
+def _around(value: float, std: float) -> Record:
     """Return the interval of a normal estimate."""
     return _interval(value, value - 1.96 * std, value + 1.96 * std)
 
@@ -161,7 +161,7 @@ def detectable(
 def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float:
     """Return the mean score read from buckets minus the exact one; few values make it large.
 
-    For a site's own eyes, before it takes part. `subject_rows` as of `Shards.weights`.
+    For the site alone, before it takes part. `subject_rows` as in `Shards.weights`.
     """
     kind: Score = score  # type: ignore[assignment]
     value, _ = scored(rows.logits, rows.labels, kind)
@@ -172,7 +172,7 @@ def misread(rows: Shards, score: str, edges: Floats, subject_rows: int) -> float
     return float(count @ read.shares() - weights @ value[:, 0]) / float(read.total)
 
 
-def enough(release: ScoreRelease, judged: Told) -> int | None:
+def enough(release: ScoreRelease, judged: Record) -> int | None:
     """Return the number of protected units with which undecided sites could see a gap of `MOST`.
 
     It has two digits and rests on each site's own scores. None = such a number does not exist, or
@@ -196,7 +196,7 @@ def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapCh
     Both are read from the same counts, so the change is known better than either gap. Those with
     too few rows are left out.
     """
-    found = {}
+    changes = {}
     for (_, group, _), h in release.histograms.items():
         if not group or few(h):
             continue
@@ -214,23 +214,23 @@ def changes_under(release: ScoreRelease, calibrator: OfScore) -> dict[str, GapCh
         rows = own.most * own.rows * off**2 + (own.misread * own.rows * rises / widths) ** 2
         move = math.hypot(rows.sum() ** 0.5, h.noise_std(np.stack([off, off]))) / own.total
         hides = 1.96 * h.noise_std(np.stack([middle, middle - 1])) / own.total > DROWNED * Gap.scale
-        found[group] = replace(gap_change(old, new, std, float(move)), hidden=bool(hides))
-    return found
+        changes[group] = replace(gap_change(old, new, std, float(move)), hidden=bool(hides))
+    return changes
 
 
-def groups_of(release: ScoreRelease) -> list[Told]:
+def groups_of(release: ScoreRelease) -> list[Record]:
     """Return `gap` and `slope` of each group within a site ("" = all); too few rows have none.
 
     `rows` is their number, `noise` its std.
     """
-    told = []
+    groups = []
     for (site, group), h in release.within.items():
-        one: Told = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
+        one: Record = {"site": site, "group": group, "rows": h.rows, "noise": h.rows_std}
         own = _read(release, h.counts, h.root, h.law)
         both = (site_tests.gaps(own, own.shares(own.fit())), site_tests.spans(own, 1))
         gap, slope = ((math.nan,) * 3 if few(h) else [*map(float, of)] for of in both)
-        told.append(one | {"gap": _around(*gap[:2]), "slope": _interval(*slope)})
-    return told
+        groups.append(one | {"gap": _around(*gap[:2]), "slope": _interval(*slope)})
+    return groups
 
 
 def _sites(release: ScoreRelease, name: str) -> tuple[tuple[str, ...], Sites]:
@@ -271,18 +271,18 @@ _SLOPES = {
 }
 
 
-def _words(named: Sequence[str], gap: Told, slope: Told, score: str, change: bool) -> str:
+def _words(named: Sequence[str], gap: Record, slope: Record, score: str, change: bool) -> str:
     """Return the named deviations in words; "" if none, or a change that gap and slope hide."""
-    said, by, turn = [], gap["value"] or 0.0, slope["value"] or 0.0
+    phrases, by, turn = [], gap["value"] or 0.0, slope["value"] or 0.0
     if "gap" in named:
         points = f"{100 * abs(by):.{int(abs(by) < 0.0095)}f}"
         points += " point" if points == "1" else " points"
-        said.append(_GAPS[score, change][by > 0].format(points))
-        said[0] += " relative to outcomes than before" * change
+        phrases.append(_GAPS[score, change][by > 0].format(points))
+        phrases[0] += " relative to outcomes than before" * change
     if "slope" in named:
         size = abs(turn) if change else turn
-        said.append(_SLOPES[change][turn > (not change)].format(size))
-    return ", and ".join(said) or "not calibrated" * ("joint" in named and not change)
+        phrases.append(_SLOPES[change][turn > (not change)].format(size))
+    return ", and ".join(phrases) or "not calibrated" * ("joint" in named and not change)
 
 
 def least_points(limit: float) -> str:
