@@ -113,7 +113,7 @@ class Calibrator(Artifact):
         z
             (..., c) logits, in single or double precision
         constants
-            what `constants` has, in double precision
+            values of `constants`, in double precision
 
         Returns
         -------
@@ -130,12 +130,12 @@ class Calibrator(Artifact):
         """Return calibrated probabilities, (n, c) -> (n, c); each row sums to 1.
 
         Raises InputError if the calibrator is not fitted, the class count differs, or the scores
-        are not what `input` says (`fedcal.core.scores.check_scores`).
+        are not of the kind `input` (`fedcal.core.scores.check_scores`).
 
         Parameters
         ----------
         scores
-            what the calibrator was fitted on, as `input` says
+            the kind of scores that the calibrator was fitted on, `input`
         """
         self.need_fitted()
         name = f"{self.input} (this calibrator takes {self.input})"
@@ -235,7 +235,7 @@ class Calibrator(Artifact):
         """Return 95 % intervals over test rows: see `fedcal.metrics.metric_intervals`.
 
         None of fewer than `fedcal.metrics.bootstrap.FEWEST` test rows: resampling them would
-        promise what they cannot tell.
+        promise what they cannot show.
         """
         if len(test.labels) < FEWEST:
             return {"intervals": None}

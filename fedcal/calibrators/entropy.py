@@ -39,7 +39,7 @@ def entropy_from_middle(shifted_logits: Floats) -> Floats:
 class EntropyTemperature(ParametricScaling):
     """softmax(a z) with log a = w_0 + w_1 (h - 0.1), h the row's entropy in units of log c.
 
-    Two parameters: w_0 is log(1/T) of a row of entropy 0.1, w_1 says how much less (or, below 0,
+    Two parameters: w_0 is log(1/T) of a row of entropy 0.1, w_1 is how much less (or, below 0,
     how much more) rows are cooled the less certain the model is. log a is kept in
     [-log 20, log 20]. Each row is only multiplied by a number > 0, so no prediction changes. The
     entropy is that of softmax(z), of the model as it is.

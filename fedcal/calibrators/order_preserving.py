@@ -93,7 +93,7 @@ def slopes_gradient(y: Floats, m: Floats, residual: Floats) -> Floats:
     Parameters
     ----------
     y, m
-        as for `scores_from_slopes`
+        as in `scores_from_slopes`
     residual
         (n, c) gradient in f, in the sorted columns; rows sum to 0
     """

@@ -23,7 +23,7 @@ HIDDEN = 64
 """Neurons of each of the two hidden layers (Peng et al. 2024)."""
 
 EPOCHS, BATCH, LR, LARGEST_GRADIENT = 3, 64, 0.03, 5.0
-"""Of a client's training; see `OrderPreservingMLP`."""
+"""Hyperparameters of a client's training; see `OrderPreservingMLP`."""
 
 _LARGEST_WEIGHT = 1e12  # one beyond counts as this: products of three layers must not overflow
 _ROWS = 256  # a block of rows whose hidden layers stay in the processor's cache
@@ -50,7 +50,7 @@ class OrderPreservingMLP(OrderPreserving):
     too, no gradient would ever reach them.
 
     Federated training (Maddock et al., B.2) is local SGD: `EPOCHS` 3 as in Peng et al., `BATCH`
-    64, `LR` 0.03, no momentum. The papers tell no step for it; ours is measured (12 rounds, a
+    64, `LR` 0.03, no momentum. The papers do not state its step; ours is measured (12 rounds, a
     tenth of 100 clients each, Dirichlet 0.1): 0.01 is slow, and 0.1 gains in log-likelihood but
     scatters more from federation to federation. The gradient of a step is cut to the norm
     `LARGEST_GRADIENT`, so that a step moves w by at most 0.15 whatever the logits; on real

@@ -14,7 +14,7 @@ from fedcal.core.numerics import softmax
 from fedcal.core.types import Floats, Integers
 
 LEAST, MOST = 1e-6, 1e6
-"""Temperatures beyond these are no calibration, and overflow."""
+"""Temperatures beyond these do not calibrate, and overflow."""
 
 
 class TemperatureScaling(Calibrator):

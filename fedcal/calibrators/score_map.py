@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 Table = Literal["binning", "isotonic", "spline", "bbq"]
 
 SCORES = ("positive", "confidence")
-"""Of `fedcal.metrics.buckets`; those whose histogram is one."""
+"""Scores of `fedcal.metrics.buckets` with a single histogram."""
 
 BUCKETS = 240
-"""Of the histogram that pooled rows are counted in."""
+"""Number of buckets of the histogram of pooled rows."""
 
 TABLES = {"binning": score_fit.binned, "isotonic": score_fit.isotonic, "spline": spline}
 TABLES["bbq"] = score_fit.bbq
@@ -47,7 +47,7 @@ class OfScore(Calibrator):
     how
         it is fitted
     score
-        which number of a row it maps
+        number of a row that it maps
     """
 
     how: str
@@ -164,7 +164,7 @@ class ScoreLogistic(OfScore):
         (3,) a, b and c, finite, a and b >= 0
     limits
         (2,) in (0, 1): scores are cut to them. They are the middles of the outermost buckets:
-        beyond, the histogram does not tell scores apart, and an extrapolated curve would (measured
+        beyond, the histogram does not separate scores, and an extrapolated curve would (measured
         on ResNet-110, with most rows in the last of 240 buckets: ECE .030 against .013)
     score
         "positive" or "confidence"

@@ -8,9 +8,9 @@ here the prediction never changes, and
 * the others share 1 - v in proportion to p. Where the largest of these shares would exceed v,
   the shares are mixed with even ones, with the smallest weight that keeps each of them below v;
 * v itself is raised to 1/c where it is lower: the largest of c probabilities cannot be smaller.
-  Such a value says that another class should be predicted, but not which.
+  Such a value means that another class should be predicted, but not which.
 
-"Below" is by one part in 10^6, which single precision still tells apart.
+"Below" is by one part in 10^6, which single precision still resolves.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fedcal.metrics.binning import bin_index
 Counts = Literal["correct_wrong", "correct_total"]
 
 MARGIN = 1e-6
-"""How much smaller than the predicted class every other one stays, relative to it."""
+"""Relative margin of the predicted class over every other class."""
 
 TINY = 1e-300
 """Instead of 0 in a divisor."""
@@ -64,7 +64,7 @@ def values_of(correct: Floats, wrong_or_all: Floats, counts: Counts = "correct_w
     correct
         (..., bins)
     wrong_or_all
-        (..., bins) wrong predictions, or all, as `counts` says
+        (..., bins) wrong predictions, or all, by `counts`
     """
     one_of("counts", counts, get_args(Counts))
     above, below = np.maximum(correct, 0.0), np.maximum(wrong_or_all, 0.0)

@@ -61,7 +61,7 @@ def derivatives(offset: float, slope: float, s: Floats, correct: Floats) -> Floa
 class TopLabelLogistic(Calibrator):
     """A temperature T, then `mapped` log-odds of the predicted class, sigmoid(w_0 + w_1 s).
 
-    The other classes share the rest in proportion to softmax(z / T), as `TopLabelBinning` says; no
+    The other classes share the rest in proportion to softmax(z / T), as in `TopLabelBinning`; no
     prediction changes.
 
     Parameters

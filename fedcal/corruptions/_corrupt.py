@@ -18,7 +18,7 @@ from fedcal.corruptions import _blur, _digital, _noise, _weather
 from fedcal.corruptions._draws import Draws, Images
 
 TABLES = {"cifar10-c": 32, "imagenet-c": 224, "digits": 28}
-"""Whose constants there are, and the side of the images, in pixels, that they are for."""
+"""Tables of constants, and the side in pixels of the images that each is for."""
 
 SEVERITIES = (1, 2, 3, 4, 5)
 

@@ -29,9 +29,9 @@ def calibrator_from(
         "binning", "isotonic", "spline", "bbq" (`ScoreMap`), "platt" or "beta" (`ScoreLogistic`);
         see `fedcal.calibrators.fits`. Under noise "platt", "beta" and "spline" lose least
     classes
-        of the model
+        number of classes of the model
     input
-        what the model gives, "logits" or "probs"
+        kind of the model's scores, "logits" or "probs"
 
     Raises
     ------

@@ -10,7 +10,7 @@ Three tests of two histograms, with the noise of both:
   divided by that of all w;
 * `prevalence`: the share of outcome 1 in all.
 
-p-values of the first two come from a parametric bootstrap: rows drawn from what both releases say
+p-values of the first two come from a parametric bootstrap: rows drawn from both releases' counts
 together, as a Poisson number in each group, and noise as that of each release. The third is
 asymptotically normal. All take rows as independent of each other: rows of one client often are
 not, and then a change of clients, too, may be found. Where each subject counts once, that is what
@@ -55,7 +55,7 @@ class Change:
     p_value
         chance of so large a statistic if nothing has changed
     floor
-        the smallest p-value that the test can tell
+        the smallest p-value that the test can resolve
     """
 
     change: float

@@ -38,7 +38,7 @@ def evaluate(
     h
         rows by score and outcome
     score
-        what was binned: `positive`, the probability of the second class of two, with outcome 1
+        binned score: `positive`, the probability of the second class of two, with outcome 1
         for that class; or `confidence`, the largest probability, with outcome 1 for correct
     threshold
         lower edge of a bucket; rows with a `positive` score from here on are predicted positive

@@ -31,7 +31,7 @@ from fedcal.metrics.gap_change import GapChange, changes_record, gap_change
 from fedcal.metrics.holm import rejected
 
 LEVEL = 0.95
-"""Of each interval."""
+"""Confidence level of each interval."""
 
 FEWEST = 20
 """Number of rows below which a group has no metrics."""
@@ -46,7 +46,7 @@ Key = tuple[str, str, str]
 """(view, group, part): whose scores, of which rows ("" = all), of which class ("" = one part)."""
 
 Metrics = Mapping[str, Estimate]
-"""By name."""
+"""Estimates by name of the metric."""
 
 
 @dataclass(frozen=True)
@@ -56,11 +56,11 @@ class Findings:
     Attributes
     ----------
     score
-        what was binned
+        name of the binned score
     threshold, level
-        of predictions, and of each interval
+        decision threshold, and confidence level of each interval
     rows
-        how many there are of what counts once, with noise, and the noise's std; NaN = unknown
+        noisy number of units that count once, and the noise's std; NaN = unknown
     metrics
         view -> metrics of all rows; the first view is the model itself
     difference
@@ -74,11 +74,11 @@ class Findings:
         view -> group of enough rows -> whether the view is calibrated there, in slope and in the
         large; {} as `tests`
     estimand
-        what intervals are for
+        population of the intervals
     excluded
         sources of error that no interval contains, in words
     weighting
-        what counts once
+        unit that counts once
     single
         view -> group -> p-value that it is calibrated in the large, corrected for their number
     """
@@ -199,7 +199,7 @@ def findings(
     histograms
         by (view, group, part)
     score
-        what was binned: `positive`, `confidence` or `classes`
+        binned score: `positive`, `confidence` or `classes`
     agreement
         (4,) rows that both views, only the first, only the second, and neither predict right
     confusion

@@ -12,7 +12,7 @@ from fedcal.core.errors import InputError
 from fedcal.core.types import Floats
 
 NoiseLaw = Literal["normal", "double-exponential"]
-"""Of the independent variates that the noise of counts is made of."""
+"""Distribution of the independent variates in the noise of counts."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Histogram:
         (buckets, variates): the noise of each of the two rows of counts is `root @ z`, with
         independent z of mean 0 and variance 1, other ones for each row; no columns = exact counts
     law
-        of z
+        distribution of z
 
     Raises
     ------

@@ -50,7 +50,7 @@ def compare(
     a, b
         rows by score and outcome; noise of the two independent
     score, threshold, level, rows, seed
-        as of `evaluate`
+        as in `evaluate`
     agreement
         (2, 2) rows by whether a is correct (0 = no) and whether b is
     agreement_noise

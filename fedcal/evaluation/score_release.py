@@ -51,7 +51,7 @@ class ScoreRelease(Artifact):
     counts
         (question.counts,) unbiased estimates
     std
-        of the noise of each number of an answer; 0 = none
+        standard deviation of the noise of each number of an answer; 0 = none
     exact
         the plan added no noise, so exact numbers may stand beside it; see `judge`. A noise of 0
         does not show this: a private release without any answer has none either
@@ -72,7 +72,7 @@ class ScoreRelease(Artifact):
     input
         kind of the clients' rows, and so the input of a calibrator from these counts
     unit
-        of privacy; "" = without privacy
+        unit of privacy; "" = without privacy
     counted
         see `Weighting`
     data
@@ -231,7 +231,7 @@ class ScoreRelease(Artifact):
             return {}
         each, root = self.by_site
         counts = dict(zip(asked.group_names, each, strict=True))
-        if not root.any():  # exact: who has no rows, or did not answer, tells nothing
+        if not root.any():  # exact: a site without rows or answer adds nothing
             counts = {name: own for name, own in counts.items() if own.any()}
         if len(counts) < 3:
             return {}

@@ -31,9 +31,9 @@ class SingleMetric(Artifact):
     Attributes
     ----------
     name
-        of the metric
+        name of the metric
     estimate
-        what is known of it
+        its estimate
     excluded
         sources of error that the interval does not contain, in words
     counted

@@ -46,14 +46,14 @@ SHOWN = tuple(name for name, metric in METRICS.items() if metric.of_choice)
 
 @dataclass(frozen=True)
 class Threshold:
-    """A chosen threshold and what it is expected to give.
+    """A chosen threshold and its expected metrics.
 
     Attributes
     ----------
     value
         rows with a score from here on are predicted positive; an edge of a bucket
     goal, wanted
-        what was asked for
+        goal and wanted value
     confident
         whether the goal holds with the confidence of the level, or only by the estimate
     estimates

@@ -7,7 +7,7 @@ Bins are equal in width and half open, [k/B, (k+1)/B), except the last one, whic
 A value on an edge belongs to the bin above it. The product is rounded once, to double, and that
 is the whole rule, also within an ulp of an edge: for B = 10 the double just below 0.9 is in bin
 9, for B = 100 the double 0.29 is in bin 28. For 15 bins and for powers of two, k/B itself is in
-bin k. There is no second comparison with edges made by linspace, which round elsewhere.
+bin k. Edges made by linspace, which round elsewhere, are never compared.
 
 Metrics, client histograms and calibrator tables all call this function, so a probability falls
 into the same bin wherever it is counted.

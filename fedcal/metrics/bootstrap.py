@@ -37,7 +37,7 @@ REPLICATES = 1000
 MEANS = ("accuracy", "nll", "brier")
 GAPS = ("ece", "classwise_ece", "mce")
 FEWEST = 20
-"""Of fewer test rows a bootstrap says little, of one nothing: results have no intervals then."""
+"""With fewer test rows a bootstrap is unreliable: results do not have intervals then."""
 HIGHEST_VALUE = {"accuracy": 1.0, "brier": 2.0, "ece": 1.0, "classwise_ece": 1.0, "mce": 1.0}
 
 _BLOCK = 2**18  # entries of a block of rows
@@ -65,9 +65,9 @@ def metric_intervals(
     bins
         as in `fedcal.metrics.ece`
     level
-        of each interval, alone
+        confidence level of each interval alone
     seed
-        of groups and weights; the same seed gives the same bits
+        random seed of groups and weights; the same seed gives the same bits
 
     Returns
     -------
@@ -137,7 +137,7 @@ def _difference(before: Inverted, after: Inverted) -> tuple[float, float]:
 
     Zou & Donner 2008 (MOVER): unlike percentiles of paired replicates, which cover the truth in
     69 to 82 % where one of the two is calibrated, it knows how lopsided the two intervals are.
-    Where one of them reaches 0, replicates do not tell the sign of the correlation (a gap that
+    Where one of them reaches 0, replicates do not show the sign of the correlation (a gap that
     is nearly 0 may lie on either side): the ends are then taken as they are, the safe way.
     """
     if min(before.low, after.low) <= 0:

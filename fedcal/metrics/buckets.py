@@ -117,4 +117,4 @@ def fine_tails(buckets: int) -> Floats:
 
 
 HALVINGS = 8
-"""Of an outer bucket: 240 of equal width make 256."""
+"""Number of halvings of an outer bucket: 240 buckets of equal width make 256."""

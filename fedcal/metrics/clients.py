@@ -26,7 +26,7 @@ def by_client(
     owner
         (n,) client of each row, in [0, K)
     names
-        of the K clients
+        names of the K clients
     views
         key -> (n,) whether the prediction is right, and (n,) score minus outcome
     weights

@@ -21,7 +21,7 @@ from fedcal.metrics.clients import MOST_CLIENTS
 from fedcal.metrics.holm import rejected
 
 LEAST = 0.005
-"""Change of a gap's size below which nobody need act: no verdict is made of it."""
+"""Change of a gap's size below which no action is needed: it has no verdict."""
 
 FEWEST = 20
 """Rows of a site below which no verdict is made."""
@@ -111,7 +111,7 @@ def changes_by_client(
     owner
         (n,) client of each row, in [0, K)
     names
-        of the K clients
+        names of the K clients
     before, after
         (n,) scores in [0, 1], and (n,) outcomes 0 or 1
     """
@@ -140,9 +140,9 @@ def changes_record(changes: Mapping[str, GapChange], score: str) -> dict[str, An
     Parameters
     ----------
     changes
-        of each site
+        change of each site
     score
-        whose gap it is: "positive" or "confidence", see `fedcal.metrics.buckets`
+        score of the gap: "positive" or "confidence", see `fedcal.metrics.buckets`
     """
     return {
         "score": score,

@@ -8,7 +8,7 @@ from typing import TypeVar
 Name = TypeVar("Name")
 
 ERROR = 0.05
-"""Chance that any true hypothesis at all is rejected."""
+"""Probability that any true hypothesis is rejected (familywise error)."""
 
 
 def holm(p_values: Mapping[Name, float]) -> dict[Name, float]:

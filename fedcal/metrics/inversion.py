@@ -24,14 +24,14 @@ from numpy.typing import NDArray
 from fedcal.core.types import Floats
 
 Join = Literal["sum", "max", "norm"]
-"""How absolute gaps become one error; the norm is the root of the sum of their squares."""
+"""Rule that joins absolute gaps to one error; the norm is the root of the sum of their squares."""
 
 JOINS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     "sum": (np.sum, np.add),
     "max": (np.max, np.maximum),
     "norm": (np.linalg.norm, np.hypot),
 }
-"""How cells are joined along an axis, and blocks of cells with one another."""
+"""Functions that join cells along an axis, and blocks of cells with one another."""
 _LEAST = 0.5  # standard errors: no entry of the direction u is smaller
 _CLEAR = 2.0  # standard errors: what stands out
 _FACTORS = np.concatenate([np.linspace(0.0, 1.5, 16), np.linspace(1.75, 3.0, 6), [3.5, 4.5, 6, 8]])
@@ -96,13 +96,13 @@ def invert(
     gap
         (cells,) observed gaps, in units of the error
     direction
-        (cells,) what true gaps are multiples of, from their standard errors, say `spread_out`
+        (cells,) what true gaps are multiples of, from their standard errors, such as `spread_out`
     deviations
         cells -> (replicates, cells) float32 draws of observed less true gaps
     replicates
-        how many
+        number of replicates
     join
-        what the error is of the absolute gaps
+        rule that joins absolute gaps to the error
     tails
         probabilities of the interval's ends, (.025, .975) for 95 %
 

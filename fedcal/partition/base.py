@@ -15,12 +15,12 @@ from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 
 CLIENTS = 100
-"""Clients where neither the user nor the data say how many."""
+"""Default number of clients, if neither the user nor the data set it."""
 
 
 @dataclass(frozen=True)
 class Partition(ABC):
-    """A way to deal rows to clients, as `--partition NAME` or `NAME:VALUE` says it.
+    """A way to assign rows to clients, the value of `--partition`: `NAME` or `NAME:VALUE`.
 
     Subclasses set `name`, and `form` where they take a value, and are registered in
     `fedcal.partition.PARTITIONS`: options, help, files and the planner know them from there.
@@ -28,7 +28,7 @@ class Partition(ABC):
 
     name: ClassVar[str]
     form: ClassVar[str] = ""
-    """What follows the name: "" = nothing."""
+    """Form of the value after the name: "" = none."""
     example: ClassVar[str] = ""
     """A value that may follow the name."""
 
@@ -62,7 +62,7 @@ class DrawnPartition(Partition):
 
 @dataclass(frozen=True)
 class SkewedPartition(DrawnPartition):
-    """Drawn by a Dirichlet law of parameter beta."""
+    """Partition drawn from a Dirichlet distribution of parameter beta."""
 
     form = "BETA"
     beta: float

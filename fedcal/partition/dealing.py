@@ -119,7 +119,7 @@ def forms() -> list[str]:
 
 
 def parse(spec: str) -> Partition:
-    """Check what `--partition` says, without data.
+    """Check the value of `--partition`, without data.
 
     Raises InputError for anything else, and where flwr-datasets is needed and not installed.
 
@@ -155,7 +155,7 @@ def client_names(data: Dataset, spec: str, clients: int) -> tuple[str, ...]:
 def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     """Deal the fit rows of a data set to clients.
 
-    Every engine, and every site of a simulation, deals the same rows to the same clients: the
+    Every engine, and every site of a simulation, assigns the same rows to the same clients: the
     owner of a row follows from the data, `spec`, `clients` and `seed` alone.
 
     Raises InputError if `spec` is not allowed, or the data do not have what it needs.
@@ -163,13 +163,13 @@ def deal(data: Dataset, spec: str, clients: int | None, seed: int) -> Shards:
     Parameters
     ----------
     data
-        its test part is left alone; rows of one subject are dealt like any others
+        its test part is left alone; rows of one subject are assigned like any others
     spec
         as in `--partition`
     clients
-        how many; None = the data's own for `natural`, the partitioner's own for `flwr`
-        where it has a number of its own (natural ids, given sizes), else 100
+        number of clients; None = the data's own for `natural`, the partitioner's own for `flwr`
+        if the partition fixes it (natural ids, explicit sizes), else 100
     seed
-        of what is drawn
+        random seed of the partition
     """
     return data.shards(*parse(spec).owners(data, clients, seed))

@@ -27,7 +27,7 @@ from fedcal.core.types import Integers
 from fedcal.datasets import Dataset
 
 COLUMNS = ("label", "client", "confidence")
-"""What `partition_by` may name; `confidence` is the model's largest probability of a row."""
+"""Values of `partition_by`; `confidence` is the model's largest probability of a row."""
 
 MAX_SPEC = 2**16
 """Maximum number of characters of a partition; a longer text was not written by a person."""
@@ -95,10 +95,10 @@ def parse_partitioner(text: str) -> tuple[str, Options]:
 def spelt(partition: Any) -> Any:
     """Return `flwr:NAME:KEY=VALUE:...` for a partitioner of flwr-datasets; all else unchanged.
 
-    Its parameters are read from the object, so that a run's config says how rows are dealt.
+    Its parameters are read from the object, so that a run's config states the partition.
 
-    Raises InputError if it is a class of its own, or has a parameter that no text says, such as a
-    function.
+    Raises InputError if it is a third-party class, or has a parameter without a text form, such as
+    a function.
     """
     if "Partitioner" not in {kind.__name__ for kind in type(partition).__mro__}:
         return partition

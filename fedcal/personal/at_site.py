@@ -44,7 +44,7 @@ and no such probability 13 cells had more than 5 %, up to 17 % where the model i
 have 30 rows: a continuous prior never believes that. Both were chosen on made-up rows."""
 
 STEPS = (1.0, 0.75, 0.5, 0.25)
-"""Parts of the way from the model to the fit that are judged."""
+"""Parts of the way from the model to the fit that are evaluated."""
 
 _ITERATIONS, _LONGEST = 40, 0.5
 _DRAWS, _WIDER = 256, 1.3
@@ -88,7 +88,7 @@ class AtSite:
 def recalibrated(
     shards: Shards, priors: Sequence[SitePrior], weights: Floats | None = None
 ) -> AtSite:
-    """Fit each client's parameters to its own rows, by its own prior, and judge the risk.
+    """Fit each client's parameters to its own rows, by its own prior, and evaluate the risk.
 
     Raises InputError if the priors are not those of so many clients, or of such parameters.
 
@@ -97,7 +97,7 @@ def recalibrated(
     shards
         rows of S clients
     priors
-        of each of them
+        prior of each client
     weights
         (n,) what each row counts; None = 1. Rows of one person are not independent of each other:
         `Shards.weights(1)` counts each person once

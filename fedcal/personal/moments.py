@@ -38,9 +38,9 @@ def prior_from_moments(moments: Floats, std: float, clients: float, classes: int
     moments
         (2 d,) means of m / s, then of (v + m^2) / s^2 - 1
     std, clients
-        of the noise of each; sites that they are means over
+        std of the noise of each; number of sites in the means
     classes
-        of the model
+        number of classes of the model
     """
     none = identity_prior(classes)
     if std > HIDES:

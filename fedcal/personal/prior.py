@@ -3,10 +3,10 @@
 A site's parameters are N(mu, diag(tau^2)); mu is normal about "the model as it is", each tau
 half-normal with a declared scale, and is integrated over, never plugged in: by restricted maximum
 likelihood tau is 0 in 15 to 33 % of draws of 4 to 8 sites, which would force every site onto the
-common calibrator (Higgins, Thompson & Spiegelhalter 2009, JRSS A 172:137). Where a release says
+common calibrator (Higgins, Thompson & Spiegelhalter 2009, JRSS A 172:137). Where a release shows
 nothing, for noise or for want of rows, the prior is the identity prior, and nothing else.
 
-All of it is post-processing of a release; nobody's rows are read.
+All of it is post-processing of a release; no rows are read.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def site_priors(release: ScoreRelease, only: Sequence[str] | None = None) -> dic
     Parameters
     ----------
     release
-        of counts by site
+        release of counts by site
     only
         wanted sites, "" among them for a site that is not in the release; None = all
 

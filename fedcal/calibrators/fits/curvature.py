@@ -32,7 +32,7 @@ def class_triangle(probs: Floats, factors: Floats, rows: int) -> Floats:
     factors
         (blocks rows, size), size a multiple of c
     rows
-        of each block
+        number of rows of each block
 
     Returns
     -------

@@ -29,7 +29,7 @@ class Problems(Protocol):
     """
 
     scale: Floats
-    """(k,) size of a value that matters, say, the number of rows."""
+    """(k,) size of a value that matters, such as the number of rows."""
 
     def value(self, w: Floats) -> tuple[Floats, Floats]:
         """Return the values (k,) and gradients (k, size) at points (k, size)."""

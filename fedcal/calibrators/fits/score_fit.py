@@ -1,6 +1,6 @@
 """Maps of a score from its noisy histogram: the rate of outcome 1 in each bucket.
 
-Counts come as a release tells them: noisy, possibly negative, with the covariance of their noise.
+Counts come as in a release: noisy, possibly negative, with the covariance of their noise.
 All of it is post-processing of the release, so nothing here costs any privacy.
 
 Measured: log loss on held-out rows after 240 buckets of equal width, noise of std 3.7 (10) in each
@@ -14,7 +14,7 @@ forecasts   .647    .659 (.686)  .646 (.648)  .646 (.646)  .646 (.646)  .646 (.6
 ResNet-110  .358    .323 (.381)  .251 (.290)  .253 (.255)  .254 (.255)  .249 (.253)
 ==========  ======  ===========  ===========  ===========  ===========  ===========
 
-Without noise isotonic regression is as good as the curves or better; under noise they lose least.
+Without noise isotonic regression is at least as good as the curves; under noise they lose least.
 Nine tenths of the ResNet's rows lie in the last bucket: equi-depth buckets give .232 and .226
 there, at std 3.7.
 
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 Curve = Literal["platt", "beta"]
 
 BINS = 15
-"""Of histogram binning (as many as the calibration error has by default)."""
+"""Number of groups of histogram binning (the default of the calibration error)."""
 
 SLOPES = {"platt": np.ones((1, 2)), "beta": np.eye(2)}
-"""What is free of (a, b) in a log s - b log(1 - s) + c."""
+"""Basis of the free (a, b) in a log s - b log(1 - s) + c."""
 
 LEAST_ROWS = 1e-9
 """Rows of a bucket, instead of 0 in a variance."""
@@ -103,7 +103,7 @@ def isotonic(h: Histogram) -> Floats:
     starts = _solid(h)
     (wrong, right), ends = _sums(h.counts, starts), np.append(starts, h.buckets)
     total, noise = wrong + right, np.add.reduceat(h.root, starts, axis=0)
-    if total[0] <= 0:  # one group: as good as nothing is known
+    if total[0] <= 0:  # one group: almost nothing is known
         return curve
     value = pool_adjacent_violators(right / total, total)
     rows = norm_sub(h.counts.sum(axis=0)) + LEAST_ROWS

@@ -22,7 +22,7 @@ from fedcal.core.types import Floats, Integers
 
 _DECREASE, _PROMISE = 1e-4, 1e-14  # as in `lbfgs`
 _FORCED = 0.25  # largest residual of a Newton step, of the gradient; less and less on the way
-_FAR = 8.0  # change of a score, from which the curvature at its old value says little
+_FAR = 8.0  # change of a score, from which the curvature at its old value is unreliable
 _PRODUCTS = 200  # most conjugate gradient steps for one
 
 

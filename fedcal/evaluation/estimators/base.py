@@ -96,7 +96,7 @@ class Metric(Described):
     Attributes
     ----------
     scores
-        which it is for, of `positive` and `confidence`
+        scores that have it, of `positive` and `confidence`
     in_groups
         whether it is reported for each group of rows as well
     of_choice

@@ -48,7 +48,7 @@ def roc_curve(h: Histogram, *, level: float = 0.95, rows: str = "new") -> Curve:
     h
         rows by score and outcome
     level
-        of each pointwise interval
+        confidence level of each pointwise interval
     rows
         `new` or `these`, as in `evaluate`
     """
@@ -165,9 +165,9 @@ def reliability(
     h
         rows by score and outcome
     bins
-        how many; a bucket belongs to the bin of its middle
+        number of bins; a bucket belongs to the bin of its middle
     level, rows
-        as of `roc_curve`
+        as in `roc_curve`
     """
     z = normal_quantile(level)
     members = members_of(equal_width(h, bins), bins)

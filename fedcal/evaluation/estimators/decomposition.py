@@ -14,7 +14,7 @@ from fedcal.evaluation.intervals.intervals import FIRM
 
 
 class BrierResolution(SmoothMetric):
-    """Reliability + uncertainty - Brier score: how far scores tell rows apart.
+    """Reliability + uncertainty - Brier score: how well scores separate rows.
 
     The generalized resolution of Stephenson, Coelho & Jolliffe 2008 (eq. 8): with scores that
     differ within a bin it is what makes the decomposition of Murphy 1973 exact. The reliability

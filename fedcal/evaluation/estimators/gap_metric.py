@@ -50,7 +50,7 @@ class GapMetric(Metric):
     Attributes
     ----------
     join
-        how gaps become the error
+        rule that joins gaps to the error
     power
         the error is the joined gaps to this power
     debiased

@@ -35,7 +35,7 @@ FAR_TAIL = 1e-4
 class CalibrationTest:
     """A statistic, and how often calibrated scores would give one as large.
 
-    `floor` is the smallest p-value that the test can tell: of one in 1,000 draws, say.
+    `floor` is the smallest p-value that the test can resolve: with 1,000 draws, 0.001.
     """
 
     statistic: float
@@ -56,7 +56,7 @@ def hosmer_lemeshow(h: Histogram, groups: int = 10, *, seed: int = 0) -> Calibra
     groups
         in [2, 100]
     seed
-        of the draws
+        random seed of the draws
     """
     whole("groups", groups, 2, 100)
     members = members_of(equal_mass(h, groups), groups)

@@ -17,10 +17,10 @@ from fedcal.core.types import Floats
 from fedcal.evaluation.histogram import NoiseLaw
 
 _FLOOR = 0.02
-"""Of the mean count of a bucket: what each bucket holds at least, so that none has no rows."""
+"""Least count of each bucket, as a fraction of the mean count, so that none is empty."""
 
 _LEAST_SHARE = 0.02
-"""Of rows with either outcome: the influence function divides by it."""
+"""Least fraction of rows with either outcome: the influence function divides by it."""
 
 
 @dataclass(frozen=True, eq=False)

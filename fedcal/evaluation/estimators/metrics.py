@@ -80,7 +80,7 @@ class SmoothMetric(Metric):
     def denominators(self, h: Histogram) -> Floats:
         """Return the weights of the sums of counts that must lie above 0, (sums, 2, buckets).
 
-        Rows of each outcome, unless a metric says otherwise.
+        Rows of each outcome, unless a metric overrides it.
         """
         return outcomes(h)
 
@@ -248,7 +248,7 @@ class Predictions(LinearRatio):
     Attributes
     ----------
     top, bottom
-        which cells count: true negatives, false positives, false negatives, true positives
+        weights of the cells: true negatives, false positives, false negatives, true positives
     """
 
     at_threshold = True

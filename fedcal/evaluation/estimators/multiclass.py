@@ -290,7 +290,7 @@ def evaluate_classes(
     histograms
         of class j: rows by the probability of j, with outcome 1 for the rows of class j
     level, rows, seed
-        as of `evaluate`
+        as in `evaluate`
 
     Returns
     -------
@@ -320,7 +320,7 @@ def evaluate_confusion(
     noise
         standard deviation of the independent noise of each
     level, rows
-        as of `evaluate`
+        as in `evaluate`
 
     Returns
     -------

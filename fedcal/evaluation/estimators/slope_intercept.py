@@ -1,6 +1,6 @@
 """Calibration slope and intercept: the logistic regression of the outcome on the score's logit.
 
-1 and 0 are perfect; a slope below 1 says that scores are too extreme (Cox 1958; Steyerberg 2009).
+1 and 0 are perfect; a slope below 1 means that scores are too extreme (Cox 1958; Steyerberg 2009).
 Scores are read at the middles of buckets, so a score of exactly 0 or 1 has a finite logit.
 """
 

@@ -5,7 +5,7 @@ first order a metric differs from its value by the sum over rows of its influenc
 the count that the row is in; clients are independent, so the variance is that of the clients'
 sums of influence (a cluster-robust, or sandwich, variance; Liang & Zeger 1986).
 
-Two releases tell it. Sums over 20 disjoint parts of the clients (random groups; Wolter 2007,
+Two releases estimate it. Sums over 20 disjoint parts of the clients (random groups; Wolter 2007,
 chapter 2) are sums over rows, which suits noise that hides a row. Where noise hides a whole client,
 or nobody, each client's squares are added up instead: all clients' squares are worth more than 20
 folds', and the noise of a square enters once instead of squared.
@@ -34,7 +34,7 @@ ESTIMANDS: Mapping[Estimand, str] = {
     "these": "these rows",
     "clients": "new clients like these",
 }
-"""What intervals are for, in words."""
+"""Population of the intervals, in words."""
 
 
 MEASURED: Mapping[str, tuple[str, ...]] = {
@@ -80,7 +80,7 @@ def variance_of_folds(sums: Floats, std: float, law: NoiseLaw, clients: float) -
     sums
         (folds, metrics), each over about as many clients
     std, law
-        of the noise of each sum
+        std and distribution of the noise of each sum
     clients
         number of clients in all folds together
 

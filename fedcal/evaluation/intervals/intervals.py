@@ -1,7 +1,7 @@
 """Intervals of metrics read from noisy counts: sampling, noise of the release, and buckets.
 
 Two sources are random and enter as variances: which rows there are (sampling), and the noise that
-privacy added. The third, that a bucket does not tell where in it a score lies, is no accident but
+privacy added. The third, that a score's place in its bucket is unknown, is not random but
 a bound, and is added to both ends.
 
 A ratio top / bottom of estimates is not covered by its delta method when the bottom is uncertain.
@@ -32,7 +32,7 @@ UNMEASURED = "its variance between clients was not measured"
 """Warning of an interval for new clients that is widened by the ratio of other metrics."""
 
 HIDES = "noise hides it"
-"""In place of a value that noise drowns."""
+"""Text in place of a value that noise drowns."""
 
 
 def beyond(excluded: Sequence[str]) -> str:
@@ -41,13 +41,13 @@ def beyond(excluded: Sequence[str]) -> str:
 
 
 Rows = Literal["new", "these"]
-"""What an interval is for: new rows like these, or only the rows that were counted."""
+"""Population of an interval: new rows like these, or only the rows that were counted."""
 
 FIRM = 3.0
 """Noise standard deviations that a denominator must lie above 0."""
 
 FEW = 30.0
-"""Rows or events below which an interval is widened by what sampling of small counts needs."""
+"""Rows or events below which an interval is widened for small counts."""
 
 DROWNED = 0.25
 """A metric is drowned if noise alone gives a half-width above this share of its `scale`."""
@@ -60,13 +60,13 @@ class Estimate:
     Attributes
     ----------
     value
-        what the pooled rows show, as far as the noise lets it be seen; NaN where it has no value
+        value on the pooled rows, as estimated under the noise; NaN where it is undefined
     low, high
         interval of the estimand, binning included; it holds the value
     sampling, noise
         standard deviations that the choice of rows and the release's noise give the value
     binning
-        how far the value of the rows themselves, in finer buckets, may lie from this one
+        largest distance to the value of the rows themselves, in finer buckets
     drowned
         the noise hides the value, which is then not shown
     warning
@@ -209,7 +209,7 @@ def of_share(
     trials
         None = the bottom
     unit
-        what a row adds to the top
+        addition of one row to the top
     """
     check_rows(rows)
     x, y = np.asarray(top, np.float64), np.asarray(bottom, np.float64)
@@ -272,9 +272,9 @@ def mover(first: Span, second: Span, value: float, weights: tuple[float, float])
     first, second
         the two metrics
     value
-        of the sum
+        value of the sum
     weights
-        of both; -1 and 1 give second - first
+        weights of both; -1 and 1 give second - first
     """
     ends = [
         sorted((w * (s.low - s.value), w * (s.high - s.value)))

@@ -36,7 +36,7 @@ LEAST_BENEFIT = -0.1
 """Net benefits below it are not drawn: towards a threshold of 1 they have no lower end."""
 
 WIDEST = 0.5
-"""A bin of a reliability diagram whose interval is wider says nothing, and is left out."""
+"""Bins of a reliability diagram with a wider interval are uninformative and left out."""
 
 Lines = tuple[tuple[Point, ...], tuple[Point, ...]]
 """Points, and the ends of the interval at each."""

@@ -74,11 +74,11 @@ def parts(
     findings
         its metrics
     histograms
-        what they were read from
+        their source
     confusion
         view -> rows by predicted class and label, (c, c)
     names
-        of the classes; None = their numbers
+        names of the classes; None = their numbers
     """
     views = list(findings.metrics)
     shown_parts: list[Part] = []

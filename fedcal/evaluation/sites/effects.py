@@ -101,7 +101,7 @@ class Effects:
     noise
         (..., S, d, d) N_s
     rows
-        (..., S) rows of each site, as far as noise tells
+        (..., S) rows of each site, estimated under noise
     """
 
     form: Form
@@ -160,7 +160,7 @@ def effects(counts: Floats, edges: Floats, root: Floats, classes: int, spread: F
     root
         (buckets, variates): each row of counts has the noise `root @ z`; see `Histogram`
     classes
-        of the model
+        number of classes of the model
     spread
         (d,) std of the prior of the common fit, about 0; a site's own fit about it has 3/4 of it
     """
@@ -228,7 +228,7 @@ def plausible(every: Floats, variance: Floats) -> Floats:
     total = every.sum(axis=-1, keepdims=True)
     mean = total.mean(axis=-2, keepdims=True)
     total = np.maximum(mean + _shrunk(total - mean, variance.sum()), 0.0)
-    noise = variance.mean()  # and what chance deals, as far as noise hides it
+    noise = variance.mean()  # and sampling variance, as far as noise hides it
     chance = np.maximum(mean, 0.0) / every.shape[-1]
     noise = noise + divide(noise * chance, noise + chance)
     return norm_sub(total * share + _shrunk(every - total * share, noise))

@@ -38,8 +38,8 @@ METRICS = ("calibration_in_the_large", "log_slope", "logit_auc", "log_observed_e
 
 RELATIVE, MOST = 2.0, 1.0
 """Scale of tau's prior, in standard errors that a site typically has, and at most: with it 92 to
-98 % of new sites are inside, but for up to 99.8 % where I^2 = .2 (tau cannot be told from 0) and
-down to 88 % for slopes that differ much under noise (`fedcal reproduce no-site-harmed`)."""
+98 % of new sites are inside, but for up to 99.8 % where I^2 = .2 (tau is indistinguishable from 0)
+and down to 88 % for slopes that differ much under noise (`fedcal reproduce no-site-harmed`)."""
 
 _DEGREES, _POINTS = 3, 90
 _LEAST_ROWS, _LEAST_SHARE = 1.0, 0.2
@@ -217,7 +217,7 @@ _NAMES = {
 }
 _RATIOS, _WIDEST = ("calibration_slope", "observed_expected"), 100.0
 _WIDEST_OF = {"calibration_in_the_large": 10.0, "roc_auc": 0.8}
-"""Wider intervals tell nothing: they are in the table, and not in words."""
+"""Wider intervals are uninformative: they are in the table, not in the sentence."""
 
 _LOOKED_AT = 100
 _FURTHEST = 1000.0

@@ -32,7 +32,7 @@ _CALIBRATED, _PRIOR = np.array([0.0, 1.0]), np.array([3.0, 1.0])
 """Offset and slope that a fit is about, and the std of its prior: all but flat."""
 _STEPS, _LONGEST, _HALVINGS = 30, 0.5, 30
 _REACH, _FARTHEST = (8.0, 4.0), 15.0
-"""How far from the likely offset and slope an interval may end; the largest offset of a fault."""
+"""Largest distance of an interval's end from offset and slope; largest offset of a fault."""
 _LITTLE = 1e-6
 """Information of a site without rows."""
 _SIDES = np.array([-1.0, 1.0])

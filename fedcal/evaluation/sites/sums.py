@@ -2,7 +2,7 @@
 
 Of a sum U of counts with fixed weights K, the log of the moment generating function, is known: of
 the rows (each outcome 1 with a known probability), of the release's noise, of what buckets misread.
-Twice L = sup over t of t U - K(t), corrected as Skovgaard (2001, Scand J Stat 28:3) says, is
+Twice L = sup over t of t U - K(t), corrected as in Skovgaard (2001, Scand J Stat 28:3), is
 chi-squared far into the tails. Of 300 calibrated rows under noise U' U / variance exceeds what
 chi-squared says is 1 in 2,000 up to eight times as often (Laplace's tails, rare outcomes'
 skewness); this does up to 1.3 times.

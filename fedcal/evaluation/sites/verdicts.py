@@ -40,7 +40,7 @@ MOST = 0.1
 """Largest detectable gap of a site with the verdict of no fault; beyond, it cannot tell."""
 
 ALL = ""
-"""Key of what has changed at all sites alike."""
+"""Key of changes common to all sites."""
 
 Record: TypeAlias = dict[str, Any]
 
@@ -145,7 +145,7 @@ def detectable(
 ) -> float:
     """Return the gap that a site names with probability `seen`, by public numbers; 1 = none.
 
-    Of patients that count once each, and of a score that does not tell outcomes apart (others see
+    Of patients that count once each, and of a score that does not separate outcomes (others see
     smaller gaps); `rate` of the outcome, or of right predictions: .5 is the worst. `edges` are of
     buckets, `std` of the Laplace noise of each count, `tests` and `level` of the family.
     """
