@@ -46,7 +46,7 @@ _DRAWS = 30  # for each of several tests: the least p-value times their number i
 
 @dataclass(frozen=True)
 class Change:
-    """One of the tests.
+    """Result of one test of drift.
 
     Attributes
     ----------

@@ -41,12 +41,12 @@ class Weighting:
 
     @property
     def head(self) -> str:
-        """The same in few words, for the head of a table."""
+        """The weighting in few words, for the head of a table."""
         return self.words.split(", ")[0]
 
     @property
     def limits(self) -> bool:
-        """Return whether rows of one subject may count for less."""
+        """True if rows of one subject may count for less."""
         return self.subject_rows > 1
 
     def intervals(self, estimand: Estimand) -> str:

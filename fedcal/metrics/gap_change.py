@@ -29,7 +29,7 @@ FEWEST = 20
 
 @dataclass(frozen=True)
 class GapChange:
-    """Gap of one site before and after, and how surely its size grew or shrank.
+    """Gap of one site before and after, and the evidence that its size grew or shrank.
 
     Attributes
     ----------

@@ -40,7 +40,7 @@ _BLOCK = 2**18  # entries of replicates x cells
 
 @dataclass(frozen=True)
 class Inverted:
-    """The interval of one calibration error, and what a paired difference needs.
+    """Interval of one calibration error, and the inputs of a paired difference.
 
     Attributes
     ----------

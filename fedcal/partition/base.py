@@ -48,7 +48,7 @@ class Partition(ABC):
 
 @dataclass(frozen=True)
 class DrawnPartition(Partition):
-    """Dealt by a draw of labels and their number alone: a plan can simulate it without data."""
+    """Partition drawn from labels and their number alone: a plan can simulate it without data."""
 
     @abstractmethod
     def draw(self, labels: Integers, clients: int, rng: np.random.Generator) -> Integers:

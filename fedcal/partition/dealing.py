@@ -22,7 +22,7 @@ DEALT = "dealt"
 
 
 class Iid(DrawnPartition):
-    """Uniform, of sizes that differ by at most one row."""
+    """Uniform partition into sizes that differ by at most one row."""
 
     name = "iid"
 
@@ -32,7 +32,7 @@ class Iid(DrawnPartition):
 
 
 class Dirichlet(SkewedPartition):
-    """Label skew: each class divided by shares that are drawn."""
+    """Label skew: each class divided by drawn proportions."""
 
     name, example = "dirichlet", "0.1"
 
@@ -42,7 +42,7 @@ class Dirichlet(SkewedPartition):
 
 
 class Quantity(SkewedPartition):
-    """Skew of sizes: all rows divided by shares that are drawn."""
+    """Skew of sizes: all rows divided by drawn proportions."""
 
     name, example = "quantity", "0.5"
 

@@ -61,7 +61,7 @@ class Asked:
 
     @property
     def independent(self) -> Asked:
-        """The same, of independent rows."""
+        """The same request, for independent rows."""
         return replace(self, spread={}, effect=1.0)
 
 

@@ -52,7 +52,7 @@ class Ece(GapMetric):
 
 
 class EceDebiased(Ece):
-    """ECE less what the choice of rows, and noise, add to it; see the module."""
+    """ECE minus the bias from sampling and noise; see the module."""
 
     name = "ece_debiased"
     heading = "ECE, debiased, %"

@@ -33,7 +33,7 @@ FAR_TAIL = 1e-4
 
 @dataclass(frozen=True)
 class CalibrationTest:
-    """A statistic, and how often calibrated scores would give one as large.
+    """A test statistic and its p-value under calibrated scores.
 
     `floor` is the smallest p-value that the test can resolve: with 1,000 draws, 0.001.
     """

@@ -571,7 +571,7 @@ class Gap(MeanScore):
 
 
 class BrierUncertainty(Cells):
-    """Brier score of the prevalence as everybody's score, o (1 - o) (Murphy 1973)."""
+    """Brier score of the prevalence as the score of every row, o (1 - o) (Murphy 1973)."""
 
     name = "brier_uncertainty"
     heading = "Brier: uncertainty"

@@ -93,7 +93,7 @@ class MacroRocAuc(MeanOfClasses):
 
 
 class WeightedRocAuc(MacroRocAuc):
-    """The same, weighted by the rows of the class."""
+    """Mean ROC AUC of each class against all others, weighted by the class's rows."""
 
     name = "weighted_roc_auc"
     heading = "ROC AUC, weighted"
@@ -109,7 +109,7 @@ class MacroAveragePrecision(MeanOfClasses):
 
 
 class WeightedAveragePrecision(MacroAveragePrecision):
-    """The same, weighted by the rows of the class."""
+    """Mean average precision of each class against all others, weighted by the class's rows."""
 
     name = "weighted_average_precision"
     heading = "average precision, weighted"
@@ -152,7 +152,7 @@ class ConfusionMetric(Described):
 
 
 class CellMetric(ConfusionMetric):
-    """One whose interval follows from its gradient by the cells."""
+    """Metric whose interval follows from its gradient by the cells."""
 
     @abstractmethod
     def mean(self, c: Floats, noise: float) -> _Mean:

@@ -55,7 +55,7 @@ DROWNED = 0.25
 
 @dataclass(frozen=True)
 class Estimate:
-    """One metric of a release, and how sure it is.
+    """One metric of a release, with its uncertainty.
 
     Attributes
     ----------
