@@ -228,7 +228,7 @@ def _calibrator(here: ScoreRelease, whole: Histogram, score: Any) -> dict[str, A
         made = calibrator_from(whole, score, "platt", here.question.classes, here.input)
     except InputError:  # noise left nothing to fit
         return {}
-    return gap_change.told(changes_under(here, made), score)
+    return gap_change.changes_record(changes_under(here, made), score)
 
 
 def _curves(histograms: Mapping[str, Histogram], score: str) -> list[pages.Curve]:

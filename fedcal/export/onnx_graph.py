@@ -99,9 +99,9 @@ class Graph(Operators):
     def double(self, x: Value) -> Value:
         return self._cast(x, np.float64)
 
-    def like(self, x: Value, other: Value) -> Value:
-        """In the type of `other`."""
-        return self._cast(x, other.dtype)
+    @override
+    def like(self, x: Value, reference: Value) -> Value:
+        return self._cast(x, reference.dtype)
 
     def eps(self, x: Value) -> float:
         """Return the machine epsilon of the type of x."""
@@ -166,8 +166,8 @@ class Graph(Operators):
         return self.op("Where", condition, yes, no)
 
     @override
-    def equal(self, x: Value, other: Value) -> Value:
-        return self.op("Equal", x, other, dtype=bool)
+    def equal(self, x: Value, right: Value) -> Value:
+        return self.op("Equal", x, right, dtype=bool)
 
     @override
     def total(self, x: Value) -> Value:
