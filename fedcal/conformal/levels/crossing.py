@@ -15,13 +15,14 @@ Lambert's), which is less where b is not small; the lesser one counts. Rows must
 (L - (1 - alpha)) / alpha: where there are fewer the level cannot be reached, and sets are of all
 labels.
 
-Where a client's counts are clipped to +-C the sum may be larger than that of all rows: of clients
-that miss as one all misses but C / (1 - alpha) are cut off. Of the sums the proofs above use only
-that the rows missed at t are at most alpha n - S(t). With clipping they are at most alpha n + D -
-S(t), D = what is cut off; and whatever the rows are at most lambda (alpha n - S(t)), see
-`sure_coverage`. So coverage is at least 1 - alpha - E[D] / (n + 1), and at least 1 - lambda alpha.
+If a client's counts are clipped to +-C, the sum may be larger than the sum over all rows: if all
+rows of a client miss, all misses but C / (1 - alpha) are cut off. Of the sums the proofs above use
+only that the rows missed at t are at most alpha n - S(t). With clipping they are at most
+alpha n + D - S(t), where D is cut off; and, whatever the rows are, at most
+lambda (alpha n - S(t)), see `sure_coverage`. So coverage is at least
+1 - alpha - E[D] / (n + 1), and at least 1 - lambda alpha.
 
-Larger thresholds are likelier beforehand (g > 1): the union bound over m candidates, which costs
+Larger thresholds have a larger prior (g > 1): the union bound over m candidates, which costs
 b ln m, becomes one over about 1 / ln g of them.
 
 The constants below were chosen by looking at resnet110-cifar10, densenet-cifar100 and imdb-binary
@@ -36,22 +37,22 @@ from dataclasses import dataclass
 from scipy.special import lambertw
 
 CLIP, CLIP_ROOT = 0.08, 2.75
-"""Of a client's centred counts: at least this share of its rows, and one row more than so many
-standard deviations of a client whose rows are like all others."""
+"""Clipping bound of a client's centred counts: at least `CLIP` of its rows, and at least one row
+more than `CLIP_ROOT` standard deviations of a client whose rows are like all others."""
 
 _FEWEST = 32
 
 
 @dataclass(frozen=True)
 class Spacing:
-    """How many candidates there are, and how much likelier the last is than the first.
+    """Number of candidates, and the prior ratio of the last to the first.
 
     Attributes
     ----------
     dense
         candidates over the root of q, the missed rows in units of b
     most
-        candidates
+        largest number of candidates
     tilt
         ln of the likelihood ratio, over q
     """
@@ -69,7 +70,7 @@ _MOST_TILT = 20.0
 
 @dataclass(frozen=True)
 class Draw:
-    """Candidates and their likelihood before anything is known.
+    """Candidates and their prior.
 
     Attributes
     ----------
@@ -84,27 +85,27 @@ class Draw:
 
     @classmethod
     def of(cls, missed: float, scale: float, spacing: Spacing) -> Draw:
-        """For about so many rows whose label is to be missing, and b = `scale`."""
+        """Return the draw for an approximate number of missed rows, and b = `scale`."""
         q = missed / scale
         m = min(max(round(spacing.dense * math.sqrt(q)), _FEWEST), spacing.most)
         return cls(m, min(_MOST_TILT, spacing.tilt * q) / m)
 
     @property
     def weight(self) -> float:
-        """M: of all other candidates below one, over its own, at most."""
+        """M: upper bound of the weight of all other candidates below one, over its own."""
         if self.tilt < 1e-12:
             return self.candidates - 1.0
         return -math.expm1(-self.tilt * (self.candidates - 1)) / math.expm1(self.tilt)
 
     def slack(self, scale: float, *, whole_rows: bool) -> float:
-        """How far the level is above 1 - alpha.
+        """Return by how much the level exceeds 1 - alpha.
 
         Parameters
         ----------
         scale
             b
         whole_rows
-            whether rows count 0 or 1, and as much as all others: for the second bound
+            whether each row counts 0 or 1, and all equally, as the second bound requires
         """
         plain = scale * math.log1p(self.weight)
         if not whole_rows or scale < 0.05:  # below it e^{1/b} is large, and the first is less
@@ -115,7 +116,7 @@ class Draw:
 
 
 def sure_coverage(clip: float, rows: float, alpha: float) -> float:
-    """Return the coverage that no rows can take away, if no client has more than so many.
+    """Return the coverage that holds for any rows, if no client has more than `rows`.
 
     A client of r <= m rows with h hits at t adds g = h - (1 - alpha) r, clipped to +-C. With
     lambda = m / (C + alpha m), if that is more than 1, its misses r - h are at most
@@ -145,5 +146,5 @@ def sure_coverage(clip: float, rows: float, alpha: float) -> float:
 
 
 def client_clip(rows: float, alpha: float) -> float:
-    """Of a client's centred counts, by its public nominal rows."""
+    """Return the clipping bound of a client's centred counts, from its public nominal rows."""
     return max(CLIP * rows, 1.0 + CLIP_ROOT * math.sqrt(alpha * (1.0 - alpha) * rows))

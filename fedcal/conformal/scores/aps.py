@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fedcal.conformal.scores.ranked import Ranked, mass
-from fedcal.core.types import Floats
+from fedcal.core.types import Floats, override
 
 
 class APS(Ranked):
@@ -17,6 +17,6 @@ class APS(Ranked):
     name = "aps"
 
     @classmethod
+    @override
     def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """(n, c)."""
         return np.minimum(mass(falling, u), 1.0)

@@ -1,4 +1,4 @@
-"""Scores by the order of the classes: what they share."""
+"""Base class of scores by the order of the classes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,13 @@ from numpy.typing import NDArray
 
 from fedcal.conformal.scores.base import Score, rounded
 from fedcal.core.numerics import label_entries
-from fedcal.core.types import Floats, Integers
+from fedcal.core.types import Floats, Integers, override
 
 
 class Ranked(Score):
-    """A score that grows from the most to the least probable class of a row.
+    """Score that grows from the most to the least probable class of a row.
 
-    Of classes of equal probability the one of the smaller number comes first. Subclasses write
-    `by_rank`.
+    Of classes with equal probability the smaller index comes first. Subclasses define `by_rank`.
     """
 
     ranked = True
@@ -24,7 +23,7 @@ class Ranked(Score):
     @classmethod
     @abstractmethod
     def by_rank(cls, falling: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """Scores of the classes from the most to the least probable, which never fall.
+        """Return scores of the classes from the most to the least probable, which never fall.
 
         Parameters
         ----------
@@ -40,19 +39,19 @@ class Ranked(Score):
         """
 
     @classmethod
+    @override
     def of_all(cls, probs: Floats, u: Floats | None, penalty: float, free: int) -> Floats:
-        """(n, c)."""
         order = np.argsort(-probs, axis=1, kind="stable")
-        found = cls.by_rank(np.take_along_axis(probs, order, axis=1), u, penalty, free)
-        out = np.empty_like(found)
-        np.put_along_axis(out, order, found, axis=1)
+        by_rank = cls.by_rank(np.take_along_axis(probs, order, axis=1), u, penalty, free)
+        out = np.empty_like(by_rank)
+        np.put_along_axis(out, order, by_rank, axis=1)
         return out
 
     @classmethod
+    @override
     def of_labels(
         cls, probs: Floats, labels: Integers, u: Floats | None, penalty: float, free: int
     ) -> Floats:
-        """(n,)."""
         own = label_entries(probs, labels)[:, None]
         before = np.arange(probs.shape[1]) < labels[:, None]
         place = ((probs > own) | ((probs == own) & before)).sum(axis=1)
@@ -72,13 +71,13 @@ class Ranked(Score):
         falling = _falling(probs)
         count = (rounded(cls.by_rank(falling, u, penalty, free)) <= limits).sum(axis=1)
         least = np.where(count > 0, label_entries(falling, np.maximum(count - 1, 0)), np.inf)
-        found = probs >= least[:, None]
-        tied = np.flatnonzero(found.sum(axis=1) != count)
+        inside = probs >= least[:, None]
+        tied = np.flatnonzero(inside.sum(axis=1) != count)
         if len(tied):
             own = limits[tied] if limits.ndim == 2 and len(limits) > 1 else limits
             parts = None if u is None else u[tied]
-            found[tied] = super().within(probs[tied], own, parts, penalty, free)
-        return np.asarray(found)
+            inside[tied] = super().within(probs[tied], own, parts, penalty, free)
+        return np.asarray(inside)
 
 
 def _falling(probs: Floats) -> Floats:
