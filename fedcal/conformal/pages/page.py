@@ -80,7 +80,7 @@ def reported_parts(reported: Reported, alpha: float) -> list[Part]:
     table = tuple(
         (
             name,
-            "hidden by noise" if line["coverage"] is None else percent(line["coverage"]),
+            "drowned by noise" if line["coverage"] is None else percent(line["coverage"]),
             f"{percent(line['low'] or 0.0)} to {percent(line['high'] or 0.0)}",
             f"{line['rows']:,.0f}",
         )
