@@ -44,8 +44,8 @@ def choose(
         raise InputError(
             f"mechanism '{asked}' does not fit a release that is a sum; allowed: {AUTO}, {sums}"
         )
-    if not trust.takes(law):
-        takes = " or ".join(name for name, other in PRIVATE.items() if trust.takes(other))
+    if not trust.accepts(law):
+        takes = " or ".join(name for name, other in PRIVATE.items() if trust.accepts(other))
         raise InputError(
             f"mechanism '{asked}' cannot be drawn in shares; trust '{trust.name}' takes {takes}"
         )
@@ -55,8 +55,8 @@ def choose(
 def _only(federation: Federation, law: type[Mechanism]) -> type[Mechanism]:
     """A mechanism that the method's release is made for, and that nothing can replace."""
     trust, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
-    if not trust.takes(law):
-        home = " or ".join(f"'{name}'" for name, other in NOISY.items() if other.takes(law))
+    if not trust.accepts(law):
+        home = " or ".join(f"'{name}'" for name, other in NOISY.items() if other.accepts(law))
         raise InputError(f"mechanism '{law.name}' needs trust {home}, got '{trust.name}'")
     if federation.mechanism not in (AUTO, law.name):
         raise InputError(

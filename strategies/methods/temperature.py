@@ -266,7 +266,7 @@ def _one_shot_release(
 def draws_index(federation: Federation) -> bool:
     """Whether one of several candidates is drawn: where trust allows it, or the user names it."""
     if federation.mechanism == AUTO:
-        return TRUSTS[str(federation.trust)].takes(Exponential)
+        return TRUSTS[str(federation.trust)].accepts(Exponential)
     return MECHANISMS[federation.mechanism].answers == "index"
 
 
