@@ -273,9 +273,6 @@ def poisson_gaussian_epsilon(
     the output: it does not hide from the server who took part. Unlike the closed form it may not be
     stopped early or extended adaptively: all ``rounds`` are charged together.
 
-    Valid only if each user really is sampled independently in each round, and against readers of
-    the output: it does not hide from the server who took part. Unlike the closed form it may not be
-    cut short or prolonged adaptively: all ``rounds`` are charged together.
 
     Parameters
     ----------

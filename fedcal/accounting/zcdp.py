@@ -84,7 +84,6 @@ def zcdp_rho_simple(epsilon: float, delta: float) -> float:
 
     It is below `zcdp_rho`: the lemma that the paper cites improved on it.
 
-    Below `zcdp_rho`: the lemma that the paper cites improved on it.
 
     Raises InputError as ``zcdp_rho``.
 
