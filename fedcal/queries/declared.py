@@ -66,7 +66,7 @@ SEED = Range(0, 2.0**64, whole=True)
 
 @dataclass(frozen=True)
 class Question:
-    """One kind of question that some rounds of a job may ask.
+    """Kind of question that some rounds of a job may ask.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ class _OfNetwork(Query):
 
     @classmethod
     def resized(cls, example: Mapping[str, Any], classes: int) -> Mapping[str, Any]:
-        """Weights for inputs that are logits."""
+        """Return weights for inputs that are logits."""
         size = network_named(example["network"]).size((classes,), classes)
         return {"shape": str(classes), "w": np.linspace(-0.5, 0.5, size)}
 

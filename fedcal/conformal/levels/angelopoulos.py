@@ -156,7 +156,7 @@ def quantile_costs(counts: Floats | Integers, q: float) -> Floats:
 def private_quantile(
     counts: Floats | Integers, q: float, epsilon: float, rng: np.random.Generator
 ) -> Integers:
-    """Algorithm 2: draw a bin with probability ~ exp(-epsilon cost / 2), (k, m) -> (k,)."""
+    """Draw a bin with probability ~ exp(-epsilon cost / 2) (Algorithm 2), (k, m) -> (k,)."""
     costs = quantile_costs(counts, q)
     costs -= costs.min(axis=-1, keepdims=True)
     weights = np.exp(-0.5 * epsilon * costs)

@@ -1,19 +1,18 @@
-"""One threshold by a draw: the exponential mechanism on where centred counts cross a level.
+"""Draw of one threshold: exponential mechanism for the crossing of a level by centred counts.
 
-S_j is the sum over rows of [score <= t_j] - (1 - alpha); candidate j costs how far the crossing of
-the level L is from it, and is drawn with probability ~ g^j exp(-cost_j / b), where b = 2 C /
-epsilon and C is what a neighbour may change S_j by. Let A = sum over j below the crossing of
-g^j e^{-(L - S_j) / b}, over the crossing's g^j. The draw falls x ranks short of the level with
-probability at most A(x) / (1 + A(x)), A(x) = M e^{-x / b}, with M = sum of g^-i over the other
-candidates: a candidate at the crossing costs nothing. So a level of
+S_j is the sum over rows of [score <= t_j] - (1 - alpha); the cost of candidate j is its distance
+from the crossing of the level L, and it is drawn with probability ~ g^j exp(-cost_j / b), where
+b = 2 C / epsilon and C is the largest change of S_j by a neighbour. Let A = sum over j below the
+crossing of g^j e^{-(L - S_j) / b}, over the crossing's g^j. The draw falls x ranks short of the
+level with probability at most A(x) / (1 + A(x)), A(x) = M e^{-x / b}, with M = sum of g^-i over the
+other candidates: a candidate at the crossing costs nothing. So a level of
 
     L = (1 - alpha) + b ln(1 + M)
 
-gives mean coverage >= 1 - alpha for exchangeable rows, whatever their scores. Leaving the new row
-out of the rows that the crossing is of gives a second bound, b e^{1/b} W(e^{-1/b} M / e) (W =
-Lambert's), which is less where b is not small; the lesser one counts. Rows must be at least
-(L - (1 - alpha)) / alpha: where there are fewer the level cannot be reached, and sets are of all
-labels.
+gives mean coverage >= 1 - alpha for exchangeable rows with any scores. Leaving the new row out of
+the rows of the crossing gives a second bound, b e^{1/b} W(e^{-1/b} M / e) (W = Lambert's), which is
+smaller where b is not small; the smaller bound is used. At least (L - (1 - alpha)) / alpha rows are
+needed: with fewer the level cannot be reached, and sets hold all labels.
 
 If a client's counts are clipped to +-C, the sum may be larger than the sum over all rows: if all
 rows of a client miss, all misses but C / (1 - alpha) are cut off. Of the sums the proofs above use

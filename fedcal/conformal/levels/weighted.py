@@ -10,7 +10,7 @@ l - B: tau <= T_l, and tau is the same for any order of the n + 1 rows, so
 
     E g_new(T_l) >= E g_new(tau) = E S_{n+1}(tau) / (n + 1) >= min(l - B, spare) / (n + 1),
 
-`spare` = sum of hit - need over the rows, what S is at the last threshold (Angelopoulos et al.
+`spare` = sum of hit - need over the rows, the value of S at the last threshold (Angelopoulos et al.
 2022, Theorem 1, for costs). With noise: for each value u of E g, T passes the last threshold where
 E g is below u whenever the noisy sum there is below L; so as in `levels`
 
@@ -22,10 +22,10 @@ and L = B + x with E min(x - Z, spare) >= 0 is enough.
 exchangeable with a new row of that label. With w_y a function of the labels alone (and of noise
 that is not in Z), add a new row of *each* label to the rows: the same argument, with B = (1 -
 alpha) sum of w_y, gives: the sum over y of w_y (n_y + 1) (E F_y(T) - (1 - alpha)) is at least 0,
-which is coverage for label shares ~ w_y (n_y + 1), whatever the shares at the clients. With
+which is coverage for label shares ~ w_y (n_y + 1), for any shares at the clients. With
 w_y = q_y / (n_y + 1) that is the target q, exactly and without any error of estimated weights.
-Where n_y is noisy, shares are off by at most their total variation from q, and so is coverage:
-`shift` says how much in the mean, and alpha is lowered by it.
+If n_y is noisy, shares are off by at most their total variation from q, and so is coverage:
+`shift` returns its mean, and alpha is lowered by it.
 """
 
 from __future__ import annotations

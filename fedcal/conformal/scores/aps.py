@@ -9,7 +9,7 @@ from fedcal.core.types import Floats, override
 
 
 class APS(Ranked):
-    """The probability of the label and of all classes ranked above it, less the part u of its own.
+    """Probability of the label and of all classes ranked above it, minus the part u of its own.
 
     Sets adapt to how hard a row is (Romano, Sesia & Candes 2020, equations 5 to 8).
     """

@@ -61,10 +61,10 @@ class Ranked(Score):
     def within(
         cls, probs: Floats, limits: Floats, u: Floats | None, penalty: float, free: int
     ) -> NDArray[np.bool_]:
-        """(n, c).
+        """Return whether each label's rounded score is at most its limit, (n, c).
 
-        Scores grow with the rank, so that a set is the first k classes: those at least as
-        probable as the last of them, but for ties.
+        Scores grow with the rank, so a set is the first k classes: all classes at least as
+        probable as the last of them, except for ties.
         """
         if limits.shape[-1] != 1:  # each class has its own limit
             return super().within(probs, limits, u, penalty, free)
@@ -81,15 +81,15 @@ class Ranked(Score):
 
 
 def _falling(probs: Floats) -> Floats:
-    """Each row from its largest entry to its least."""
+    """Return each row sorted from its largest entry to its smallest."""
     return np.asarray(-np.sort(-probs, axis=1))
 
 
 def mass(falling: Floats, u: Floats | None) -> Floats:
-    """Probability of all classes up to each one, less the part u of its own, (n, c) -> (n, c).
+    """Return the probability of all classes up to each, minus the part u of its own, (n, c).
 
-    It is added up as (mass of those before) + (1 - u) p, which never falls, not in the last bit
-    either. That of all classes is 1, whatever rounding left.
+    It is summed as (mass of the classes before) + (1 - u) p, which never falls, not even in the
+    last bit. The mass of all classes is set to 1, whatever the rounding error.
     """
     total = np.cumsum(falling, axis=1)
     if u is None:
