@@ -40,5 +40,5 @@ class LabelRanks(Query):
 
     def bound(self, part: Part, clips: Sequence[float] = (), order: Order = 2) -> Bound:
         """Return the bound: a client's clip for all counts; a row adds a single 1."""
-        norm = clips[0] if self.takes(part, clips, 1) else 1.0
+        norm = clips[0] if self.takes_clips(part, clips, 1) else 1.0
         return Bound(self.lengths(), (norm,), order=order)

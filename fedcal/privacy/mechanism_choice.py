@@ -44,8 +44,10 @@ def choose(
         raise InputError(
             f"mechanism '{asked}' does not fit a release that is a sum; allowed: {AUTO}, {sums}"
         )
-    if not trust.takes(law):
-        allowed = " or ".join(name for name, mechanism in PRIVATE.items() if trust.takes(mechanism))
+    if not trust.accepts(law):
+        allowed = " or ".join(
+            name for name, mechanism in PRIVATE.items() if trust.accepts(mechanism)
+        )
         raise InputError(
             f"mechanism '{asked}' cannot be drawn in shares; trust '{trust.name}' takes {allowed}"
         )
@@ -55,8 +57,8 @@ def choose(
 def _only(federation: Federation, law: type[Mechanism]) -> type[Mechanism]:
     """Return the one mechanism that fits the method's release; InputError if it is not allowed."""
     trust, unit = TRUSTS[str(federation.trust)], UNITS[federation.unit]
-    if not trust.takes(law):
-        home = " or ".join(f"'{name}'" for name, model in NOISY.items() if model.takes(law))
+    if not trust.accepts(law):
+        home = " or ".join(f"'{name}'" for name, model in NOISY.items() if model.accepts(law))
         raise InputError(f"mechanism '{law.name}' needs trust {home}, got '{trust.name}'")
     if federation.mechanism not in (AUTO, law.name):
         raise InputError(
