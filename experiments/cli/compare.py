@@ -17,7 +17,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.report.tables import print_table
 from fedcal.experiments.report.terminal import console, progress
@@ -38,13 +38,13 @@ EXAMPLES = (
 )
 
 
-@takes(
+@with_options(
     Config,
     but=("engine", "ray_address"),
     lists=True,
     unset={"method": "those that calibrate, and the baselines", "epsilon": "inf,1"},
 )
-@takes(Grid, "seeds")
+@with_options(Grid, "seeds")
 def command(
     *,
     jobs: Annotated[

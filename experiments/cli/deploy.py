@@ -21,7 +21,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.cli.simulate import show
 from fedcal.experiments.deploy.control import Control, control
@@ -55,7 +55,7 @@ _UNSET = {
 _FIRST = ("control", "root_certificates", "federation", "method", "clients", "epsilon", "unit")
 
 
-@takes(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
+@with_options(Config, but=SIMULATED, unset=_UNSET, first=_FIRST)
 def command(
     *,
     action: Annotated[str, typer.Argument(metavar="|".join(ACTIONS), show_default=False)],

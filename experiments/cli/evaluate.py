@@ -20,7 +20,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.cli.simulate import run_and_show
 from fedcal.experiments.report.headline import headline
@@ -45,7 +45,7 @@ EVALUATION = "What is evaluated"
 AGAIN = "Reading a release again: no run, no charge"
 
 
-@takes(Config, but=("method",))
+@with_options(Config, but=("method",))
 def command(
     *,
     calibrator: Annotated[

@@ -67,7 +67,7 @@ def other(group: str, help: str, *names: str) -> Any:
     return typer.Option(*names, help=help, rich_help_panel=group)
 
 
-def takes(
+def with_options(
     table: type[Options],
     *names: str,
     but: Collection[str] = (),

@@ -15,7 +15,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.planner.advice import Advice
 from fedcal.experiments.planner.candidates import SETS
@@ -43,7 +43,7 @@ EXAMPLES = (
 )
 
 
-@takes(
+@with_options(
     Config,
     *("clients", "partition", "rounds", "sampling_rate"),
     *("epsilon", "delta", "unit", "trust", "mechanism", "quorum", "engine", "seed"),

@@ -18,7 +18,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.report.headline import headline
 from fedcal.experiments.report.result import (
@@ -47,7 +47,7 @@ _STARTING = {"ray": ": starting Flower and Ray", "grpc": ": starting Flower and 
 _WAITING = ": waiting for the sites"
 
 
-@takes(Config)
+@with_options(Config)
 def command(
     *,
     resume: Annotated[

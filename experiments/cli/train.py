@@ -17,7 +17,7 @@ from fedcal.experiments.cli.parameters import (
     Quiet,
     Settings,
     other,
-    takes,
+    with_options,
 )
 from fedcal.experiments.report import terminal
 from fedcal.experiments.runs.config import parse_setting, read_toml
@@ -93,7 +93,7 @@ EXAMPLES = (
 )
 
 
-@takes(TrainConfig)
+@with_options(TrainConfig)
 def command(
     *,
     set: Settings = None,
