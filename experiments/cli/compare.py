@@ -1,5 +1,6 @@
-"""Compare methods over budgets, partitions and seeds in one table. Impossible combinations are
-skipped and listed.
+"""Compare methods over budgets, partitions and seeds in one table.
+
+Impossible combinations are skipped and listed.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ def command(
 
 
 def show(comparison: Comparison, out: Path | None) -> None:
-    """The table and its statement on the terminal."""
+    """Print the table and its statement."""
     to = console()
     to.print(comparison.headline)
     if worse := harmed(comparison.cells):

@@ -1,5 +1,7 @@
-"""Control runs over real sites: run starts one and follows it, resume continues one, status shows
-sites and run, stop ends a run, register admits sites by their public keys.
+"""Control runs over real sites.
+
+run starts one and follows it, resume continues one, status shows sites and run, stop ends a run,
+register admits sites by their public keys.
 """
 
 from __future__ import annotations
@@ -136,7 +138,7 @@ def _asked(action: str, given: dict[str, Any], config: Path | None, out: Path | 
 
 
 def _show_status(to: Console, superlink: Control, out: Path | None, json: bool) -> None:
-    """Which sites are there, and where the run stands; readiness is "online" of all sites."""
+    """Show which sites are online, and the state of the run; readiness is "online" of all sites."""
     nodes = superlink.nodes()
     found = None if out is None else standing(superlink, out)
     if found is not None:

@@ -1,5 +1,6 @@
-"""Show what is installed, what each command lacks, and what the machine has. The exit code is
-always 0.
+"""Show what is installed, what each command lacks, and what the machine has.
+
+The exit code is always 0.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _DEVELOPERS = {"all", "bench", "dev", "docs"}
 
 
 def command(quiet: Quiet = False, json: Json = False) -> None:
-    """Look, and show it."""
+    """Inspect the installation and show the result."""
     found = look()
     if json:
         print(to_json(found), end="")
@@ -100,7 +101,7 @@ def _refused() -> Iterator[Use]:
 
 
 def _machine() -> dict[str, Any]:
-    """None = not known."""
+    """Describe this machine; None means unknown."""
     return {
         "system": f"{platform.system()} {platform.machine()}",
         "cores": usable_cores(),

@@ -1,5 +1,6 @@
-"""Evaluate how good and how well calibrated a model is, from one private release; or read an
-earlier release again: another threshold, a calibrator, drift.
+"""Evaluate how good and how well calibrated a model is, from one private release.
+
+Or read an earlier release again: another threshold, a calibrator, drift.
 """
 
 from __future__ import annotations

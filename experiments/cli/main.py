@@ -77,7 +77,7 @@ def help_of(name: str) -> str:
 
 
 def load_command(name: str) -> click.Command:
-    """A command with its options; only now its module is imported."""
+    """Return a command with its options; only now its module is imported."""
     one_of("command", name, COMMANDS, "fedcal --help")
     module = import_module(f"{PACKAGE}.{COMMANDS[name]}")
     epilog = "\n\n".join(["For example:", *(f"    {escape(line)}" for line in module.EXAMPLES)])
@@ -99,17 +99,17 @@ class Commands(TyperGroup):
     """All commands: listed by what they do, loaded when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Their names."""
+        """Return the names of all commands."""
         return [*COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
-        """A command as the list shows it."""
+        """Return a command as the list shows it."""
         return TyperCommand(cmd_name, help=help_of(cmd_name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that the first one or two arguments name, and the other arguments."""
+        """Return the command that the first one or two arguments name, and the other arguments."""
         name, rest = args[0], args[1:]
         below = any(known.startswith(f"{name} ") for known in COMMANDS)
         if below and rest and not rest[0].startswith("-"):

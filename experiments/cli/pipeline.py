@@ -1,5 +1,6 @@
-"""Train, recalibrate, make prediction sets and evaluate under one budget, from a file: one ledger,
-one report.
+"""Train, recalibrate, make prediction sets and evaluate under one budget, from a file.
+
+The stages share one ledger and one report.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run and show it."""
+    """Run the pipeline and show its result."""
     from fedcal.experiments.pipeline.config import load_pipeline
     from fedcal.experiments.pipeline.report import budget_tables, results_of, tested, warnings_of
     from fedcal.experiments.pipeline.run import run

@@ -79,7 +79,7 @@ def command(
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Plan and show it."""
+    """Plan and show the advice."""
     if out is not None:
         claim(out, PLAN, overwrite=overwrite)
     facts = {**options, "rows_per_client": rows_per_client, "classes": classes}
@@ -122,7 +122,7 @@ def command(
 
 
 def _show(advice: Advice, table: TextTable, out: Path | None) -> None:
-    """The table, the recommendation, and what stands behind them."""
+    """Print the table, the recommendation and the reasons."""
     to = console()
     for line in (advice.heading, *advice.first):
         to.print(line)
@@ -171,14 +171,14 @@ def _table_of_methods(advice: MethodAdvice) -> TextTable:
 
 
 def _table_of_prior(advice: PriorAdvice) -> TextTable:
-    """Expected log loss above the best, by the site's own rows."""
+    """Tabulate expected log loss above the best, by the site's own rows."""
     lines = [[f"{value:.4g}" for value in line.values()] for line in advice.tried()["rows"]]
     columns = ("own rows", "log loss above the best, alone", "with the release", "it adds")
     return TextTable(columns, lines, left=())
 
 
 def _table_of_sets(advice: SetAdvice) -> TextTable:
-    """A line for each rule, and one without privacy; sizes where they are known."""
+    """Tabulate each rule, and one without privacy; sizes if they are known."""
     columns = ["quantile", "coverage", "slack, rows", "sets of all labels", "fewest clients"]
     coverage, size = advice.exact
     last = ["without privacy", f"{coverage:.4f}", "", "", ""]

@@ -41,7 +41,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Run and show it."""
+    """Run a study and show its result."""
     from fedcal.experiments.research.studies.command import run_reproduce
 
     run_reproduce(

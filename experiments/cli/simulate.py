@@ -62,7 +62,7 @@ def command(
     json: Json = False,
     **options: Any,
 ) -> None:
-    """Run and show it."""
+    """Run a simulation and show its result."""
     if resume:
         raise InputError(
             "a single run is not resumed, it is run again: --config DIR/config.toml gives the "
@@ -93,7 +93,7 @@ def run_and_show(
 
 
 def show(result: SimulationResult, out: Path | None) -> None:
-    """The run, its metrics and what protects whom, on the terminal."""
+    """Print the run, its metrics and its guarantee."""
     to = console()
     to.print(title(result.config, result.sites))
     if result.class_names is not None:

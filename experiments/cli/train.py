@@ -1,5 +1,6 @@
-"""Train a model over clients or in one place, with privacy (DP-SGD, DP-FedAvg) or without, and
-write its logits for calibration.
+"""Train a model over clients or in one place, and write its logits for calibration.
+
+Training is private (DP-SGD, DP-FedAvg) or not.
 """
 
 from __future__ import annotations

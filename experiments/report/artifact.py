@@ -50,7 +50,7 @@ def sections(
 
 
 def numbers_of(result: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """The plain numbers that an artifact says of itself, and those `after` it on test rows."""
+    """Return the plain numbers of an artifact's result, and those `after` it on test rows."""
     told = {**result, **(result.get("after") or {})}
     return [
         (key.replace("_", " "), pages.number(value))

@@ -48,12 +48,12 @@ def write_comparison_report(folder: str | Path) -> Path:
 
 
 def finished(cells: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The cells of which at least one run came to an end."""
+    """Return the cells with at least one finished run."""
     return [c for c in cells if c["seeds"]]
 
 
 def names_of(cells: Sequence[Mapping[str, Any]]) -> dict[str, str]:
-    """Data -> a short name that no other data of the comparison has."""
+    """Map each data set to a short unique name."""
     sets = list(dict.fromkeys(str(c["data"]) for c in cells))
     short = [Path(data).name for data in sets]
     return {d: name if short.count(name) == 1 else d for d, name in zip(sets, short, strict=True)}
@@ -122,12 +122,12 @@ def comparison_context(
 
 
 def _asked(cell: Mapping[str, Any]) -> int:
-    """How many runs a cell was to have."""
+    """Return the number of runs planned for a cell."""
     return len(cell["seeds"]) + len(cell.get("failures", ()))
 
 
 def _failures(cells: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What failed, a line for each run."""
+    """List the failures, a line for each run."""
     found = []
     for c in cells:
         spent = "" if c["epsilon"] is None else f", ε = {c['epsilon']:g}"
@@ -169,7 +169,7 @@ def cells_table(cells: Sequence[Mapping[str, Any]]) -> TextTable:
 def _rows(
     cells: Sequence[Mapping[str, Any]], family: Family, columns: Sequence[str]
 ) -> list[tuple[Entry, ...]]:
-    """The rows of a group, in the order of the family."""
+    """Return the rows of a group, in the order of the family."""
     best = {}
     whole = [c for c in cells if not c.get("failures")]  # others are means over other seeds
     for metric in columns if family.starred else ():

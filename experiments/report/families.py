@@ -66,7 +66,7 @@ class Family:
     meanings: tuple[tuple[str, str], ...] = ()
 
     def mean(self, line: Mapping[str, Any]) -> float:
-        """What a line is ranked by, the mean over its seeds."""
+        """Return the metric that ranks a line, the mean over its seeds."""
         return float(line["after"][self.best]["mean"])
 
 
@@ -95,7 +95,7 @@ _VALUES = (
 
 
 def _sets(result: Any) -> tuple[Numbers, Numbers]:
-    """With the upper end of what the test rows leave open of coverage."""
+    """Return results before and after, with the upper end of the coverage interval."""
     (all_rows,) = result.judged["coverage_by"]["whole"].values()
     return result.before, result.after | {"coverage_high": all_rows["high"]}
 
@@ -166,7 +166,7 @@ HEADINGS = {metric: text for one in FAMILIES.values() for metric, text in one.co
 
 
 def family_of(methods: Iterable[str]) -> Family:
-    """The family of what is compared; baselines calibrate.
+    """Return the family of the compared methods; baselines belong to calibrate.
 
     Raises InputError if there are several, or one that a table has no columns for.
     """
@@ -190,7 +190,7 @@ def family_of(methods: Iterable[str]) -> Family:
 
 
 def family_in(lines: Iterable[Mapping[str, Any]]) -> Family:
-    """The family of the lines of a comparison: their methods', or by what they tell.
+    """Return the family of a comparison's lines, by their methods or by their metrics.
 
     Another process may not know a method of another package.
     """
@@ -211,5 +211,5 @@ def columns_of(lines: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 
 def shown(metric: str, value: float) -> str:
-    """A metric as people read it."""
+    """Format a metric for people."""
     return f"{100 * value:.3f}" if HEADINGS[metric].endswith("%") else f"{value:.4f}"

@@ -66,7 +66,7 @@ _ALONE = ("roc_auc", "confidence_auc", "macro_roc_auc", "ks", "classwise_ece")
 
 
 def right(result: Result) -> str:
-    """How often predictions are right, or the metric that was asked for alone."""
+    """State how often predictions are right, or the only metric that was evaluated."""
     metrics = result.get("metrics")
     if metrics is None:
         return ""
@@ -86,7 +86,7 @@ def right(result: Result) -> str:
 
 
 def calibrated_on_average(result: Result) -> str:
-    """Whether the mean score is the share of the outcome, and if so, whether scores are."""
+    """State whether the mean score matches the outcome, then whether scores are calibrated."""
     gap = result.get("metrics", {}).get("gap")
     if gap is None or _nobody_asked(result):
         return ""
@@ -107,7 +107,7 @@ def calibrated_on_average(result: Result) -> str:
 
 
 def by_group(result: Result) -> str:
-    """Groups whose mean score is off, and how large a gap of the others could go unseen."""
+    """Name the groups whose mean score is off, and the gap that could go unseen in the others."""
     tests = result.get("tests", {}).get("metrics", {}).get("groups")
     if tests is None or "by_group" not in tests:
         return ""
@@ -135,7 +135,7 @@ def by_group(result: Result) -> str:
 
 
 def against_each_other(result: Result) -> str:
-    """The second view against the first: a calibrator's, or another model's."""
+    """Compare the second view with the first: a calibrator's, or another model's."""
     change = result.get("metrics_difference")
     if not change:
         return ""
@@ -172,7 +172,7 @@ def after_calibration(result: Result) -> str:
 
 
 def at_home(result: Result) -> str:
-    """How many sites recalibrate, what that is worth, whether any is harmed, and what hides."""
+    """State how many sites recalibrate, the gain, whether any is harmed, and what noise hides."""
     said, told = "", result.get("personal")
     if told is not None:
         before, after = (f"{result[part]['nll']:.3f}" for part in ("before", "after"))
@@ -192,7 +192,7 @@ def at_home(result: Result) -> str:
 
 
 def trained(result: Result) -> str:
-    """How often a trained model is right on test rows, and how far off it is on average."""
+    """State how often a trained model is right on test rows, and its mean error."""
     after = result.get("after")
     if not after or "before" in result or "gap" not in after:
         return ""
@@ -204,7 +204,7 @@ def trained(result: Result) -> str:
 
 
 def covered(result: Result) -> str:
-    """How often prediction sets hold the label, against what was wanted."""
+    """Compare the coverage of prediction sets with the target."""
     sets = result.get("sets")
     if sets is None:
         return ""
@@ -231,7 +231,7 @@ _CHANGES = {
 
 
 def changed(result: Result) -> str:
-    """What has changed since an earlier release."""
+    """State the changes since an earlier release."""
     changes = result.get("changes")
     if not changes:
         return ""
@@ -243,7 +243,7 @@ def changed(result: Result) -> str:
 
 
 def at_sites(result: Result) -> str:
-    """Groups that are not calibrated, sites that a calibrator harmed, sites without a part."""
+    """Name groups that are not calibrated, sites that a calibrator harmed, and absent sites."""
     return " ".join([*of_groups(result), *participation.sentences(result.get("sites"))])
 
 
@@ -322,7 +322,7 @@ def _moved(metric: str, before: float, after: float, ends: tuple[float, float] |
 def _kept(
     before: float, after: float, change: tuple[float, float], ends: tuple[float, float]
 ) -> str:
-    """What became of the accuracy, by the intervals of its change and of itself."""
+    """Describe the change of accuracy, by the intervals of its change and of itself."""
     if before == after:
         whole = {"value": after, "low": ends[0], "high": ends[1]}
         return f"Accuracy stays {measured('accuracy', whole)}."
@@ -356,7 +356,7 @@ def _first(text: str) -> str:
 
 
 def _points(share: float) -> str:
-    """A share in points: whole ones, below two with a digit."""
+    """Format a share in points: whole ones, below two with a digit."""
     points = 100 * share
     return f"{points:.1f}" if points < 2 else f"{points:.0f}"
 
@@ -376,13 +376,13 @@ def _off(gap: Mapping[str, Any]) -> str:
 
 
 def _unseen(gap: Mapping[str, Any], groups: int) -> float:
-    """The gap at which one group of so many would just stand out."""
+    """Return the gap at which one group of so many would just stand out."""
     z = NormalDist().inv_cdf(1 - ERROR / groups / 2)
     return float(gap["binning"] + z * math.hypot(gap["sampling"], gap["noise"]))
 
 
 def _worst(off: Mapping[str, Mapping[str, Any]]) -> str:
-    """Groups by name with their gaps, the largest first."""
+    """List groups by name with their gaps, the largest first."""
 
     def size(group: str) -> float:
         gap = off[group]

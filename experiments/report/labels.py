@@ -71,12 +71,12 @@ def meanings(result: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
 
 
 def percent(fraction: float) -> str:
-    """A fraction in per cent, two decimals; its parts are not torn apart."""
+    """Format a fraction in per cent with two decimals, without a line break inside."""
     return f"{100 * fraction:.2f}\u00a0%"
 
 
 def signed(metric: str, value: float, digits: int | None = None) -> str:
-    """A difference as people read it, with its sign; zero has none."""
+    """Format a difference with its sign; zero has none."""
     text = page.shown(metric, abs(value), digits=digits)
     if not float(text):
         return text
@@ -84,7 +84,7 @@ def signed(metric: str, value: float, digits: int | None = None) -> str:
 
 
 def with_interval(result: Mapping[str, Any], part: str, metric: str) -> tuple[str, str]:
-    """A number of a part of the result and its interval, to the digits that it deserves.
+    """Format a number of a part of the result and its interval, with the digits it supports.
 
     Parameters
     ----------
@@ -136,7 +136,7 @@ _TILES = ("accuracy", "roc_auc", "ece", "gap")
 
 
 def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """An evaluation's most important metrics with their intervals; after, where there is one."""
+    """Return an evaluation's main metrics with intervals, after calibration if there is one."""
     metrics = result.get("metrics_after", result["metrics"])
     found = []
     for name in _TILES:
@@ -151,7 +151,7 @@ def metric_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def set_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Coverage and size of prediction sets; what was released alone, where nobody has test rows."""
+    """Return coverage and size of prediction sets; without test rows, the released values."""
     wanted, after = _share(1 - result["sets"]["alpha"]), result["after"]
     if after is None:
         groups = result["sets"].get("coverage_by_group", {})
@@ -176,7 +176,7 @@ def _share(share: float) -> str:
 
 
 def _range(title: str, coverage: Mapping[str, float]) -> list[tuple[str, str]]:
-    """The least and the largest of several shares; nothing for fewer than two."""
+    """Return the least and the largest of several shares; nothing for fewer than two."""
     if len(coverage) < 2:
         return []
     ends = (pick(coverage, key=coverage.__getitem__) for pick in (min, max))
@@ -189,12 +189,12 @@ def of_clients(engine: str | None) -> str:
 
 
 def handed_over(*names: str) -> list[str]:
-    """Those of the data that no command can load: neither shipped nor the path of a file."""
+    """Return the data sets that no command can load: neither shipped nor the path of a file."""
     return [n for n in dict.fromkeys(names) if not is_shipped(n) and not Path(n).is_absolute()]
 
 
 def few_rows(result: dict[str, Any], rows: int) -> str:
-    """Why there are no intervals; "" where there are, or where an older result never had them."""
+    """Explain why there are no intervals; "" if there are, or if an older result never had them."""
     if result.get("intervals", {}) is not None:
         return ""
     return (
@@ -204,7 +204,7 @@ def few_rows(result: dict[str, Any], rows: int) -> str:
 
 
 def noise_sentence(result: dict[str, Any]) -> str:
-    """What the test set itself adds to calibration errors; "" without intervals."""
+    """State the share of calibration errors that the test set itself adds; "" without intervals."""
     intervals = result.get("intervals") or {}
     noise = intervals.get("noise", {}).get("after")
     if not noise:

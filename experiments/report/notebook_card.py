@@ -48,7 +48,7 @@ def artifact_card(result: Mapping[str, Any], parts: Sequence[pages.Part]) -> str
 
 
 def comparison_card(comparison: Mapping[str, Any]) -> str:
-    """A comparison (the content of `compare.json`) as a compact table."""
+    """Show a comparison (the content of `compare.json`) as a compact table."""
     cells = finished(comparison["cells"])
     parts = [{"title": "", "table": cells_table(cells)}]
     return _card(f"Comparison of {len(cells)} cells", parts)
@@ -68,5 +68,5 @@ def _guarantee(result: Mapping[str, Any]) -> str:
 
 
 def _unique(*content: Any) -> str:
-    """A prefix of ids, unique on a page."""
+    """Return a prefix of ids, unique on a page."""
     return f"k{crc32(repr(content).encode()):x}"

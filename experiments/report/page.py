@@ -26,7 +26,7 @@ MOST_SENTENCES = 3
 
 
 def render(template: str, **context: Any) -> str:
-    """A template of this package, filled in; every value is escaped.
+    """Fill in a template of this package; every value is escaped.
 
     Raises ValueError if something that the template shows is missing, or of another kind.
     """
@@ -135,7 +135,7 @@ def _parsed(path: Path, text: str) -> Any:
 
 @contextmanager
 def reading(folder: Path, name: str) -> Iterator[None]:
-    """What does not fit together in the files of a folder is bad input, in one line."""
+    """Report files of a folder that do not fit together as bad input, in one line."""
     try:
         yield
     except FedcalError:
@@ -148,7 +148,7 @@ def reading(folder: Path, name: str) -> Iterator[None]:
 
 
 def figure(sheet: Sheet, name: str, palette: Palette = variable) -> dict[str, Any]:
-    """A sheet for the template: panels as {title, note, svg}, the legend as {text, svg}.
+    """Convert a sheet for the template: panels as {title, note, svg}, the legend as {text, svg}.
 
     The markup is made here from numbers and escaped words, so it is marked as safe.
     """

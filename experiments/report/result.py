@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
-    """The method, the data and the clients of a run."""
+    """Return the method, the data and the clients of a run."""
     rounds = config.rounds
     asked = f", rounds {rounds}, sampling rate {config.sampling_rate:g}" if rounds else ""
     where = f"on {config.data}, clients {config.clients}, {config.partition}"
@@ -28,7 +28,7 @@ def title(config: Config, sites: Mapping[str, Any] | None = None) -> str:
 
 
 def protection(privacy: Mapping[str, Any]) -> str:
-    """The guarantee in a sentence; without one, that there is none."""
+    """Return the guarantee in a sentence; without one, a sentence that says so."""
     if privacy["epsilon"] is None:
         return str(privacy["statement"][0])
     unit = privacy["unit"]
@@ -50,13 +50,13 @@ def class_effects(result: SimulationResult) -> list[str]:
 
 
 def before_and_after(result: SimulationResult) -> list[tuple[str, ...]]:
-    """The metrics of test rows under the headings of `SHOWN`, those of the model first."""
+    """Return the metrics of test rows under the headings of `SHOWN`, those of the model first."""
     both = (("before", result.before), ("after", result.after))
     return [(name, *(shown(k, metrics[k]) for k in SHOWN)) for name, metrics in both]
 
 
 def in_short(result: SimulationResult) -> str:
-    """Ten lines at most."""
+    """Summarise a result in at most ten lines."""
     if result.artifact.rescores and result.test is not None:
         lines = []
         for name, *values in before_and_after(result):

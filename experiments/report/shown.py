@@ -24,14 +24,14 @@ class Shown(ABC):
 
     @abstractmethod
     def _lines(self) -> Sequence[Mapping[str, Any]]:
-        """Its numbers, by column."""
+        """Return the numbers of the result, by column."""
 
     def _figures(self) -> Mapping[str, Sheet]:
-        """By name, the first one first."""
+        """Return figures by name, the main one first."""
         return {}
 
     def to_frame(self) -> DataFrame:
-        """Its numbers as a frame of pandas; InputError without that, or without any numbers."""
+        """Return the numbers as a pandas DataFrame; InputError without pandas or numbers."""
         pandas = need("pandas", "frames", "to_frame")
         if not (lines := self._lines()):
             raise InputError("this result has no numbers here: no rows judged it")
@@ -39,7 +39,7 @@ class Shown(ABC):
         return frame
 
     def plot(self, figure: str | None = None, *, ax: Any = None) -> Any:
-        """Draw one of its figures, in colours that the colour-blind tell apart.
+        """Draw one of the figures, in colours that colour-blind people can tell apart.
 
         Parameters
         ----------
@@ -75,14 +75,14 @@ class Shown(ABC):
 
 
 def figures_of(parts: Sequence[Part], title: Callable[[str], str]) -> dict[str, Sheet]:
-    """The figures among parts of a page by their titles, intervals before curves."""
+    """Return the figures among parts of a page by their titles, intervals before curves."""
     drawn = [part for part in parts if not isinstance(part, Table)]
     ordered = sorted(drawn, key=lambda part: isinstance(part, Curve))
     return {part.title: part_sheet(part, title(part.title)) for part in ordered}
 
 
 def lines_of(told: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The numbers of a `result.json`: a line for each metric of all rows, a group, a class.
+    """Return the numbers of a `result.json`: a line for each metric of all rows, a group, a class.
 
     An interval is that of the value, or of the number after calibration.
     """

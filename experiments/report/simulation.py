@@ -148,7 +148,7 @@ def _artifact_page(folder: Path, result: dict[str, Any]) -> Page:
 
 
 def read_parts(path: Path) -> list[Part]:
-    """The parts of a page that a run left; InputError for anything else."""
+    """Read the parts of a page that a run wrote; InputError for anything else."""
     with reading(path.parent, path.name):
         page = read_json(path, "page")
         try:
@@ -158,7 +158,7 @@ def read_parts(path: Path) -> list[Part]:
 
 
 def sheets_of(parts: Sequence[Part], result: dict[str, Any] | None = None) -> dict[str, Sheet]:
-    """The figures among the parts, by the names of their files; titled as a run's, if of one."""
+    """Return the figures among the parts, by the names of their files, with a run's title."""
     drawn = [part for part in parts if not isinstance(part, Table)]
     return {
         f"curve-{k}": part_sheet(part, title_of(result, part.title) if result else part.title)
@@ -167,7 +167,7 @@ def sheets_of(parts: Sequence[Part], result: dict[str, Any] | None = None) -> di
 
 
 def title_of(result: dict[str, Any], what: str) -> str:
-    """The title of a figure: method, data, budget, and what is shown."""
+    """Return the title of a figure: method, data, budget, and its content."""
     data = _data_of(result["config"])
     epsilon = result["privacy"]["epsilon"]
     budget = "" if epsilon is None else f", ε = {float(epsilon):g}"
@@ -181,7 +181,7 @@ def _data_of(config: dict[str, Any]) -> str:
 def run_context(
     result: dict[str, Any], home: Path, tool: str = "fedcal simulate"
 ) -> dict[str, Any]:
-    """What is told of any run, whatever it yields: privacy, cost, how `tool` runs it again."""
+    """Return the facts of any run: privacy, cost, and how `tool` runs it again."""
     sees = [(line["who"], line["what"]) for line in result["privacy"].get("sees", ())]
     privacy, config = result["privacy"], result["config"]
     return {
@@ -214,7 +214,7 @@ def _ece_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def run_tiles(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """What any run costs, in two numbers."""
+    """Return the costs of any run, in two numbers."""
     epsilon, unit = result["privacy"]["epsilon"], result["privacy"]["unit"]
     return [
         ("epsilon", "none" if epsilon is None else f"{epsilon:g} per {unit}"),
@@ -290,7 +290,7 @@ def _bytes(count: int) -> str:
 def command(
     config: Mapping[str, Any], home: Path | None = None, tool: str = "fedcal simulate"
 ) -> list[str]:
-    """The command of a resolved configuration in parts, each quoted for a shell.
+    """Return the command of a resolved configuration in parts, each quoted for a shell.
 
     Parameters
     ----------
@@ -321,7 +321,7 @@ def command(
 
 
 def _reads_back(name: str, setting: Any) -> bool:
-    """Whether `--set` takes a text as it is; others, such as lists in text, need quotes."""
+    """Return True if `--set` takes a text as it is; others, such as lists in text, need quotes."""
     try:
         return isinstance(setting, str) and parse_setting(f"{name}={setting}") == (name, setting)
     except InputError:

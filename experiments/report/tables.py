@@ -27,7 +27,7 @@ _COLOURED = ("better", "worse")
 
 @dataclass(frozen=True)
 class Marked:
-    """An entry that is more than a text.
+    """A table entry with emphasis or a mark.
 
     Attributes
     ----------
@@ -52,7 +52,7 @@ Entry = str | Marked
 
 @dataclass(frozen=True)
 class TextTable:
-    """What a table shows, before anybody writes it.
+    """The content of a table, independent of its output format.
 
     Attributes
     ----------
@@ -76,14 +76,14 @@ class TextTable:
 
 
 def of_part(part: pages.Table) -> TextTable:
-    """A table that an artifact shows; columns of numbers alone are aligned right."""
+    """Convert a table of an artifact; columns of numbers alone are aligned right."""
     rows = [tuple(map(pages.number, row)) for row in part.rows]
     words = {j for row in part.rows for j, entry in enumerate(row) if isinstance(entry, str)}
     return TextTable(part.columns, rows, part.title, words)
 
 
 def terminal(table: TextTable, *, edge: bool = False, gap: int = 1) -> RichTable:
-    """The table for Rich.
+    """Return the table for Rich.
 
     Parameters
     ----------
@@ -113,7 +113,7 @@ def print_table(to: Console, table: TextTable, *, edge: bool = False, gap: int =
 
 
 def markdown(table: TextTable) -> str:
-    """The table below its title (a heading of level 3); sections are left out."""
+    """Return the table as Markdown below its title (a heading of level 3), without sections."""
     rows = [table.columns, *([_plain(entry, "**") for entry in row] for row in table.rows)]
     head, *body = ("| " + " | ".join(t.replace("|", r"\|") for t in row) + " |" for row in rows)
     rule = "|".join("---" if k in table.left else "---:" for k in range(len(table.columns)))
@@ -129,12 +129,12 @@ def _plain(entry: Entry, bold: str) -> str:
 
 
 def _gap(entry: Marked) -> str:
-    """A dagger stands close, a word does not."""
+    """Return the space before a mark: none for a dagger, one for a word."""
     return " " if entry.mark[:1].isalpha() else ""
 
 
 def html(table: TextTable, css: str = "") -> Markup:
-    """The `<table>` with the class `css`, every text escaped; the title is the caller's."""
+    """Return the `<table>` with class `css` and every text escaped; the caller writes the title."""
     from markupsafe import Markup
 
     numbers = [k not in table.left for k in range(max(map(len, (table.columns, *table.rows))))]
@@ -170,7 +170,7 @@ def _cell(tag: str, scope: str, number: bool, entry: Entry) -> str:
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]], keys: Sequence[str] | None = None) -> str:
-    """A line for each row, for a spreadsheet or pandas: all digits, nothing for None.
+    """Return a line for each row, for a spreadsheet or pandas: all digits, nothing for None.
 
     Parameters
     ----------

@@ -46,7 +46,7 @@ def headings(score: str = "", names: Sequence[str] | None = None) -> dict[str, s
 
 
 def shown(metric: str, value: float) -> str:
-    """A metric as people read it."""
+    """Format a metric for people."""
     return f"{100 * value:.3f}" if SHOWN[metric].endswith("%") else f"{value:.4f}"
 
 
@@ -59,7 +59,7 @@ class _Harmless(Console):
 
 
 def console(*, stderr: bool = False, markup: bool = False) -> Console:
-    """A console that neither colours nor wraps what it prints; paths may look like markup."""
+    """Return a console that neither colours nor wraps its output; paths may look like markup."""
     return _Harmless(stderr=stderr, markup=markup, emoji=False, highlight=False, soft_wrap=True)
 
 

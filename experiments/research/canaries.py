@@ -49,7 +49,7 @@ _MOST_NOISE, _LEAST_NOISE = 64.0, 1 / 16  # times the promised: no curves beyond
 
 @dataclass(frozen=True)
 class CanaryFinding:
-    """What an audit with canaries found.
+    """The result of an audit with canaries.
 
     Attributes
     ----------
@@ -74,7 +74,7 @@ class CanaryFinding:
 
     @property
     def right(self) -> float:
-        """How often a guess is right at least (Clopper & Pearson 1934)."""
+        """A lower limit of the rate of correct guesses (Clopper & Pearson 1934)."""
         if self.correct == 0:
             return 0.0
         rest = self.canaries - self.correct
@@ -82,7 +82,7 @@ class CanaryFinding:
 
     @property
     def refuted(self) -> bool:
-        """Whether the claim is false (but for `error`). Not to be refuted proves nothing."""
+        """True if the claim is false (but for `error`). False proves nothing."""
         return 2 * self.right - 1 > composed_delta([self.stage], 0.0, near=self.claimed)
 
     @property
@@ -211,7 +211,7 @@ def _with(stage: Stage, times: float) -> Stage:
 
 @lru_cache(maxsize=1024)
 def _through_curves(stage: Stage, claimed: float, advantage: float) -> float:
-    """How much noise lets guesses be so much better than chance, times the promised; rounded up."""
+    """Return the noise, as a multiple of the claimed, that explains this advantage; rounded up."""
 
     def excess(times: float) -> float:
         near = claimed / max(times, 1.0)

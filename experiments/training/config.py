@@ -164,7 +164,7 @@ class TrainConfig(Options):
     held_out: float = option(
         0.1,
         DATA,
-        "Fraction of the training rows held out for calibration; 0: calibration uses the training rows",
+        "Fraction of training rows held out for calibration; 0: it uses the training rows",
     )
     seed: int = option(0, RUNNING, "Random seed")
     engine: str = option("inline", RUNNING, " | ".join(ENGINES))

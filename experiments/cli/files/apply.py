@@ -121,7 +121,7 @@ def _show(rows: int, test: int, done: Told, out: Path, *, quiet: bool, json: boo
 
 
 def fitted_in(path: Path) -> Calibrator | PredictionSets:
-    """What a run left in a file: a calibrator, or prediction sets."""
+    """Load the result of a run from a file: a calibrator or prediction sets."""
     return load(path) if form_of(path) == PredictionSets.form else calibrators.load(path)
 
 
@@ -156,7 +156,7 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Dataset) -> Rows:
-        """Of a data set as it was read."""
+        """Take the rows of a data set as they were read."""
         logits, probs, labels = rows.logits, rows.probs, rows.labels
         judged = np.ones(len(logits), np.bool_)
         if rows.test_logits is not None and rows.test_probs is not None:
@@ -185,7 +185,7 @@ class Rows:
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
-        """What files hold beside the result: ids, labels, names of classes, if there are any."""
+        """The columns beside the result: ids, labels, names of classes, if there are any."""
         found = dict(self.ids)
         if self.labels is not None:
             found["labels"] = np.argsort(self.place)[self.labels]
@@ -195,7 +195,7 @@ class Rows:
 
 
 def _named(rows: Dataset) -> dict[str, NDArray[Any]]:
-    """The ids of a shipped set's rows, which have numbers there."""
+    """Return the ids of a shipped set's rows, which have numbers there."""
     tested, found = rows.test_scores is not None, {}
     ways = (
         ("client", rows.client, rows.test_client, rows.client_names),
@@ -298,7 +298,7 @@ def _write(
     beside: Mapping[str, NDArray[Any]],
     columns: Mapping[str, NDArray[Any]],
 ) -> None:
-    """The array as .npy, with what stands beside it as .npz, or a table: ids, labels, columns."""
+    """Write the array as .npy, with its columns as .npz, or a table: ids, labels, columns."""
     with whole_file(out) as f:
         if out.suffix == ".npy":
             (array,) = values.values()

@@ -23,7 +23,7 @@ Part = tuple[Floats, Integers | None]
 
 
 def logits_of_file(model: TrainedModel, data: str) -> tuple[Part, Part | None]:
-    """A model's logits of the rows of a file that `fedcal train` reads.
+    """Return a model's logits for the rows of a file that `fedcal train` reads.
 
     Raises InputError if the rows cannot be read, or are none that the model takes.
 
@@ -56,7 +56,7 @@ def metrics_of(part: Part) -> dict[str, float]:
 
 
 def _read(model: TrainedModel, data: str) -> tuple[LabelledRows, bool]:
-    """The rows, and whether their labels are known."""
+    """Read the rows, and return whether their labels are known."""
     path = path_of(data)
     if data in {entry.name for entry in feature_sets()}:
         arrays: dict[str, Any] = read_feature_set(data)

@@ -14,7 +14,7 @@ EXAMPLES = ("fedcal datasets --json",)
 
 
 def command(quiet: Quiet = False, json: Json = False) -> None:
-    """Show the list."""
+    """Show the list of data sets."""
     if json:
         entries: list[Any] = [*datasets.catalogue(), *datasets.feature_sets()]
         print(to_json([dataclasses.asdict(entry) for entry in entries]), end="")

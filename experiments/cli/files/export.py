@@ -36,7 +36,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write it."""
+    """Write the exported program."""
     claim_file(out, overwrite=overwrite)
     if (form := form_of(calibrator)) == TrainedModel.form:
         export.save_model(load_model(calibrator), out)

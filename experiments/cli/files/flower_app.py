@@ -20,7 +20,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write it."""
+    """Write the Flower app."""
     from fedcal.experiments.deploy.flower_app import write_app
 
     show_written(write_app(folder, family), quiet=quiet, as_json=json)

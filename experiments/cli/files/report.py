@@ -18,7 +18,7 @@ def command(
     quiet: Quiet = False,
     json: Json = False,
 ) -> None:
-    """Write it."""
+    """Write the report again."""
     from fedcal.experiments import report
     from fedcal.experiments.report.page import read_json, reading
 

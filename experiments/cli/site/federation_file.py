@@ -1,5 +1,6 @@
-"""Check a federation.toml, show its digest for comparison by telephone, or sign it as the
-federation's coordinator.
+"""Check a federation.toml and show its digest, or sign it as its coordinator.
+
+Sites compare the digest by telephone.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def command(
         other(FILES, "The coordinator's private key: add its signature to FILE.", "--sign"),
     ] = None,
 ) -> None:
-    """Check, show, sign."""
+    """Check, show and sign the federation file."""
     roster = Roster.read(file)
     if sign is not None:
         roster = _sign(file, roster, sign)

@@ -18,7 +18,7 @@ def command(
         Path, typer.Argument(metavar="FILE", help="The private key, for this user alone (0600).")
     ],
 ) -> None:
-    """Make it, or show it."""
+    """Make the key, or show the existing one."""
     key = read_key(file) if file.exists() else make_key(file)
     to = console()
     to.print(f"{file} holds this site's private signing key: it never leaves this machine.")

@@ -1,5 +1,6 @@
-"""Recalibrate a model at this site, from its own labelled rows and one private release of the
-others. Nothing leaves the machine.
+"""Recalibrate a model at this site, from its own rows and a release of the other sites.
+
+The site's rows are labelled; the release is private. Nothing leaves the machine.
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""After restoring a backup of a site's folder or machine, or replacing a lost folder: close all
-open jobs, and book what was spent.
+"""Close all open jobs of a site, and book what was spent.
+
+Run it after restoring a backup of a site's folder or machine, or replacing a lost folder.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ def command(
         ),
     ] = None,
 ) -> None:
-    """Close them."""
+    """Close the open jobs."""
     carried = None if spent is None else carried_over(spent)
     with opened_records(state) as records:
         closed = records.close_all(carried)

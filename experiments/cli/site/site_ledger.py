@@ -57,7 +57,7 @@ def command(*, state: State = STATE, json: Json = False) -> None:
 
 
 def opened_records(state: Path) -> SiteRecords:
-    """A site's records; InputError if its folder has none."""
+    """Open a site's records; InputError if its folder has none."""
     if not (state / RECORDS).exists():
         raise InputError(f"{state} has no records of a site: there is no {RECORDS} in it")
     return records_in(state)

@@ -104,14 +104,14 @@ _IF_VARIED = ("delta", "trust", "mechanism", "rounds")
 
 
 def differing(cells: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Which public facts, other than method and epsilon, tell cells apart (baselines aside)."""
+    """List the public facts beside method and epsilon in which cells differ (baselines aside)."""
     cells = [c for c in cells if not c["baseline"]]
     found = [k for k in _ALIKE if len({c.get(k) for c in cells}) > 1]
     return found + [k for k in _IF_VARIED if _choices(cells, k)]
 
 
 def _choices(cells: Iterable[Mapping[str, Any]], key: str) -> dict[tuple[Any, ...], list[Any]]:
-    """Method, epsilon and what `_without` takes -> values of `key`, where there are several."""
+    """Map method, epsilon and the keys of `_without` to values of `key`, if there are several."""
     found: dict[tuple[Any, ...], dict[Any, None]] = {}
     for c in cells:
         found.setdefault(_without(c, key), {})[c.get(key)] = None
@@ -124,7 +124,7 @@ def _without(cell: Mapping[str, Any], key: str) -> tuple[Any, ...]:
 
 
 def told(cell: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Those facts of a cell in words; what it has not (delta without privacy) is left out."""
+    """Describe those facts of a cell; facts that it lacks (delta without privacy) are left out."""
     return ", ".join(_named(k, cell[k]) for k in keys if cell.get(k) is not None)
 
 
@@ -191,7 +191,7 @@ Scale = Mapping[str, Any]
 
 
 def quality_axis(metric: str, means: Sequence[float], stds: Sequence[float]) -> Scale:
-    """A metric's y axis with room for whiskers, logarithmic where means are far apart.
+    """Return a metric's y axis with room for whiskers, logarithmic if means are far apart.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def _values(metric: str, cells: Iterable[Mapping[str, Any]], key: str) -> list[f
 def spaced_axis(
     label: str, values: Sequence[float], end: str = "∞"
 ) -> tuple[Scale, dict[float, float]]:
-    """A logarithmic x axis of a few values, with a tick at each that has room; where each lies.
+    """Return a logarithmic x axis with a tick for each value that has room, and their positions.
 
     Parameters
     ----------
@@ -310,7 +310,7 @@ def epsilon_sheet(
 
 
 def trust_sheet(cells: Sequence[Mapping[str, Any]], metrics: Sequence[str], title: str) -> Sheet:
-    """What trust costs: quality against budget, a curve for each trust model.
+    """Draw the cost of trust: quality against budget, a curve for each trust model.
 
     Where several mechanisms or deltas were asked for, each has a curve of its own.
     """

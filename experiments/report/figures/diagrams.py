@@ -79,14 +79,14 @@ def diagram(heading: str, data: Reliability, *, alone: bool = True) -> Panel:
 
 
 def _unit_axes(ax: Axes, x: str, y: str, top: float = 1.0) -> None:
-    """From 0 to 1, upwards to `top`; every tick costs time, so there are few."""
+    """Set axes from 0 to 1, upwards to `top`; every tick costs time, so there are few."""
     shares = np.linspace(0, 1, 3)
     ax.set(xlim=(0, 1), xticks=shares, xlabel=x)
     ax.set(ylim=(0, top), yticks=top * shares, ylabel=y)
 
 
 def histogram(heading: str, data: Reliability) -> Panel:
-    """How often which confidence of the top label occurs."""
+    """Plot the frequency of each confidence of the top label."""
     edges = np.arange(data.bins + 1) / data.bins
     share = 100 * data.count / max(data.rows, 1)
     said = "; ".join(
@@ -138,7 +138,7 @@ def class_gaps(data: Reliability) -> Floats:
 
 
 def worst_classes(before: Reliability, after: Reliability) -> Integers:
-    """Which classes are shown: all, or those whose worse gap of the two is largest."""
+    """Select the classes to show: all, or those with the largest gap of the two."""
     gaps = np.maximum(class_gaps(before), class_gaps(after))
     if len(gaps) <= SHOWN_CLASSES:
         return np.arange(len(gaps))

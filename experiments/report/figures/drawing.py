@@ -128,7 +128,7 @@ def draw(sheet: Sheet, dark: bool = False, on: Figure | None = None) -> Figure:
 
 
 def draw_on(sheet: Sheet, axes: Sequence[Axes]) -> None:
-    """The panels on a person's own axes, as many; titles and the legend on these."""
+    """Draw the panels on the caller's own axes, as many; titles and the legend stand on these."""
     theirs = {one for ax in axes for one in ax.findobj()}
     with settings():
         for panel, ax in zip(sheet.panels, axes, strict=True):
@@ -142,7 +142,7 @@ def draw_on(sheet: Sheet, axes: Sequence[Axes]) -> None:
 
 
 def _keep_colours(drawn: Figure | Axes, but: Collection[Artist] = ()) -> None:
-    """For good: those of lines are places in the colour cycle of `settings`, looked up later."""
+    """Fix the colours of lines, which otherwise are looked up later in the cycle of `settings`."""
     from matplotlib.colors import to_rgba
     from matplotlib.lines import Line2D
 
@@ -184,7 +184,7 @@ def _add_legend(figure: Figure, sheet: Sheet, width: float) -> float:
 
 
 def sample(series: str) -> Any:
-    """What a legend shows of a series."""
+    """Return a legend's handle for a series."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -192,7 +192,7 @@ def sample(series: str) -> Any:
 
 
 def svg_of(figure: Figure) -> str:
-    """The figure as an SVG, text as text; no date in it."""
+    """Return the figure as an SVG with text as text and without a date."""
     text = io.BytesIO()
     with settings():
         figure.savefig(text, format="svg", metadata=_NO_METADATA)
@@ -242,17 +242,17 @@ def bars(ax: Axes, series: str, left: Any, right: Any, low: Any, high: Any) -> N
 
 
 def curve(ax: Axes, series: str, x: Any, y: Any, low: Any = None, high: Any = None) -> None:
-    """A line through points, with whiskers from `low` to `high` where these are given."""
+    """Draw a line through points, with whiskers from `low` to `high` if these are given."""
     ax.plot(x, y, label=series, **LINES[series])
     if low is not None:
         whiskers(ax, series, x, low, high)
 
 
 def whiskers(ax: Axes, series: str, x: Any, low: Any, high: Any) -> None:
-    """Upright intervals."""
+    """Draw vertical intervals."""
     ax.vlines(x, low, high, colors=LINES[series]["color"], linewidths=0.7, label=series)
 
 
 def level(ax: Axes, series: str, y: float) -> None:
-    """A horizontal line across the panel."""
+    """Draw a horizontal line across the panel."""
     ax.axhline(y, label=series, **LINES[series])

@@ -24,12 +24,12 @@ _CHANGES = (
 
 
 def variable(name: str) -> str:
-    """The palette of the report: a CSS custom property for each name."""
+    """Return a CSS custom property of the report's palette."""
     return f"var(--{name})"
 
 
 def fixed(name: str) -> str:
-    """The palette where no style sheet is at hand: text as around it, series in mid tones."""
+    """Return a colour for use without a style sheet: text inherits, series have mid tones."""
     return "currentColor" if name == "ink" else HUES[name][0]
 
 
@@ -62,7 +62,7 @@ def panel_svgs(sheet: Sheet, name: str, palette: Palette = variable) -> list[str
 
 
 def key_svg(series: str, name: str, palette: Palette = variable) -> str:
-    """The sample of a series for a legend."""
+    """Return the sample of a series for a legend."""
     from matplotlib.figure import Figure
 
     look: dict[str, Any] = {"loc": "center", "handlelength": 3.6, "handleheight": 1.3}
@@ -77,7 +77,7 @@ def key_svg(series: str, name: str, palette: Palette = variable) -> str:
 def _svg(
     css: str, box: Iterable[float], look: Mapping[str, str], content: Iterable[ET.Element]
 ) -> str:
-    """An element of a page that shows a box (in inches) of a figure."""
+    """Return an element of a page that shows a box (in inches) of a figure."""
     svg = ET.Element("svg", {"class": css, "viewBox": " ".join(f"{72 * v:.2f}" for v in box)})
     svg.attrib |= {**look, "font-size": str(FONT_SIZE), "style": "stroke-linejoin:round"}
     svg.extend(content)

@@ -27,7 +27,7 @@ _LINE = 0.15  # inches of a forest plot for each of its lines
 
 
 def part_sheet(shown: Curve | Intervals, title: str) -> Sheet:
-    """A part as one panel, its series and references in the legend."""
+    """Draw a part as one panel, its series and references in the legend."""
     panel = _curve(shown) if isinstance(shown, Curve) else _forest(shown)
     series = zip(METHOD_STYLES, shown.series, strict=False)
     references = zip(BASELINE_STYLES, shown.references, strict=False)

@@ -1,4 +1,4 @@
-"""Attacks on every mechanism: is a claimed epsilon refuted?
+"""Attacks on every mechanism, to refute a claimed epsilon.
 
 One row for each mechanism, trust model and unit that go together, at epsilon = 1: a lower bound on
 the epsilon that it really spends, found by `fedcal.privacy.audit`. All bounds hold together but for
@@ -40,7 +40,7 @@ _SLOWER = 4  # where each trial is a call of its own: so many times fewer of the
 
 @dataclass(frozen=True)
 class Attacked:
-    """What is attacked: one row of the table.
+    """The target of an attack: one row of the table.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Attacked:
 
     @property
     def note(self) -> str:
-        """What is special about it."""
+        """Special features of this target, as text."""
         notes = {
             f"{self.rounds} rounds": self.rounds > 1,
             f"sampling rate {self.sampling_rate:g}": self.sampling_rate < 1,
@@ -72,7 +72,7 @@ class Attacked:
         return ", ".join(note for note, holds in notes.items() if holds)
 
     def plan(self) -> Plan:
-        """The plan that is attacked."""
+        """Return the plan that is attacked."""
         rule: Rule = "joint" if self.law.answers == "sum" else "per_value"
         return make_plan(
             Federation(
@@ -94,7 +94,7 @@ class Attacked:
 
     @property
     def law(self) -> type[Mechanism]:
-        """The mechanism."""
+        """The mechanism under attack."""
         return MECHANISMS[self.mechanism]
 
 
@@ -130,9 +130,9 @@ def attacks() -> list[Attacked]:
 
 
 def attacked(attack: Attacked, trials: int, error: float, seed: int = 0) -> Finding:
-    """What an audit finds; `error` is that of all attacks together.
+    """Run an audit; `error` is that of all attacks together.
 
-    There are fewer trials where each is a call of its own.
+    There are fewer trials if each is a call of its own.
     """
     if attack.law.answers != "sum":
         trials //= _SLOWER
@@ -140,7 +140,7 @@ def attacked(attack: Attacked, trials: int, error: float, seed: int = 0) -> Find
 
 
 def row_of(attack: Attacked, trials: int, error: float, seed: int = 0) -> Row:
-    """What an audit finds, in plain values.
+    """Run an audit and return it as plain values.
 
     Returns
     -------
@@ -164,7 +164,7 @@ def row_of(attack: Attacked, trials: int, error: float, seed: int = 0) -> Row:
 
 
 def name_of(row: Row) -> str:
-    """What tells a row from the others, in words."""
+    """Return the words that identify a row."""
     return ", ".join(row[k] for k in ("mechanism", "trust", "unit", "note") if row[k])
 
 
@@ -177,7 +177,7 @@ def rows(trials: int = TRIALS, error: float = ERROR, seed: int = 0) -> Iterator[
 
 
 def notes(found: Sequence[Row]) -> list[str]:
-    """The claims that do not hold."""
+    """List the claims that do not hold."""
     return [f"REFUTED: {name_of(row)}" for row in found if row["refuted"]]
 
 

@@ -89,7 +89,7 @@ def histograms(
 
 
 def _one_by_one(strategy: FederatedStrategy, shards: Shards) -> Artifact:
-    """A plain loop over clients, the same `answer` for each: what vectorising saves."""
+    """Loop over clients, the same `answer` for each, to show what vectorising saves."""
 
     def sum_of(asked: Asked, clients: Integers) -> Words:
         total = np.zeros(asked.request.bound.length, np.uint64)
@@ -108,7 +108,7 @@ def _table(calibrator: HistogramBinning | BBQ) -> dict[str, float]:
 
 
 def many_clients(quick: bool) -> Case:
-    """Rounds over a population."""
+    """Time rounds over a population."""
     clients, rows, rounds = (200, 10, 2) if quick else (10_000, 10, _ROUNDS)
     return Case(
         f"{clients:,} clients x {rounds} histogram rounds with clipping, {clients * rows:,} rows",
@@ -130,7 +130,7 @@ def all_rounds(clients: int, rows: int, rounds: int) -> Callable[[], object]:
 
 
 def engine_round(clients: int, quick: bool) -> Case:
-    """A later round of one run in each engine: the start of Ray and the first round do not count.
+    """Time a later round of a run in each engine, without the start of Ray and the first round.
 
     The released values of all rounds are compared bit for bit.
     """
@@ -198,7 +198,7 @@ def engine_run(clients: int, quick: bool) -> Case:
     command += ["--rounds", "1", "--epsilon", "1"]
 
     def run(*options: str) -> list[dict[str, Any]]:
-        """A fresh process of the command line, until its result files are there."""
+        """Run the command line in a new process, until its result files are there."""
         with TemporaryDirectory() as folder:
             subprocess.run([*command, *options, "--out", folder], check=True)
             lines = Path(folder, "rounds.jsonl").read_text("utf-8").splitlines()

@@ -33,7 +33,7 @@ def rows(quick: bool = False) -> Iterator[Row]:
 
 
 def one(clients: int, neighbours: int, numbers: int) -> Row:
-    """A client among its neighbours, of whom all answer; two thirds of the shares open a seed."""
+    """Time a client among neighbours that all answer; two thirds of the shares open a seed."""
     import importlib
 
     from flwr.app import ConfigRecord
@@ -55,7 +55,7 @@ def one(clients: int, neighbours: int, numbers: int) -> Row:
     public, took = dict[str, Any](), list[float]()
 
     def stage(work: Callable[..., Any], *given: Any) -> Any:
-        """Of the first client, whose time counts."""
+        """Run a stage for the first client, whose time counts."""
         begun = time.process_time()
         done = work(states[0], *given)
         took.append(time.process_time() - begun)
@@ -91,7 +91,7 @@ def one(clients: int, neighbours: int, numbers: int) -> Row:
 
 
 def _shares_for(states: list[Any]) -> dict[str, Any]:
-    """What the neighbours seal for the first client: shares of seeds of their own."""
+    """Return the shares of their own seeds that the neighbours seal for the first client."""
     from flwr.common.secure_aggregation.crypto.symmetric_encryption import encrypt
     from flwr.common.secure_aggregation.secaggplus_constants import Key
     from flwr.common.secure_aggregation.secaggplus_utils import share_keys_plaintext_concat

@@ -35,7 +35,7 @@ _PACKAGES = [
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What is measured, row by row, and how it is shown.
+    """A benchmark: its rows and how they are shown.
 
     Attributes
     ----------
@@ -64,7 +64,7 @@ class Benchmark:
 
 
 def machine() -> dict[str, Any]:
-    """What the times depend on."""
+    """Return the facts of this machine and its packages that times depend on."""
     (there,) = compare([Contestant("peers", apart("versions", {}, packages=APART), dict)], 1)
     packages = peers.versions(_PACKAGES)() | there.get("values", dict.fromkeys(APART))
     return {
@@ -118,12 +118,12 @@ def run(name: str, benchmark: Benchmark, options: Mapping[str, Any], out: Path) 
 
 
 def say(line: str) -> None:
-    """Print a line of progress, which is no part of the result."""
+    """Print a line of progress, apart from the result."""
     print(line, file=sys.stderr, flush=True)
 
 
 def text(value: Any) -> str:
-    """A value as people read it; what holds several values is not shown."""
+    """Format a value for people; "" for several values."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
@@ -193,7 +193,7 @@ def time_one(name: str, make: Callable[[bool], Case], *, quick: bool) -> Row:
 
 
 def lines(row: Row) -> list[Row]:
-    """One for each peer."""
+    """Return a line for each peer."""
     ours = row["ours"]
     head = {
         "work": row["work"],

@@ -53,7 +53,7 @@ SEARCHES = {"one-source": (1, 0.0), "acc-t": (1, 1.0), "nll-t": (1, NLL_CLIP), "
 
 
 def suite(quick: bool, every: int = 9, trials: int = TRIALS, plain: int = 4) -> Case:
-    """The whole suite.
+    """Time the whole suite.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def plain_trial(method: str, data: Dataset, setting: SweepPoint, rng: np.random.
     z, y = data.logits[fit], data.labels[fit]
 
     def draw(scale: float, numbers: int) -> Floats:
-        """Sums of all sources' noise, (numbers,)."""
+        """Draw sums of all sources' noise, (numbers,)."""
         return np.asarray(rng.laplace(0.0, scale, (setting.sources, numbers)).sum(axis=0))
 
     if method == "histogram":

@@ -141,7 +141,7 @@ def probmetrics_temperature(logits: Array, labels: Array, opt: str, dtype: str) 
 
 
 def _torch() -> Any:
-    """On one thread, as we are; class by class two are no faster, and under load much slower."""
+    """Import PyTorch with one thread, as ours; two are no faster here, and slower under load."""
     os.environ.update(HUGE_PAGES)
     torch = import_module("torch")
     torch.set_num_threads(1)
@@ -227,7 +227,7 @@ def mapie_sets(
     fit_parts: Array | None = None,
     parts: Array | None = None,
 ) -> Run:
-    """Sets by MAPIE around a fitted model; its result is `packed`.
+    """Make sets by MAPIE around a fitted model; the result is `packed`.
 
     Parameters
     ----------
@@ -290,7 +290,7 @@ def torchcp_sets(
     alpha: float,
     options: Mapping[str, Any],
 ) -> Run:
-    """Sets by TorchCP from logits that are tensors already; its result is `packed`.
+    """Make sets by TorchCP from logits that are tensors already; the result is `packed`.
 
     Parameters
     ----------
@@ -314,7 +314,7 @@ def torchcp_sets(
 
 
 def packed(sets: Array) -> str:
-    """The bits of (n, c) sets as text, row after row."""
+    """Return the bits of (n, c) sets as text, row after row."""
     return np.packbits(sets).tobytes().hex()
 
 

@@ -61,7 +61,7 @@ def rows(data: str = ",".join(DATA), seeds: int = SEEDS, jobs: int | None = None
 
 
 def measured_row(run: Run, data: Dataset) -> Row:
-    """Advice, and what was measured.
+    """Compare advice with measurements.
 
     Returns
     -------
@@ -117,7 +117,7 @@ def measured_row(run: Run, data: Dataset) -> Row:
 def _measured(
     candidate: Candidate, facts: PublicFacts, worlds: Sequence[tuple[int, Shards, World]]
 ) -> dict[str, float]:
-    """A candidate on real data, means over seeds; `left` as the planner's."""
+    """Measure a candidate on real data, means over seeds; `left` as the planner's."""
     found = []
     for seed, shards, world in worlds:
         job = candidate.job(facts, facts.rows_per_client, seed)
@@ -135,7 +135,7 @@ def _measured(
 
 
 def notes(found: Sequence[Row]) -> list[str]:
-    """How often the claim holds."""
+    """Summarise how often the claim holds."""
     within = {
         text: sum(row[key] <= BETTER for row in found)
         for text, key in (("", "ratio"), (" of ECE", "ece_ratio"), (" of cwECE", "classwise_ratio"))

@@ -59,7 +59,7 @@ def _size(rows: Floats) -> str:
 
 
 def temperature(rows: Callable[[bool], Rows], target: float, quick: bool) -> Case:
-    """The pooled fit; T and the NLL that it reaches stand beside the time.
+    """Time the pooled fit; T and the NLL that it reaches stand beside the time.
 
     The ways of probmetrics are those of which one or the other is fastest.
     """
@@ -107,7 +107,7 @@ def error(
     target: float | None,
     quick: bool,
 ) -> Case:
-    """A calibration error with the same bins on all sides.
+    """Time a calibration error with the same bins on all sides.
 
     Parameters
     ----------

@@ -28,7 +28,7 @@ WORD = 64
 
 
 def secagg_bits(clients: int, numbers: int, word: int) -> int:
-    """What a client sends and gets, both together (Bonawitz et al. 2017).
+    """Return the bits that a client sends and receives (Bonawitz et al. 2017).
 
     Two public keys of everybody, a sealed pair of shares for and from everybody, a share of
     everybody, and the masked vector. It gives the expansions that the paper prints.
@@ -37,7 +37,7 @@ def secagg_bits(clients: int, numbers: int, word: int) -> int:
 
 
 def lightsecagg_bits(clients: int, numbers: int, word: int) -> int:
-    """What a client sends and gets, by the construction of So et al. 2022.
+    """Return the bits that a client sends and receives, by the construction of So et al. 2022.
 
     To and from each other client a coded piece of a mask, one of U - T parts as long as the vector
     together; then the masked vector and one sum of pieces. With T half of the clients and U 70 % of
@@ -48,13 +48,13 @@ def lightsecagg_bits(clients: int, numbers: int, word: int) -> int:
 
 
 def contributor_bits(clients: int, numbers: int, word: int) -> int:
-    """What a site sends to a sum of ours; it gets the question alone, which is not counted."""
+    """Return the bits that a site sends to our sum; the question it receives is not counted."""
     whole, _, _ = message_bytes(_committee(clients), 0)
     return 8 * whole + numbers * word
 
 
 def member_bits(clients: int, numbers: int, word: int) -> int:
-    """What a member of the committee gets and sends beyond that: headers, seeds, its pieces."""
+    """Return the further bits of a member of the committee: headers, seeds, its pieces."""
     committee = _committee(clients)
     _, header, sealed = message_bytes(committee, numbers)
     signed = committee.threshold * CONFIRMATION_BYTES + CONFIRMATION_BYTES
@@ -77,7 +77,7 @@ BITS = {
 
 
 def protocols() -> list[Mapping[str, Any]]:
-    """The entries of the file."""
+    """Read the entries of the file."""
     found: list[Mapping[str, Any]] = read_toml(Path(__file__).with_name("secure_sums.toml"))[
         "protocols"
     ]
@@ -85,7 +85,7 @@ def protocols() -> list[Mapping[str, Any]]:
 
 
 def trust() -> str:
-    """Who speaks, who keeps secrets, who is trusted, as Markdown."""
+    """Return the table of messages, secrets and trusted parties, as Markdown."""
     lines = [
         [
             f"[{p['name']}]({p['link']}), {p['paper']}",
@@ -113,7 +113,7 @@ def costs() -> str:
 
 
 def measured() -> str:
-    """What `secure_sums.BENCHMARK` measured when its results were last kept, as Markdown."""
+    """Return the stored measurements of `secure_sums.BENCHMARK`, as Markdown."""
     kept = json.loads(Path(__file__).with_name(MEASURED).read_text("utf-8"))
     rows = [
         {

@@ -80,7 +80,7 @@ def measured_row(sites: int, members: int, threshold: int, numbers: int) -> Row:
 
 
 def _timed(work: Callable[[int], T], parties: Sequence[int]) -> tuple[list[T], float]:
-    """What each party said, and the CPU seconds that one of them took, in the mean."""
+    """Return the messages of all parties, and the mean CPU seconds of one."""
     said, took = list[T](), list[float]()
     for k in parties:
         began = time.process_time()

@@ -28,7 +28,7 @@ DATA = ("densenet-cifar100", "mmlu-llama")
 
 
 def smallest(conformity: Conformity, logits: Floats, labels: Integers) -> PredictionSets:
-    """Sets without privacy: the ceil((n + 1)(1 - alpha))-th smallest score is the threshold."""
+    """Return sets without privacy, by the ceil((n + 1)(1 - alpha))-th smallest score."""
     scores = np.sort(conformity.of_labels(logits, labels))
     rank = math.ceil((len(scores) + 1) * (1 - ALPHA))
     threshold = scores[rank - 1] if rank <= len(scores) else 1.0
@@ -39,7 +39,7 @@ def smallest(conformity: Conformity, logits: Floats, labels: Integers) -> Predic
 
 
 def speed(conformity: Conformity, score: str, quick: bool) -> Case:
-    """Sets of many rows from their logits, in single precision."""
+    """Time sets of many rows from their logits, in single precision."""
     n, c = (2000, 20) if quick else (1_000_000, 100)
     rng = np.random.default_rng(0)
     logits = rng.standard_normal((n, c), dtype=np.float32) * 2
@@ -71,7 +71,7 @@ def speed(conformity: Conformity, score: str, quick: bool) -> Case:
 
 
 def bits_of(packed: str) -> NDArray[np.uint8]:
-    """What `peers.packed` made text of."""
+    """Invert `peers.packed`."""
     return np.frombuffer(bytes.fromhex(packed), np.uint8)
 
 
@@ -81,7 +81,7 @@ def _torchcp(how: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def calibrated(shards: Shards) -> dict[str, float]:
-    """The threshold of a federation of whole users."""
+    """Return the threshold of a federation of whole users."""
     rows = len(shards.labels) / shards.clients
     facts = Federation(shards.clients, shards.classes, epsilon=1.0)
     method = FedConformal(facts, rows_per_client=rows, secure_aggregation="none")

@@ -44,7 +44,7 @@ def measured_row(
     die: int = 0,
     committee: tuple[int, int] | None = None,
 ) -> Row:
-    """A run with epsilon 1 for each row; the last `die` sites lose their power after round 1.
+    """Time a run with epsilon 1 for each row; the last `die` sites lose power after round 1.
 
     With a committee (members, threshold) sites add up by the protocol of secure aggregation.
     """
@@ -87,7 +87,7 @@ def measured_row(
 
 
 def _as_promised(found: Sequence[Row]) -> bool:
-    """The bits of inline where nobody dies; where sites do, a result all the same."""
+    """Test for the bits of inline if no site dies, and for a result if sites do."""
     return all(row["bits of inline"] or row["die after round 1"] for row in found)
 
 

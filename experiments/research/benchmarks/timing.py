@@ -109,12 +109,12 @@ class Inside:
 
 
 def named(key: str) -> Callable[[Any], dict[str, float]]:
-    """What a result is worth that is a number itself."""
+    """Return a function that names a result which is a number itself."""
     return lambda result: {key: result}
 
 
 def checksum(values: NDArray[Any]) -> int:
-    """The same number means the same bits."""
+    """Return a checksum: equal numbers mean equal bits."""
     return zlib.crc32(values.tobytes())
 
 
@@ -168,7 +168,7 @@ def _turns(contestant: Contestant, repetitions: int, row: Row) -> Generator[None
 
 
 def _clock(prepare: Prepare, pieces: int) -> tuple[float, Any, float]:
-    """The seconds that count, the result, and all seconds that passed."""
+    """Return the seconds that count, the result, and all seconds that passed."""
     run = prepare()
     start = time.perf_counter()
     result = run()
@@ -182,7 +182,7 @@ def _clock(prepare: Prepare, pieces: int) -> tuple[float, Any, float]:
 
 
 def alone(name: str, module: str, *numbers: int) -> Contestant:
-    """What `python -m MODULE NUMBERS` prints, which is what `print_seconds` prints."""
+    """Time `python -m MODULE NUMBERS`, whose output is that of `print_seconds`."""
     command = [sys.executable, "-m", module, *map(str, numbers)]
 
     def run() -> Inside:
@@ -226,7 +226,7 @@ def peer(
     arrays: Mapping[str, NDArray[Any]],
     **options: Any,
 ) -> Contestant:
-    """A function of `peers`, here or in its own environment.
+    """Return a function of `peers`, here or in its own environment.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ def peer(
 
 @contextmanager
 def apart(function: str, arrays: Mapping[str, NDArray[Any]], **options: Any) -> Iterator[Prepare]:
-    """A process for one peer; it ends when the block is left.
+    """Start a process for one peer; it ends when the block is left.
 
     Its interpreter is `FEDCAL_PEERS`, or that of `peers/` inside our own environment.
 

@@ -45,7 +45,7 @@ def start() -> Floats:
 
 
 def _model() -> Any:
-    """The network in PyTorch, on one thread."""
+    """Build the network in PyTorch, on one thread."""
     import torch
 
     from fedcal.training import torch_models
@@ -68,7 +68,7 @@ def _tensors(rows: Rows) -> tuple[Any, Any]:
 
 
 def our_sum(rows: Rows) -> Callable[[], float]:
-    """The sum of clipped gradients, in whole steps; its norm."""
+    """Sum clipped gradients, in whole steps; return the norm."""
     x, y = rows
     w, cuts = start(), np.array([0, len(y)])
 
@@ -80,7 +80,7 @@ def our_sum(rows: Rows) -> Callable[[], float]:
 
 
 def opacus_sum(rows: Rows, *, ghost: bool) -> Callable[[], float]:
-    """The same by Opacus's gradients of each row, or by its norms and a second pass backward."""
+    """Sum by Opacus's gradients of each row, or by its norms and a second backward pass."""
     model, (x, y) = _model(), _tensors(rows)
     import torch
     from opacus.grad_sample import GradSampleModule, GradSampleModuleFastGradientClipping
@@ -139,7 +139,7 @@ def plain_sum(rows: Rows) -> Callable[[], float]:
 
 
 def step(quick: bool) -> Case:
-    """The sum of a batch's clipped gradients."""
+    """Time the sum of a batch's clipped gradients."""
     rows = images(32 if quick else BATCH)
 
     values = named("norm of the sum")
@@ -172,7 +172,7 @@ def _quiet(prepare: Callable[..., Callable[[], Any]], *given: Any, **options: An
 def our_method(
     rows: Rows, network: str = NETWORK, epochs: float = 1.0, epsilon: float = EPSILON
 ) -> FedSGD:
-    """Some epochs of SGD in one place."""
+    """Return some epochs of SGD in one place."""
     x, y = rows
     private: dict[str, Any] = {"clip": CLIP} if math.isfinite(epsilon) else {}
     return FedSGD(
@@ -204,7 +204,7 @@ def our_epochs(rows: Rows, **how: Any) -> Callable[[], int]:
 def opacus_epochs(
     rows: Rows, multiplier: float, make: Callable[[], Any], epochs: int = 1
 ) -> Callable[[], int]:
-    """Its engine with Poisson batches and the same noise; no accounting in the clock."""
+    """Run Opacus's engine with Poisson batches and the same noise, without accounting."""
     model, (x, y) = make(), _tensors(rows)
     import torch
     from opacus import PrivacyEngine
@@ -267,7 +267,7 @@ def _head() -> Any:
 
 
 def probe(quick: bool) -> Case:
-    """A linear head on fixed features, with privacy and without."""
+    """Time a linear head on fixed features, with privacy and without."""
     n, epochs = (1024, 1) if quick else (50_000, 10)
     rows = features(n)
     head: dict[str, Any] = {"network": "linear", "epochs": float(epochs)}

@@ -49,7 +49,7 @@ class ShiftedImages:
     read: Callable[[range], NDArray[np.uint8]] = field(repr=False)
 
     def batches(self, size: int) -> Iterator[NDArray[np.uint8]]:
-        """The images in order, so many at a time."""
+        """Yield the images in order, `size` at a time."""
         rows = range(len(self.labels))
         for start in rows[::size]:
             yield self.read(rows[start : start + size])
@@ -163,7 +163,7 @@ def _clean(path: str, corruption: str, severity: int) -> ShiftedImages:
 
 
 def _array(path: Path) -> NDArray[Any]:
-    """An `.npy` file of a stranger, mapped, not read: no pickles, its header checked."""
+    """Map an untrusted `.npy` file without reading it: no pickles, its header checked."""
     try:
         mapped: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         return mapped

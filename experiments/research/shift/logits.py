@@ -28,7 +28,7 @@ Model = Callable[[Any], Any]
 
 
 def load_model(path: Path) -> Model:
-    """A TorchScript program, or an exported one (.pt2), on the CPU; InputError for anything else.
+    """Load a TorchScript program, or an exported one (.pt2), on the CPU; InputError otherwise.
 
     Whether it is in its evaluation mode was decided where it was saved.
     """

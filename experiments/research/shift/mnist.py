@@ -71,7 +71,7 @@ def variants_of(
 
 
 def read_images(train: str, test: str, rows: int) -> tuple[LabelledRows, LabelledRows]:
-    """The first `rows` training images, and every second one of the test images.
+    """Read the first `rows` training images, and every second one of the test images.
 
     Raises
     ------

@@ -40,7 +40,7 @@ Table = dict[str, NDArray[np.str_]]
 
 
 def read(file: Path) -> Table:
-    """The columns of `adult.data` or `adult.test`, as text; `.gz` is unpacked.
+    """Read the columns of `adult.data` or `adult.test` as text; `.gz` is unpacked.
 
     Raises
     ------
@@ -88,7 +88,7 @@ class Design:
 
     @classmethod
     def of(cls, train: Table) -> Design:
-        """From training rows."""
+        """Learn the design from training rows."""
         values = {name: _numbers(train, name) for name in NUMBERS}
         return cls(
             {name: (float(x.mean()), float(x.std())) for name, x in values.items()},
@@ -113,7 +113,7 @@ def _numbers(table: Table, name: str) -> Floats:
 
 
 def shipped(train: Path, test: Path) -> Arrays:
-    """The arrays of the data file, from the two files of UCI's archive."""
+    """Make the arrays of the data file from the two files of UCI's archive."""
     learnt, judged = read(train), read(test)
     design = Design.of(learnt)
     weights = logistic(design.columns(learnt), labels_of(learnt))

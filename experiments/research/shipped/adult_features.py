@@ -74,7 +74,7 @@ def features(table: Table) -> Floats:
 
 
 def shipped(train: Path, test: Path) -> Arrays:
-    """The arrays of the features file, from the two files of UCI's archive."""
+    """Make the arrays of the features file from the two files of UCI's archive."""
     tables = {"": read(train), "test_": read(test)}
     groups = {part: groups_of(table) for part, table in tables.items()}
     names = np.unique(np.concatenate(list(groups.values())))

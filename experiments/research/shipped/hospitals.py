@@ -43,8 +43,11 @@ UNKNOWN: dict[str, int] = {"trestbps": 0, "chol": 0, "ca": 9}
 
 @dataclass(frozen=True)
 class Patients:
-    """Rows of all hospitals: `hospital` (n,) by its place in `HOSPITALS`, x (n, 13) with nan where
-    a value is missing, y (n,) 1 = diseased (UCI's `num` above 0)."""
+    """Rows of all hospitals.
+
+    `hospital` (n,) is the place in `HOSPITALS`, x (n, 13) has nan for missing values, y (n,) is 1 =
+    diseased (UCI's `num` above 0).
+    """
 
     hospital: Integers
     x: Floats
@@ -52,7 +55,7 @@ class Patients:
 
 
 def read_patients(folder: Path) -> Patients:
-    """The rows of the four files of UCI's archive.
+    """Read the rows of the four files of UCI's archive.
 
     Raises
     ------
@@ -82,8 +85,10 @@ def read_patients(folder: Path) -> Patients:
 
 
 def halves(hospital: Integers) -> tuple[Integers, Integers, Integers]:
-    """Rows that train the model (half of Cleveland's), and the calibration and test halves of each
-    hospital's others; all in the order of the files."""
+    """Return the training, calibration and test rows, in the order of the files.
+
+    Half of Cleveland's rows train the model; each hospital's other rows are halved.
+    """
     rng = stream(0, Purpose.SPLIT, what="hospitals")
     train, fit, test = [], [], []
     for k in range(len(HOSPITALS)):
@@ -99,9 +104,8 @@ def halves(hospital: Integers) -> tuple[Integers, Integers, Integers]:
 def design(x: Floats, train: Integers) -> Floats:
     """Columns of the regression, (n, 19): 1, numbers in standard units, codes one-hot.
 
-    What is missing becomes the median of the training rows, of a code the most frequent one. There
-    are no indicators of missing values: the training rows miss next to none, so that nothing could
-    be learned of them.
+    A missing number becomes the median of the training rows, a missing code the most frequent one.
+    Indicators of missing values are left out: the training rows miss too few to learn from them.
     """
     columns = [np.ones(len(x))]
     for feature, values in zip(FEATURES, x.T, strict=True):
@@ -117,7 +121,7 @@ def design(x: Floats, train: Integers) -> Floats:
 
 
 def shipped(patients: Patients) -> Arrays:
-    """The arrays of the data file."""
+    """Make the arrays of the data file."""
     train, fit, test = halves(patients.hospital)
     x = design(patients.x, train)
     z = x @ logistic(x[train], patients.y[train])

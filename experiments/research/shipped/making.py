@@ -78,7 +78,7 @@ def probe(x: Floats, y: Integers, classes: int, ridge: float = 0.01) -> Callable
 
 
 def with_probe(arrays: Arrays, classes: int) -> Arrays:
-    """The test rows of a features file, with the logits of a probe of its training rows.
+    """Return the test rows of a features file, with the logits of a probe of its training rows.
 
     Rows after a corruption stand beside the clean ones; which is theirs is their `client`.
     """

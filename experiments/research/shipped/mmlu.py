@@ -21,7 +21,7 @@ PROMPT = 0
 
 
 def shipped(file: Path) -> Arrays:
-    """The arrays of the data file.
+    """Make the arrays of the data file.
 
     Parameters
     ----------

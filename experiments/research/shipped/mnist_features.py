@@ -26,7 +26,7 @@ STEP = 1 / 40
 
 
 def shipped(train: str, test: str) -> Arrays:
-    """The arrays of the features file, from two files or folders of images."""
+    """Make the arrays of the features file from two files or folders of images."""
     extractor = RandomFilters()
 
     def kept(images: NDArray[np.uint8]) -> NDArray[np.int8]:

@@ -39,7 +39,7 @@ LOSS = 0.01
 
 
 def completed(row: Record) -> Record:
-    """A row with the mean and spread of its values, and whether it loses more than 1 % accuracy."""
+    """Add the mean and spread of a row's values, and whether it loses more than 1 % accuracy."""
     if not row["classwise_ece"]:
         return row
     before, (ece, accuracy) = row["accuracy_before"], (sum(row[k]) / len(row[k]) for k in METRICS)
@@ -53,7 +53,7 @@ def completed(row: Record) -> Record:
 
 
 def spread(values: Sequence[float]) -> float:
-    """Standard deviation of a sample; 0 for one value."""
+    """Return the standard deviation of a sample; 0 for one value."""
     if len(values) < 2:
         return 0.0
     mean = sum(values) / len(values)
@@ -61,12 +61,12 @@ def spread(values: Sequence[float]) -> float:
 
 
 def place_of(row: Record) -> str:
-    """The line of the table that a row stands in."""
+    """Return the line of the table that a row belongs to."""
     return ", ".join(filter(None, (row["network"], row["row"])))
 
 
 def row_of(line: Line, part: Part, names: Mapping[str, str]) -> Record:
-    """A line of a comparison as a row.
+    """Convert a line of a comparison to a row.
 
     Parameters
     ----------
@@ -109,12 +109,12 @@ def rows_of(experiment: Experiment, items: Iterable[Record]) -> Rows:
 
 
 def whole(rows: Rows) -> Rows:
-    """Those of which no run failed; means of others would be over other seeds."""
+    """Return the rows without a failed run; means of the others would be over other seeds."""
     return [row for row in rows if row["classwise_ece"] and not row["failures"]]
 
 
 def printed_rows(table: Printed) -> Rows:
-    """A table of the paper as rows, to hold its own numbers against its claims.
+    """Convert a table of the paper to rows, to test its own numbers against its claims.
 
     Means only, and no accuracy: the paper prints marks instead.
     """

@@ -30,7 +30,7 @@ Values: TypeAlias = Mapping[str, tuple[Any, float]]
 
 
 def deviations(result: Reproduction, expected: Reproduction) -> list[str]:
-    """Where a result is not what was expected, a line each.
+    """List each difference between a result and the expected one, a line each.
 
     Networks of the user's are not checked, nor are those that were not run.
     """
@@ -52,13 +52,13 @@ def _name(key: Key) -> str:
 
 
 def tolerance(metric: str, values: Sequence[float]) -> float:
-    """A tenth of the spread over seeds, and a little of the value itself."""
+    """Return a tenth of the spread over seeds, plus a small share of the value itself."""
     share = 0.01 if metric == "classwise_ece" else 0.001
     return 0.1 * spread(values) + share * sum(values) / len(values)
 
 
 def checked(experiment: Experiment, rows: Rows) -> dict[Key, Values]:
-    """What is checked of each row of a grid, or of each row of each table.
+    """Return the checked values of each row of a grid, or of each row of each table.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def _near(now: Any, then: Any, allowed: float) -> bool:
 
 
 def wrong_verdicts(result: Reproduction) -> list[str]:
-    """A line for each verdict that is not as expected, and for each that one side alone knows.
+    """List each verdict that is not as expected, and each that only one side has.
 
     Networks of the user's are not checked, nor those that were not run.
     """
@@ -146,6 +146,6 @@ def _network(place: str) -> str:
 
 
 def enough_seeds(result: Reproduction) -> bool:
-    """Whether means are over as many seeds as the verdicts speak of."""
+    """Return True if means are over as many seeds as the verdicts assume."""
     seeds = (len(row["classwise_ece"]) for row in result.rows if result.experiment.parts)
     return max(seeds, default=0) >= result.experiment.seeds

@@ -41,7 +41,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a claim.
+    """The outcome of testing a claim.
 
     Attributes
     ----------
@@ -73,21 +73,21 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """What became of it, in a word or two."""
+        """The outcome, in a word or two."""
         if self.holds is None:
             return NO_DIFFERENCE if self.places else NOT_TOLD
         return "holds" if self.holds else ("holds in part" if self.partly else "does not hold")
 
 
 def judged(text: str, told: Told, said: str, printed: str = "") -> Verdict:
-    """The verdict of a function on its own claim: see `spec.RowsClaim`."""
+    """Return the verdict of a function on its own claim: see `spec.RowsClaim`."""
     holds = told if isinstance(told, bool) else None
     places = {} if told is None else {EVERYWHERE: holds}
     return Verdict(text, text, "", holds, said, printed, places=places)
 
 
 def larger(a: float, b: float, margin: float) -> Told:
-    """Whether a > b; no difference where they are within a margin, as noise or too small to matter.
+    """Test a > b; no difference if they are within a margin, as noise or too small to matter.
 
     Parameters
     ----------
@@ -98,9 +98,9 @@ def larger(a: float, b: float, margin: float) -> Told:
 
 
 def all_of(found: Iterable[Told]) -> Told:
-    """Whether all hold: one that fails decides, then one that cannot be told, or is no difference.
+    """Return True if all hold; otherwise the first of False, None and no difference that occurs.
 
-    Of none it is None.
+    No verdicts at all give None.
     """
     every = list(found)
     for told in (False, None, NO_DIFFERENCE):

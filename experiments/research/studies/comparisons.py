@@ -31,7 +31,7 @@ _METRICS = ("accuracy", "ece", "classwise_ece", "nll")
 
 
 def command(name: str) -> str:
-    """The command line that runs a comparison."""
+    """Return the command line that runs a comparison."""
     options = COMPARISONS[name]
 
     def text(value: Any) -> str:

@@ -33,7 +33,7 @@ def pages() -> list[Path]:
 
 
 def filled(text: str) -> str:
-    """A page with its blocks made anew.
+    """Return a page with its generated blocks made anew.
 
     Raises
     ------

@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def content(result: Reproduction) -> Rows:
-    """What ships: key and values of each row of a grid; or whole rows that stand in any table."""
+    """Return what ships: keys and values of a grid's rows, or the whole rows of all tables."""
     if result.failures:
         raise InputError(f"runs failed, the first with: {result.failures[0]}")
     checked(result.experiment, result.rows)
@@ -51,7 +51,7 @@ def content(result: Reproduction) -> Rows:
 
 
 def shipped(name: str) -> Reproduction:
-    """The results that ship, as `reproduce` gave them; of `NAME@WORD`, those on other data.
+    """Return the shipped results, as `reproduce` gave them; `NAME@WORD` for those on other data.
 
     Raises
     ------
@@ -63,7 +63,7 @@ def shipped(name: str) -> Reproduction:
 
 
 def read(name: str) -> Record:
-    """A file: `commit` and `results`; InputError where there is none."""
+    """Read a file's `commit` and `results`; InputError if there is none."""
     path = FOLDER / f"{name}.json"
     if not path.is_file():
         raise InputError(f"there are no expected results of {name}")
@@ -110,7 +110,7 @@ def _flat(row: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 
 def unpacked(tables: Iterable[Mapping[str, Any]]) -> Rows:
-    """The results again, whatever `packed` made of them."""
+    """Invert `packed`."""
     found: Rows = []
     for table in tables:
         for row in table["rows"]:
@@ -124,7 +124,7 @@ def unpacked(tables: Iterable[Mapping[str, Any]]) -> Rows:
 
 
 def commit_here() -> str:
-    """The commit of this code, short; with a "+" where the code has changed since."""
+    """Return the short commit of this code, with a "+" if the code has changed since."""
 
     def git(*words: str) -> str:
         command = ["git", "-C", str(ROOT), *words]

@@ -81,7 +81,7 @@ def _mean(cell: Record, metric: str) -> float:
 
 
 def _value(cell: Record, x: str) -> float:
-    """Where a cell belongs on the axis; infinity at its right end."""
+    """Return a cell's position on the axis; infinity stands at its right end."""
     if x == "rounds":
         return float(cell["rounds"] or 0)
     if x == "epsilon":

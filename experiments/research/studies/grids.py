@@ -99,7 +99,7 @@ def run_grids(
 
 
 def _joined(said: Mapping[str, list[str]]) -> list[str]:
-    """The statements of all comparisons; what not all of them have is said of which it is."""
+    """Join the statements of all comparisons; a line that not all share names its comparison."""
     lines = (
         line if all(line in other for other in said.values()) else f"Of the part {name}: {line}"
         for name, own in said.items()
@@ -131,7 +131,7 @@ def _pieces(
 
 
 def _count(options: Mapping[str, Any], sources: Mapping[str, Dataset]) -> int:
-    """How many runs a grid has; InputError for anything that is not allowed in it."""
+    """Return the number of runs of a grid; InputError for anything not allowed in it."""
     try:
         return sum(len(cell.seeds) for cell in resolve(read_grid(options), sources).cells)
     except InputError as e:

@@ -21,7 +21,7 @@ CSV_KEYS = (
 
 
 def blocks_of(experiment: Experiment, rows: Rows) -> list[TextTable]:
-    """The tables of a function; or those of a grid, one for each block of its parts.
+    """Return the tables of a function; or those of a grid, one for each block of its parts.
 
     The best of a line is sought within its block, without pooled baselines: these need all rows
     in one place.
@@ -79,7 +79,7 @@ _VARIED = {"partition": "{}", "epsilon": "ε = {:g}", "rounds": "T = {}"}
 
 
 def _several(cells: Rows, key: str) -> bool:
-    """Whether a method has more than one value of a setting, and so more than one line."""
+    """Return True if a method has more than one value of a setting, and so more than one line."""
     values = {(_place(c), c["title"], c[key]) for c in cells}
     return len(values) > len({(_place(c), c["title"]) for c in cells})
 
@@ -89,7 +89,7 @@ def _place(cell: Record) -> tuple[str, ...]:
 
 
 def _line(cell: Record, varied: Sequence[str]) -> tuple[str, ...]:
-    """Where a cell stands; baselines have no settings and stand in every line of their network."""
+    """Return a cell's line; baselines have no settings and stand in every line."""
     return (*_place(cell), *(_VARIED[k].format(cell[k]) for k in varied if cell[k] is not None))
 
 
@@ -130,13 +130,13 @@ def _ratios(reference: str, cells: Rows) -> TextTable:
 
 
 def _ratio(values: Sequence[float | None]) -> str:
-    """The mean of those that are there."""
+    """Format the mean of the values that are not None."""
     there = [v for v in values if v is not None]
     return f"{sum(there) / len(there):.3f}" if there else ""
 
 
 def printed_block(table: Printed, names: str) -> TextTable:
-    """A table of the paper."""
+    """Return a table as the paper printed it."""
     rows = [(name, *map(_printed, values)) for name, values in table.rows.items()]
     return TextTable((names, *table.columns), rows, table.caption)
 

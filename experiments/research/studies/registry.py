@@ -43,7 +43,7 @@ _SECTIONS = ("shared", "printed", "comparisons")  # which are no experiments
 
 
 def study(name: str) -> dict[str, Any]:
-    """A study file, unchecked."""
+    """Read a study file, unchecked."""
     return read_toml(FOLDER / f"{name}.toml")
 
 
@@ -52,7 +52,7 @@ EXPERIMENTS = {key: name for name in STUDIES for key in study(name) if key not i
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of that name.
+    """Return the experiment of that name.
 
     Raises
     ------

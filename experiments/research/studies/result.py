@@ -58,7 +58,7 @@ class Reproduction:
 
     @cached_property
     def verdicts(self) -> list[Verdict]:
-        """What became of the claims."""
+        """The verdicts on the claims."""
         found = self.experiment
         if found.parts:
             beside = printed_rows(found.paper) if found.paper else []
@@ -68,7 +68,7 @@ class Reproduction:
 
     @cached_property
     def blocks(self) -> list[TextTable]:
-        """The tables."""
+        """The tables of the result."""
         return layout.blocks_of(self.experiment, self.rows)
 
     @property
@@ -87,11 +87,11 @@ class Reproduction:
 
     @property
     def legend(self) -> str:
-        """How to read the tables; "" where headings say it."""
+        """An explanation of the tables; "" if their headings suffice."""
         return LEGEND if self.experiment.parts else ""
 
     def to_json(self) -> dict[str, Any]:
-        """The content of `NAME.json`: strict JSON, metrics as fractions."""
+        """Return the content of `NAME.json`: strict JSON, metrics as fractions."""
         return {
             "schema": 1,
             "kind": "reproduction",
@@ -121,7 +121,7 @@ class Reproduction:
         return "\n".join(part for part in parts if part)
 
     def to_csv(self) -> str:
-        """For programs: fractions with all digits."""
+        """Return the rows as CSV for programs: fractions with all digits."""
         return csv_text(self.rows, layout.CSV_KEYS if self.experiment.parts else None)
 
     def save(self, out: str | Path) -> None:
@@ -136,7 +136,7 @@ class Reproduction:
         write_folder(path_of(out), self._write, stale=stale)
 
     def page(self) -> dict[str, Any]:
-        """What the page shows, which the template lays out."""
+        """Return the content of the page for its template."""
         told = [v.holds for v in self.verdicts if v.holds is not None]
         holding = f"{sum(told)} of {len(told)} claims hold everywhere here."
         return {

@@ -28,7 +28,7 @@ Claims = Callable[[Rows], Iterable[RowsClaim]]
 
 
 def counted(todo: Iterable[T], progress: Progress | None) -> Iterator[T]:
-    """What there is to do; whoever comes for the next has done the one before, and says so."""
+    """Iterate over tasks, and report each as done when the next one is taken."""
     todo = list(todo)
     for done, task in enumerate(todo, 1):
         yield task
@@ -42,7 +42,7 @@ def where(rows: Iterable[Record], /, **facts: object) -> Rows:
 
 
 def one(rows: Iterable[Record], /, **facts: object) -> Record:
-    """The only row with these facts."""
+    """Return the only row with these facts."""
     (found,) = where(rows, **facts)
     return found
 
@@ -56,18 +56,18 @@ def grouped(rows: Iterable[Record], *keys: str) -> dict[tuple[Any, ...], Rows]:
 
 
 def rng_of(study: str, seed: int, *what: object) -> np.random.Generator:
-    """Of one run of a setting of a study."""
+    """Return the random generator of one run of a setting of a study."""
     return stream(seed, Purpose.BOOTSTRAP, what=f"{study} {' '.join(map(str, what))}")
 
 
 def span(values: Iterable[float], form: str = ".1f", factor: float = 1.0) -> str:
-    """The smallest and the largest of some numbers."""
+    """Format the smallest and the largest of some numbers."""
     each = list(values)
     return " to ".join(f"{factor * end:{form}}" for end in (min(each), max(each)))
 
 
 def standard_error(values: Sequence[float]) -> float:
-    """Of the mean of a sample of at least two."""
+    """Return the standard error of the mean of a sample of at least two."""
     return stdev(values) / math.sqrt(len(values))
 
 
@@ -85,7 +85,7 @@ def of_each(claims: Claims) -> Claims:
 def dealt(
     logits: Floats, labels: Integers, picked: Integers, clients: int, rng: np.random.Generator
 ) -> Shards:
-    """Some of the rows, dealt to clients with Dirichlet(0.1) label skew."""
+    """Deal some of the rows to clients with Dirichlet(0.1) label skew."""
     owner = owners.dirichlet(labels[picked], clients, 0.1, rng)
     return Shards.from_owner(logits[picked], labels[picked], owner, clients)
 
@@ -98,7 +98,7 @@ def release_of(
     clients: int,
     rng: np.random.Generator,
 ) -> Release:
-    """What a private round releases of the sum of all answers; the noise of all is drawn together.
+    """Release the sum of all answers of a private round; the noise of all is drawn together.
 
     Parameters
     ----------

@@ -80,7 +80,7 @@ class Part:
     row: str = ""
 
     def title_of(self, name: str, settings: Mapping[str, Any]) -> str:
-        """What a method with these parameters is called here."""
+        """Return the title of a method with these parameters."""
         variants = {title: Variant.parse(method) for title, method in self.methods.items()}
         return next(
             title
@@ -180,7 +180,7 @@ class RowsTable:
     checked: bool = True
 
     def has(self, row: Mapping[str, Any]) -> bool:
-        """Whether a row stands in this table."""
+        """Return True if a row belongs to this table."""
         return all(row.get(k) == v for k, v in self.where.items())
 
 

@@ -48,7 +48,7 @@ ASKED: Mapping[str, dict[str, Any]] = {
 def release(
     data: str, epsilon: float = 1.0, seed: int = 0, bins: int | None = None
 ) -> ScoreRelease:
-    """What the page's command writes; with other buckets, if said so."""
+    """Return the release of the page's command, or one with another number of buckets."""
     options = ASKED[data] if bins is None else ASKED[data] | {"bins": bins}
     run = evaluate(data, epsilon=epsilon, unit=Example.name, seed=seed, **options)
     return cast("ScoreRelease", run.artifact)
@@ -65,7 +65,7 @@ def counted(data: str, group: str, epsilon: float = math.inf) -> float:
 
 
 def of(found: Findings, group: str, metric: str) -> Estimate | None:
-    """Of a group, or of all rows (""); None where the group is suppressed."""
+    """Return the estimate for a group, or for all rows (""); None if the group is suppressed."""
     if not group:
         return found.metrics["model"][metric]
     told = found.groups[group]
@@ -73,7 +73,7 @@ def of(found: Findings, group: str, metric: str) -> Estimate | None:
 
 
 def apart(e: Estimate | None) -> bool:
-    """Whether the interval excludes 0; it may even where noise drowns the value itself."""
+    """Return True if the interval excludes 0, even if noise drowns the value itself."""
     return e is not None and (e.low > 0 or e.high < 0)
 
 
@@ -81,12 +81,12 @@ def apart(e: Estimate | None) -> bool:
 
 
 def name(group: str) -> str:
-    """As the page calls it."""
+    """Return the group's name as the page shows it."""
     return group.replace("_", " ")
 
 
 def cell(e: Estimate | None, sign: str = "") -> str:
-    """A share in %, with its interval."""
+    """Format a share in %, with its interval."""
     if e is None:
         return "too few rows"
     low, high = (f"{100 * end:{sign}.1f}" for end in (e.low, e.high))
@@ -97,7 +97,7 @@ def cell(e: Estimate | None, sign: str = "") -> str:
 
 
 def listed(groups: Iterable[str]) -> str:
-    """A, b and c."""
+    """Join names as "A, b and c"."""
     *most, last = map(name, groups)
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -125,14 +125,14 @@ def gap_of(h: Histogram) -> Estimate:
 
 
 def half_width(bins: int) -> float:
-    """Of the interval of a subject's gap at epsilon = 1, on average, in points."""
+    """Return the mean half width of a subject's gap interval at epsilon = 1, in points."""
     told = release("mmlu-llama", bins=bins).histograms
     each = [gap_of(h) for (_, group, _), h in told.items() if group]
     return 100 * fmean((e.high - e.low) / 2 for e in each)
 
 
 def subjects_read() -> str:
-    """What the table can and cannot say."""
+    """Describe what the table shows about subjects."""
     data = "mmlu-llama"
     truth, told = exact(data), release(data).found
     seeds = [release(data, seed=seed).histograms for seed in range(SEEDS)]
@@ -192,7 +192,7 @@ def by_league() -> str:
 
 
 def leagues_read() -> str:
-    """Which leagues are found, and what a smaller budget hides."""
+    """Describe which leagues are found, and what a smaller budget hides."""
     data = "game-forecasts"
 
     def silent(told: Findings) -> list[str]:
@@ -232,12 +232,12 @@ def by_sex_and_race() -> str:
 
 
 def turned(e: Estimate | None) -> Estimate | None:
-    """One less a rate."""
+    """Return one minus a rate."""
     return e and replace(e, value=1 - e.value, low=1 - e.high, high=1 - e.low)
 
 
 def groups_read() -> str:
-    """What two large groups show, and what noise hides of small ones."""
+    """Describe what two large groups show, and what noise hides of small ones."""
     data, women, men = "adult-income", "Female, White", "Male, White"
     truth, told, less = exact(data), release(data).found, release(data, 0.25).found
 
@@ -280,7 +280,7 @@ def forest(
     label: str,
     change: Callable[[Estimate | None], Estimate | None] = lambda e: e,
 ) -> Intervals:
-    """A metric of each group, changed or as it is, exact and at epsilon = 1."""
+    """Plot a metric of each group, changed or not, exact and at epsilon = 1."""
     series = {}
     for how, found in {"exact": exact(data), "epsilon = 1": release(data).found}.items():
         told = {group: change(of(found, group, metric)) for group in found.groups}

@@ -57,18 +57,18 @@ comparison: Callable[[str], list[Line]] = cache(lambda name: list(read(name)["re
 
 
 def where(lines: str | Sequence[Line], **facts: Any) -> list[Line]:
-    """Those with all of these facts, of lines or of a comparison's."""
+    """Filter lines, or those of a comparison, by all of these facts."""
     return rows.where(comparison(lines) if isinstance(lines, str) else lines, **facts)
 
 
 def one(lines: str | Sequence[Line], **facts: Any) -> Line:
-    """The only one with all of these facts."""
+    """Return the only line with all of these facts."""
     (line,) = where(lines, **facts)
     return line
 
 
 def mean(line: Line, metric: str = "ece") -> float:
-    """Of a metric, over seeds."""
+    """Return the mean of a metric over seeds."""
     return float(line["after"][metric]["mean"])
 
 
@@ -92,7 +92,7 @@ def ratio(title: str, row: str = "") -> float:
 
 
 def papers_claims() -> Rows:
-    """What Maddock et al. claim, and what became of it."""
+    """Return the claims of Maddock et al. and their verdicts."""
     return [
         {"text": v.text, "word": v.word, "unsure": bool(unsure(experiment(name), v))}
         for name in TABLES
@@ -114,7 +114,7 @@ def searches() -> dict[tuple[Any, ...], dict[str, Line]]:
 
 
 def first(metric: str) -> list[str]:
-    """The method with the lowest mean, of each of the `searches`."""
+    """Return the method with the lowest mean, for each of the `searches`."""
     return [min(mine, key=lambda m: mean(mine[m], metric)) for mine in searches().values()]
 
 
@@ -130,7 +130,7 @@ def better_everywhere(unit: str, trust: str) -> list[str]:
 
 
 def noise_of_means(lines: Rows) -> list[list[float]]:
-    """For each epsilon and number of rounds the noise of the mean, smallest sampling rate first."""
+    """Return the noise of the mean by epsilon and rounds, smallest sampling rate first."""
     found: dict[tuple[float, int], list[float]] = {}
     for r in sorted(lines, key=lambda r: float(r["sampling_rate"])):
         found.setdefault((r["epsilon"], r["rounds"]), []).append(r["mean_std"])
@@ -148,12 +148,12 @@ def shifts() -> dict[tuple[str, int], str]:
 
 
 def luo_rows(severity: int, what: str, **facts: Any) -> Rows:
-    """Of a table of Luo et al."""
+    """Return rows of a table of Luo et al."""
     return where(results(f"luo-{TABLE_OF[severity]}").rows, what=what, **facts)
 
 
 def luo_methods(severity: int, noise: str) -> dict[str, Record]:
-    """Method -> what it comes to."""
+    """Map each method to its result."""
     return {r["method"]: r for r in luo_rows(severity, "method", noise=noise)}
 
 
@@ -238,12 +238,12 @@ def _template() -> Any:
 
 
 def filled(macro: str, *of: Any) -> str:
-    """What a macro of the template makes of `of`."""
+    """Render a macro of the template with `of`."""
     return str(getattr(_template(), macro)(*of)).strip()
 
 
 def tables(name: str, some: slice = slice(None)) -> str:
-    """The tables of an experiment, or some of them, as `NAME.md` has them."""
+    """Return the tables of an experiment, or some of them, as in `NAME.md`."""
     return "\n".join(map(markdown, results(name).blocks[some]))
 
 

@@ -26,7 +26,7 @@ _NODES = 2048
 
 
 def mean_coverage(clients: int, rows: int) -> Floats:
-    """Of each pair (l, k), of distinct scores: (rows, clients), entry [l - 1, k - 1]."""
+    """Return mean coverage of each (l, k), distinct scores: (rows, clients), [l - 1, k - 1]."""
     x, weights = np.polynomial.legendre.leggauss(_NODES)
     u, weights = (x + 1) / 2, weights / 2
     ranks = np.arange(1, rows + 1)[:, None]
@@ -54,7 +54,7 @@ def best_ranks(clients: int, rows: int, alpha: float) -> tuple[int, int, float]:
 
 
 def thresholds(scores: Floats, clients: int, alpha: float) -> Floats:
-    """A threshold for each set of rows, dealt evenly in their order, (k, n) -> (k,).
+    """Return a threshold for each set of rows, dealt evenly in their order, (k, n) -> (k,).
 
     Raises
     ------

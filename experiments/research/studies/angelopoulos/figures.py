@@ -93,14 +93,14 @@ def _levels(progress: Progress | None = None, *, trials: int = 2_000) -> Rows:
 
 
 def _lines(found: Rows, along: str) -> dict[float, Rows]:
-    """What is held fixed -> levels along the other."""
+    """Map each fixed value to the levels along the other axis."""
     other, values = ("epsilon", SOME_EPSILONS) if along == "n" else ("n", SOME_ROWS)
     mine = where(found, what="level", along=along)
     return {float(v): where(mine, **{other: v}) for v in values}
 
 
 def _levels_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What the figure shows, and what we measured at min(q~, 1)."""
+    """Yield the claims that the figure makes, and the one measured at min(q~, 1)."""
     for along in ("n", "epsilon"):
         levels = [[r["level"] for r in line] for line in _lines(found, along).values()]
         up = max(b - a for line in levels for a, b in pairwise(line))
@@ -159,7 +159,7 @@ figure2 = Study(_levels, _levels_claims, _levels_sheet)
 
 
 def covers(row: Record) -> bool:
-    """Whether coverage is 90 % in the mean of all splits, but for 3.5 standard errors."""
+    """Return True if mean coverage over all splits is 90 %, within 3.5 standard errors."""
     return bool(row["coverage"] >= 1 - ALPHA - 3.5 * row["coverage_error"])
 
 
@@ -235,7 +235,7 @@ def _between(each: Sequence[Judged]) -> float | None:
 
 
 def _networks_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.1 says, of each of the data."""
+    """Yield the claims of section 4.1 for each data set."""
     lines = where(found, what="setting", sets=PRIVATE)
     for private in lines:
         name, model = private["data"], private["model"]
@@ -295,7 +295,7 @@ WELL = 0.02
 
 
 def _bins(progress: Progress | None = None, *, splits: int = 100) -> Rows:
-    """Sets by the number of bins, on the same splits for all of them.
+    """Measure sets by the number of bins, on the same splits for all of them.
 
     Returns
     -------
@@ -318,7 +318,7 @@ def _bins(progress: Progress | None = None, *, splits: int = 100) -> Rows:
 
 
 def _bins_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.2 and the figure's caption say."""
+    """Yield the claims of section 4.2 and of the figure's caption."""
     for like, epsilon in LIKES.items():
         mine = where(found, what="setting", like=like, sets=PRIVATE)
         coverage, sizes = ([r[k] for r in mine] for k in ("coverage", "set_size"))
@@ -376,7 +376,7 @@ LITTLE = 0.05
 
 
 def _budgets(progress: Progress | None = None, *, splits: int = 100) -> Rows:
-    """Sets by epsilon, on the same splits for all of them.
+    """Measure sets by epsilon, on the same splits for all of them.
 
     Returns
     -------
@@ -400,7 +400,7 @@ def _budgets(progress: Progress | None = None, *, splits: int = 100) -> Rows:
 
 
 def _spread(drawn: Splits, epsilon: float) -> Record:
-    """What m* comes to over seeds of its draws."""
+    """Measure the results of m* over seeds of its draws."""
     runs = []
     for seed in range(SEEDS):
         m = best_bins(N, epsilon, ALPHA, seed)
@@ -417,7 +417,7 @@ def _spread(drawn: Splits, epsilon: float) -> Record:
 
 
 def _budgets_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.3 and the figure's caption say; and how far m* is luck."""
+    """Yield the claims of section 4.3 and the figure's caption, and the luck in m*."""
     for r in where(found, what=SPREAD):
         yield (
             f"m = m*, epsilon = {r['epsilon']:g}: over {r['seeds']} seeds of its draws sets are "
@@ -498,7 +498,7 @@ def _patients(progress: Progress | None = None, *, splits: int = 1_000) -> Rows:
 
 
 def _patients_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.4 says."""
+    """Yield the claims of section 4.4."""
     for name, n, epsilon in SETTINGS:
         mine = one(found, what="setting", data=name, budget=epsilon, sets=PRIVATE)
         about = f"{name}, n = {n:,}, epsilon = {epsilon:g}: "

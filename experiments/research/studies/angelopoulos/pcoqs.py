@@ -30,7 +30,7 @@ DIGITS = 2
 def thresholds(
     scores: Floats, alpha: float, rho: float, rng: np.random.Generator, digits: int = DIGITS
 ) -> Floats:
-    """A threshold for each set of rows.
+    """Return a threshold for each set of rows.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def _upto(scores: Floats, grid: Floats) -> Integers:
 
 
 def on_grid(scores: Floats, _: np.random.Generator, grid: Floats) -> Floats:
-    """The exact rank's threshold, rounded up to the grid."""
+    """Return the exact rank's threshold, rounded up to the grid."""
     return np.asarray(grid[np.searchsorted(grid, exact_thresholds(scores, ALPHA))])
 
 
@@ -100,7 +100,7 @@ def authors(
 
 
 def crossing(scores: Floats, rng: np.random.Generator, epsilon: float) -> Floats:
-    """A draw by the exponential mechanism on the crossing of a level."""
+    """Draw by the exponential mechanism on the crossing of a level."""
     n = scores.shape[1]
     scale = 2 * (1 - ALPHA) / epsilon  # a row changes a centred count by at most 1 - alpha
     draw = Draw.of(ALPHA * n, scale, OF_ROWS)
@@ -114,7 +114,7 @@ def crossing(scores: Floats, rng: np.random.Generator, epsilon: float) -> Floats
 
 
 def release(scores: Floats, rng: np.random.Generator, grid: Floats, multiplier: float) -> Floats:
-    """Counts by the prefix encoding with Gaussian noise, n public, scanned from the top."""
+    """Count by the prefix encoding with Gaussian noise, n public, scanned from the top."""
     n, m = scores.shape[1], len(grid)
     weights, std = _prefix_noise(m)
     weights = weights[:-1] * (std * multiplier)
@@ -137,7 +137,7 @@ def _prefix_noise(m: int) -> tuple[Floats, float]:
 
 
 def rules_of(n: int) -> list[Rule]:
-    """All that are run."""
+    """Return all rules that the study runs for n rows."""
     grid, once = spread(BINS, arcs=True), 1 / math.sqrt(2 * RHO)
     approximate = gaussian_multiplier(EPSILON, DELTA)
     return [
@@ -163,7 +163,7 @@ def _made(world: str, n: int, splits: int, rng: np.random.Generator) -> Floats:
 
 
 def _known(world: str, thresholds: Floats) -> Judged:
-    """Exact coverage of thresholds under such a law; there are no sets to count."""
+    """Return the exact coverage of thresholds under a known law; no sets are counted."""
     if world == UNIFORM:
         covered = np.clip(thresholds, 0.0, 1.0)
     else:
@@ -205,7 +205,7 @@ def rows(progress: Progress | None = None, *, splits: int = SPLITS, made: int = 
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
-    """Who covers, and what that costs."""
+    """Yield which rules cover, and what coverage costs."""
     for name in (AUTHORS, f"{AUTHORS}, m = 10,000", DRAW, RELEASE, FEDCP, PCOQS, UNROUNDED):
         mine = where(found, rule=name)
         few = [r for r in mine if _errors_over(r) < -3.5]
@@ -241,13 +241,13 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
 
 
 def _shown(row: Record) -> str:
-    """A mean with its standard error, and where it was found."""
+    """Format a mean with its standard error, and the data it was measured on."""
     coverage = f"{100 * row['coverage']:.2f} +- {100 * row['coverage_error']:.2f} %"
     return f"{coverage} ({row['data']}, n = {row['n']:,}, {row['privacy']})"
 
 
 def _errors_over(row: Record) -> float:
-    """Standard errors by which a mean is above 90 %; a threshold that never varies is exact."""
+    """Return the standard errors of a mean above 90 %; a constant threshold is exact."""
     error = max(float(row["coverage_error"]), 1e-9)
     return (float(row["coverage"]) - (1 - ALPHA)) / error
 

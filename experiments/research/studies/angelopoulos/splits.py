@@ -71,7 +71,7 @@ class Scored:
 
     @classmethod
     def of(cls, name: str, logits: Floats, labels: Integers) -> Scored:
-        """Rows by their logits."""
+        """Score rows by their logits."""
         lac, accuracy = Conformity("lac"), float((logits.argmax(axis=1) == labels).mean())
         return cls(name, lac.of_all(logits), lac.of_labels(logits, labels), accuracy)
 
@@ -111,7 +111,7 @@ class Splits:
     tests: Integers
 
     def judged(self, thresholds: Floats) -> Judged:
-        """What the sets of (k,) thresholds come to on the test rows."""
+        """Evaluate the sets of (k,) thresholds on the test rows."""
         covered = (self.of.own[self.tests] <= thresholds[:, None]).mean(axis=1)
         most = self.of.every.shape[1]
         sizes = np.zeros(most + 1, np.int64)
@@ -161,7 +161,7 @@ class Judged:
 
 
 def joined(each: Sequence[Judged]) -> Judged:
-    """Splits of several networks together, as many of each."""
+    """Join splits of several networks, as many of each."""
     return Judged(
         np.concatenate([one.coverage for one in each]),
         np.concatenate([one.mean_sizes for one in each]),
@@ -177,7 +177,7 @@ def split(of: Scored, n: int, tests: int, count: int, rng: np.random.Generator) 
 
 
 def exact_thresholds(scores: Floats, alpha: float) -> Floats:
-    """The ceil((n + 1) (1 - alpha))-th smallest of each line, or 1 = all labels, (k, n) -> (k,)."""
+    """Return each line's ceil((n + 1) (1 - alpha))-th smallest, or 1, (k, n) -> (k,)."""
     n = scores.shape[1]
     rank = math.ceil(round((n + 1) * (1 - alpha), 9))
     if rank > n:
@@ -222,7 +222,7 @@ def by_both(
 
 
 def setting(place: Record, rule: Record, found: Judged) -> Record:
-    """A row of what = "setting": what tells it apart, the rule's parameters, what it comes to."""
+    """Return a row of what = "setting": its identity, the rule's parameters and the result."""
     return {"what": "setting", **place, **rule, **found.record}
 
 
@@ -310,7 +310,7 @@ def _histogram(title: str, note: str, what: str, series: Mapping[str, Rows]) -> 
 def by_number(
     y: str, note: str, axis: str, key: str, lines: Mapping[str, Rows], exact: Record
 ) -> Panel:
-    """A panel with mean coverage (and 5 to 95 % of the splits) or mean set size by a number.
+    """Return a panel with mean coverage (and 5 to 95 % of the splits) or mean set size by a number.
 
     Parameters
     ----------

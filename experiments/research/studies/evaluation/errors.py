@@ -68,7 +68,7 @@ SLACK = 0.1
 
 @dataclass(frozen=True)
 class Setting:
-    """What is released of one federation."""
+    """The parameters of one measured release of a federation."""
 
     trust: str
     clients: int
@@ -80,7 +80,7 @@ class Setting:
     edges: str = "equal-width"
 
     def strategy(self) -> FedEvaluate:
-        """The one that releases it."""
+        """Return the strategy that makes this release."""
         local, exact = self.trust == Local.name, self.trust == SecAgg.name
         unit = User.name if local else Example.name
         flat = local and self.encoding == Flat.name  # unary encoding takes a tree: of one level
@@ -114,7 +114,7 @@ def _given(seen: Seen) -> float:
 
 
 def _varying(seen: Seen) -> float:
-    """The same, mean over thresholds from the 5 % to the 95 % quantile of scores."""
+    """Return the mean error over thresholds from the 5 % to the 95 % quantile of scores."""
     thresholds = _thresholds(seen.population.name)
     cells = np.searchsorted(EDGES, thresholds)
     at = near(thresholds, seen.histogram.edges)
@@ -156,13 +156,13 @@ def _calibration(seen: Seen) -> float:
 
 
 def _ece(seen: Seen) -> float:
-    """Of the model's own ECE, as `evaluate` gives it for these rows."""
+    """Return the error of the model's own ECE, as `evaluate` reports it for these rows."""
     said = evaluate(seen.histogram, "positive", rows="these", only=(Ece.name,))
     return _off(said[Ece.name].value, value_of(seen.counts, Ece.name))
 
 
 def _plug_in(seen: Seen) -> float:
-    """Of the same, from noisy counts as they are."""
+    """Return the error of the ECE computed from noisy counts directly."""
     return _off(Ece().value(seen.histogram), value_of(seen.counts, Ece.name))
 
 
@@ -214,7 +214,7 @@ class Series:
         factor: float = 1.0,
         **facts: Any,
     ) -> Series:
-        """As `evaluation.toml` has it.
+        """Read a series from its entry in `evaluation.toml`.
 
         Parameters
         ----------
@@ -233,12 +233,12 @@ class Series:
 
 
 def _power(clients: int, exponent: float, factor: float) -> int:
-    """An even number of buckets, so that 1/2 is an edge."""
+    """Return an even number of buckets, so that 1/2 is an edge."""
     return max(2, 2 * round(factor * math.pow(clients, exponent) / 2))
 
 
 def series() -> list[Series]:
-    """All that is run."""
+    """Return all series that the study runs."""
     return [Series.of(**facts) for facts in study("evaluation")["shared"]["series"]]
 
 

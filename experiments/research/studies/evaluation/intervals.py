@@ -82,7 +82,7 @@ def of_rows(logits_of: Integers, labels: Integers, owner: Integers, clients: int
 
 
 def shards_of(drawn: Integers, clients: int, dealt: str, rng: np.random.Generator) -> Shards:
-    """Counted rows, (2, CELLS), as rows of clients, dealt "iid" or by "dirichlet:BETA"."""
+    """Deal counted rows, (2, CELLS), to clients, by "iid" or "dirichlet:BETA"."""
     cell = np.repeat(np.arange(2 * CELLS), drawn.ravel())
     labels = cell // CELLS
     if dealt == "iid":
@@ -93,7 +93,7 @@ def shards_of(drawn: Integers, clients: int, dealt: str, rng: np.random.Generato
 
 
 def engine_release(strategy: Any, shards: Shards) -> ScoreRelease | SingleMetric:
-    """What a run over clients releases."""
+    """Run a strategy over clients and return its release."""
     strategy.secure_aggregation = "none"  # the same bits, sooner
     found = run_inline(strategy, shards)
     if not isinstance(found, (ScoreRelease, SingleMetric)):
@@ -102,7 +102,7 @@ def engine_release(strategy: Any, shards: Shards) -> ScoreRelease | SingleMetric
 
 
 def histogram_of(release: ScoreRelease) -> Histogram:
-    """Of all rows."""
+    """Return the histogram of all rows."""
     return release.histograms["model", "", ""]
 
 
@@ -398,7 +398,7 @@ def _truth(name: str, metric: str) -> float:
 
 
 def _largest_gap(population: World, drawn: Integers) -> float:
-    """The population's MCE, of the bins that hold rows."""
+    """Return the population's MCE over the bins that hold rows."""
     of, all_shares = bin_index(SCORES, BINS), population.shares.sum(axis=0)
     there = np.bincount(of, drawn.sum(axis=0), BINS) > 0
     rates, scores, shares = (
@@ -444,7 +444,7 @@ def _releases(cell: HardCell, seeds: range) -> Iterator[Told]:
 def _new_clients(
     population: World, clients: int, rng: np.random.Generator
 ) -> tuple[Integers, Shards]:
-    """Counted rows, and the rows of clients that each have a share of positives of their own."""
+    """Draw clients that each have their own share of positives; return counts and rows."""
     share = float(population.shares[1].sum())
     own = rng.beta(SKEW * share, SKEW * (1 - share), clients)
     positives = rng.binomial(ROWS_PER_CLIENT, own)

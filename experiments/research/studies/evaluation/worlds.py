@@ -53,18 +53,18 @@ class World:
         return found.reshape(2, -1)
 
     def truth(self, metric: str, threshold: float = 0.5) -> float:
-        """Of the population itself."""
+        """Return the metric of the population itself."""
         return value_of(self.shares, metric, threshold)
 
     @property
     def rates(self) -> Floats:
-        """P(outcome 1) at each score, NaN where nobody has it, (CELLS,)."""
+        """P(outcome 1) at each score, NaN if a score has probability 0, (CELLS,)."""
         with np.errstate(invalid="ignore"):
             return np.asarray(self.shares[1] / self.shares.sum(axis=0))
 
 
 def value_of(counts: Floats | Integers, metric: str, threshold: float = 0.5) -> float:
-    """A metric of rows at the scores themselves, from their counts, (2, CELLS)."""
+    """Return a metric of rows at the scores themselves, from their counts, (2, CELLS)."""
     whole = Histogram.exact(EDGES, np.asarray(counts, np.float64))
     if metric == Ks.name:  # its matrix of gaps would have CELLS**2 numbers
         return float(np.abs(np.cumsum(residuals(whole))).max() / whole.counts.sum())
@@ -94,7 +94,7 @@ def _logit_normal(mean: float, std: float) -> Floats:
 
 @cache
 def world(name: str) -> World:
-    """One of `WORLDS`."""
+    """Return a world of `WORLDS` by name."""
     if name == "calibrated":  # scores of Beta(2, 2), each the probability that it claims to be
         density = _beta(2.0, 2.0)
         return World(name, np.stack([density * (1 - SCORES), density * SCORES]))
@@ -119,7 +119,7 @@ HARD = (*LOGISTIC, "separated")
 
 
 def bucket_counts(counts: Integers | Floats, edges: Floats) -> Floats:
-    """Counts of cells as counts of buckets, (2, CELLS) -> (2, buckets)."""
+    """Add up counts of cells to counts of buckets, (2, CELLS) -> (2, buckets)."""
     place, buckets = _bucket(edges.tobytes()), len(edges) - 1
     return np.stack([np.bincount(place, row, buckets) for row in counts])
 
@@ -132,7 +132,7 @@ def _bucket(edges: bytes) -> Integers:
 def federation(
     trust: str, clients: int, unit: str, seed: int = 0, epsilon: float = 1.0
 ) -> Federation:
-    """Of two classes; without noise where nothing but the sum is protected."""
+    """Return a federation of two classes; without noise if only the sum is protected."""
     epsilon = math.inf if trust == SecAgg.name else epsilon
     return Federation(clients, 2, epsilon=epsilon, unit=unit, trust=trust, seed=seed)
 
@@ -148,7 +148,7 @@ def rows_of_rounds(strategy: FedEvaluate) -> list[int]:
 def released(
     strategy: FedEvaluate, drawn: Sequence[Integers], rng: np.random.Generator
 ) -> ScoreRelease:
-    """What a strategy releases of rows whose sums nothing was clipped in.
+    """Return a strategy's release for rows whose sums needed no clipping.
 
     Parameters
     ----------
@@ -175,7 +175,7 @@ def released(
 
 
 def _answer(query: object, counts: Integers) -> Floats:
-    """The sum of all answers, (numbers,)."""
+    """Return the sum of all answers, (numbers,)."""
     if isinstance(query, ScoreCell):
         asked = query.as_counts
         nodes = asked.encode(bucket_counts(counts, asked.bucket_edges).reshape(1, -1))[0]
@@ -189,12 +189,12 @@ def _answer(query: object, counts: Integers) -> Floats:
 
 
 def near(scores: Floats, edges: Floats) -> Floats:
-    """The lower edge of a bucket that is nearest to each score."""
+    """Return the lower edge of a bucket that is nearest to each score."""
     lower = edges[:-1]
     return np.asarray(lower[np.abs(lower - scores[:, None]).argmin(axis=1)])
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of log y by log x, least squares."""
+    """Return the slope of log y over log x, by least squares."""
     logs = np.log(np.asarray(x, np.float64))
     return float(np.polyfit(logs, np.log(np.maximum(y, math.ulp(0.0))), 1)[0])

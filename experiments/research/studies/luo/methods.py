@@ -56,7 +56,7 @@ NOISES = (Local.name, Central.name)
 
 @dataclass(frozen=True)
 class Draws:
-    """What is random in the releases of some trials.
+    """The random part of the releases of some trials.
 
     Attributes
     ----------
@@ -77,7 +77,7 @@ class Draws:
 
     @classmethod
     def under(cls, plan: Plan, trials: int, rng: np.random.Generator) -> Draws:
-        """The noise of so many runs, in one draw of the mechanism."""
+        """Draw the noise of all trials at once from the mechanism."""
         if plan.bound is None:
             raise PrivacyError("a plan without privacy has no noise")
         of = plan.sum_of(plan.bound, plan.clients)
@@ -88,17 +88,17 @@ class Draws:
         return cls(plan, of, plan.ring.decode(words).reshape(trials, plan.rounds, -1), rng)
 
     def some(self, trials: slice) -> Draws:
-        """Those of a part of the trials."""
+        """Return the draws of some trials."""
         return replace(self, noise=self.noise[trials])
 
 
 def none(trials: Trials) -> Floats:
-    """T = 1."""
+    """Return the test ECE at T = 1."""
     return trials.test_ece(trials.tables.at(np.ones(len(trials))))
 
 
 def one_source(trials: Trials) -> Floats:
-    """The optimum of one source's likelihood."""
+    """Fit the temperature by the likelihood of one source alone."""
     tables = trials.tables
     losses = tables.losses[tables.grid]
     best = np.array([losses[:, rows].sum(axis=1).argmin() for rows in trials.one_source])
@@ -110,7 +110,7 @@ Objective = Callable[[Trials, Floats, Floats], Floats]
 
 
 def _ends(search: Search, objective: Objective, trials: Trials, draws: Draws) -> Floats:
-    """Where a search ends in each trial, (b,)."""
+    """Return the temperature at which a search ends in each trial, (b,)."""
     noises = iter(np.moveaxis(draws.noise, 1, 0))
     std = float(draws.of.std[0])
     while (t := search.next()) is not None:
@@ -119,7 +119,7 @@ def _ends(search: Search, objective: Objective, trials: Trials, draws: Draws) ->
 
 
 def _walk(make: Callable[..., Search], objective: Objective) -> EceOf:
-    """A search that can reach no temperature but those of the tables."""
+    """Return a search that only visits temperatures of the tables."""
 
     def run(trials: Trials, draws: Draws) -> Floats:
         ends = _ends(make(searches=len(trials)), objective, trials, draws)
@@ -169,7 +169,7 @@ def acc_t_posterior(trials: Trials, draws: Draws) -> Floats:
 
 
 def acc_t_exponential(trials: Trials, draws: Draws) -> Floats:
-    """The exponential mechanism on |sum|, which changes by at most 1 with a row."""
+    """Apply the exponential mechanism to |sum|, which changes by at most 1 with a row."""
     law, of, rng = draws.plan.law, draws.of, draws.rng
     drawn = [law.release(sums, of, lambda: rng)[0] for sums in trials.grid_gaps]
     return trials.test_ece(trials.tables.grid[np.concatenate(drawn).astype(np.int64)])
@@ -218,7 +218,7 @@ class Private:
     settings: Mapping[str, Setting] = field(default_factory=dict)
 
     def plan(self, point: SweepPoint, classes: int, trust: str) -> Plan:
-        """The strategy's plan for the sources of a point."""
+        """Return the strategy's plan for the sources of a point."""
         federation = Federation(
             point.sources, classes, epsilon=point.epsilon, unit=Example.name, trust=trust
         )
@@ -256,7 +256,7 @@ class Competitor:
 
     @property
     def key(self) -> str:
-        """In rows."""
+        """The method's key in rows."""
         return f"{self.method}/{self.noise}" if self.noise else self.method
 
 
@@ -273,5 +273,5 @@ COLUMNS = (
 
 
 def competitor(key: str) -> Competitor:
-    """The one of that key."""
+    """Return the competitor with that key."""
     return next(c for c in COLUMNS if c.key == key)

@@ -71,7 +71,7 @@ _SETTING = ("sweep", "sources", "samples", "epsilon")
 
 
 def printed(table: str) -> Mapping[str, Averages]:
-    """The paper's table1 or table7, of `luo.toml`, by its data."""
+    """Return the paper's table1 or table7, from `luo.toml`, by its data."""
     found: Mapping[str, Averages] = study("luo")["printed"][table]
     return found
 
@@ -79,7 +79,7 @@ def printed(table: str) -> Mapping[str, Averages]:
 def experiment(
     severity: int, columns: Sequence[Competitor], summary: Callable[[Rows], Rows]
 ) -> Callable[..., Rows]:
-    """The function `rows` of an experiment: all settings on all data, and what is made of them.
+    """Return the function `rows` of an experiment: all settings on all data, and their summary.
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def experiment(
 
 
 def _cell(row: Record, trials: int) -> Record:
-    """A row of the suite with a column for each method."""
+    """Convert a row of the suite to a cell with a column for each method."""
     ece = {k: v[0] for k, v in row["ece"].items()}
     std = {f"{k} std": v[1] for k, v in row["ece"].items()}
     name = {"what": "cell", "data": _short(row["run"]["data"])}
@@ -136,13 +136,13 @@ def _cell(row: Record, trials: int) -> Record:
 
 
 def _whole(name: str) -> str:
-    """A file by its whole path."""
+    """Return the absolute path of a file."""
     path = path_of(name)
     return str(path.resolve()) if path.is_file() else name
 
 
 def _short(name: str) -> str:
-    """The perturbation of a shipped name, or the name of a file."""
+    """Return the perturbation of a shipped name, or the name of a file."""
     parts = name.split(":")
     return parts[1] if parts[0] == SHIFTED and len(parts) > 1 else Path(name).name
 
@@ -151,7 +151,7 @@ def _short(name: str) -> str:
 
 
 def table(severity: int, name: str, text: str, harmful: Sequence[str]) -> Study:
-    """A table of the paper: summaries, then the cells; `what` tells them apart.
+    """Return a table of the paper: summaries, then the cells; `what` tells them apart.
 
     Parameters
     ----------
@@ -178,7 +178,7 @@ def table(severity: int, name: str, text: str, harmful: Sequence[str]) -> Study:
 
 
 def _columns(cells: Rows) -> list[Competitor]:
-    """Those that the cells have."""
+    """Return the columns that the cells have."""
     return [c for c in COLUMNS if c.key in cells[0]]
 
 
@@ -232,7 +232,7 @@ def _aggregation(cells: Rows) -> Iterator[Record]:
 
 
 def _searches(cells: Rows) -> Iterator[Record]:
-    """The searches of Acc-T against each other, at the same epsilon: what = "search".
+    """Compare the searches of Acc-T with each other, at the same epsilon: what = "search".
 
     `best`: share of the cells in which a search has the lowest mean ECE of its noise model.
     """
@@ -251,7 +251,7 @@ def _searches(cells: Rows) -> Iterator[Record]:
 
 
 def averages_of(rows: Rows) -> Averages:
-    """The paper's methods under the paper's noise."""
+    """Return median and mean of the paper's methods under the paper's noise."""
     mine = where(rows, what="method", whose="paper", noise=Local.name)
     return {r["method"]: (r["median"], r["mean"]) for r in mine}
 
@@ -276,7 +276,7 @@ def _order_claims(mine: Averages, beside: Mapping[str, Averages]) -> Iterator[Ro
 
 
 def _lead(lines: Averages, names: Sequence[str]) -> tuple[str, float]:
-    """The best other method, and its median over that of Acc-T."""
+    """Return the best other method, and its median over that of Acc-T."""
     following = min((m for m in names if m != "acc-t"), key=lambda m: lines[m][0])
     return following, lines[following][0] / lines["acc-t"][0]
 
@@ -284,7 +284,7 @@ def _lead(lines: Averages, names: Sequence[str]) -> tuple[str, float]:
 def _harm_claim(
     mine: Averages, beside: Mapping[str, Averages], text: str, harmful: Sequence[str]
 ) -> RowsClaim:
-    """Which private methods leave the model worse than it was, in the median: exactly `harmful`."""
+    """Test that exactly the methods in `harmful` leave the median model worse than it was."""
 
     def worse(lines: Averages) -> list[str]:
         return [m for m in PAPER_PRIVATE if lines[m][0] > lines["none"][0]]
@@ -296,7 +296,7 @@ def _harm_claim(
 
 
 def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
-    """What one noise on the sum buys, next to one of each source."""
+    """Yield the gain from one noise on the sum over noise at each source."""
     sources = where(rows, what="aggregation", sweep="sources")
     mine = [r for r in sources if SMALLEST <= r["sources"] <= MOST]
     for method in ("acc-t", "acc-t-posterior-3"):
@@ -312,7 +312,7 @@ def _aggregation_claims(rows: Rows) -> Iterator[RowsClaim]:
 
 
 def _search_claims(rows: Rows) -> Iterator[RowsClaim]:
-    """Which search is best under which noise."""
+    """Yield the best search under each noise model."""
     for noise in NOISES:
         mine = where(rows, what="search", noise=noise)
         order = sorted(mine, key=lambda r: float(r["median"]))
@@ -355,7 +355,7 @@ _LABELS = {
 
 
 def _points(found: Rows) -> Rows:
-    """The points of the figure.
+    """Return the points of the figure.
 
     Returns
     -------
@@ -379,7 +379,7 @@ def _points(found: Rows) -> Rows:
 
 
 def _sheet(found: Rows) -> Sheet | None:
-    """A row of three panels for each of the data.
+    """Draw a row of three panels for each data set.
 
     Data with few rows lack settings, and perhaps a whole sweep: only sweeps of which all data
     have a setting are drawn. None if there is no such sweep.
@@ -441,7 +441,7 @@ _THEIRS = [c for c in DRAWN if c.noise != Central.name]
 
 
 def _best(row: Record) -> bool:
-    """Whether Acc-T has the lowest mean ECE of the paper's methods."""
+    """Return True if Acc-T has the lowest mean ECE of the paper's methods."""
     return min((c.key for c in _THEIRS), key=lambda key: float(row[key])) == _BEST
 
 

@@ -38,7 +38,7 @@ class SweepPoint:
 
     @property
     def fit_rows(self) -> int:
-        """Rows of all sources."""
+        """Number of rows of all sources."""
         return self.sources * self.samples
 
     @property
@@ -47,7 +47,7 @@ class SweepPoint:
         return f"{self.sources} x {self.samples}, epsilon {self.epsilon:g}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values."""
+        """Return the point as plain values."""
         return asdict(self)
 
 
@@ -72,7 +72,7 @@ def suite_for(rows: int) -> str:
 
 
 def fitting(settings: Sequence[SweepPoint], rows: int, name: str) -> list[SweepPoint]:
-    """The settings that leave at least half of the rows for the test.
+    """Return the settings that leave at least half of the rows for the test.
 
     Raises
     ------

@@ -102,7 +102,7 @@ _last: tuple[str, Tables] | None = None
 
 
 def _tables(data: Dataset) -> Tables:
-    """The tables of a data set; those of the last one are kept, for its other points."""
+    """Return the tables of a data set; the last ones are cached for its other points."""
     global _last
     digest = f"{data.name} {digest_of(data)}"
     if _last is None or _last[0] != digest:
@@ -118,7 +118,7 @@ TRIALS = 500
 
 @dataclass(frozen=True)
 class Suite:
-    """What is run.
+    """The configuration of a suite of trials.
 
     Attributes
     ----------
@@ -158,7 +158,7 @@ class Suite:
         check_seed(self.seed)
 
     def to_toml(self) -> str:
-        """As a file."""
+        """Return the suite as TOML text."""
         return tomli_w.dumps({k: list(v) if k in _LISTS else v for k, v in asdict(self).items()})
 
     def what_differs(self, then: Suite) -> list[str]:
@@ -170,7 +170,7 @@ class Suite:
         return said + [f"{name} is missing" for name in then.data if name not in self.data]
 
     def settings_of(self, name: str, rows: int) -> list[SweepPoint]:
-        """The settings that a data set of so many rows is divided by."""
+        """Return the settings for a data set with this number of rows."""
         found = SUITES[self.settings or suite_for(rows)]
         sweeps: dict[str, list[SweepPoint]] = {}
         for setting in found:
@@ -183,7 +183,7 @@ _LISTS = ("data", "columns")
 
 
 def read_suite(raw: Mapping[str, Any]) -> Suite:
-    """A suite from its file; InputError for what is none."""
+    """Read a suite from its file's content; InputError if it is not a suite."""
     try:
         read: dict[str, Any] = {k: tuple(v) if k in _LISTS else v for k, v in raw.items()}
         return Suite(**read)
@@ -192,7 +192,7 @@ def read_suite(raw: Mapping[str, Any]) -> Suite:
 
 
 def check_cell(row: Any) -> Row:
-    """A row that was read from a file, if it is whole; ValueError otherwise."""
+    """Return a row that was read from a file, if it is complete; ValueError otherwise."""
     if not isinstance(row, dict) or set(row) != {"run", "versions", "ece", "seconds"}:
         raise ValueError("keys")
     if not isinstance(row["run"], dict) or not isinstance(row["versions"], dict):

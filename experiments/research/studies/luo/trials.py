@@ -91,15 +91,15 @@ class Tables:
 
     @property
     def rows(self) -> int:
-        """N."""
+        """Number of rows N."""
         return int(self.gaps.shape[1])
 
     def at(self, temperatures: Floats) -> Integers:
-        """Where temperatures of the tables stand in them."""
+        """Return the index of temperatures in the tables."""
         return np.searchsorted(self.temperatures, temperatures)
 
     def bin_gaps(self, at: Integers, rows: Integers) -> Floats:
-        """Sums of gaps by bin.
+        """Return sums of gaps by bin.
 
         Parameters
         ----------

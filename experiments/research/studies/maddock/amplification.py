@@ -143,7 +143,7 @@ def multiplier_row(epsilon: float, rounds: int, rate: float, delta: float = DELT
 
 
 def _run_row(line: Line) -> Record:
-    """A line of the comparison.
+    """Convert a line of the comparison to a row.
 
     Returns
     -------

@@ -228,7 +228,7 @@ class _Scales(InProcessGrid):
     def send_and_receive(
         self, messages: Iterable[Message], *, timeout: float | None = None
     ) -> Iterable[Message]:
-        """As the grid does; questions and answers are kept."""
+        """Send as the base grid does, and record questions and answers."""
         sent = list(messages)
         received = list(super().send_and_receive(sent, timeout=timeout))
         if sent and sent[0].metadata.message_type == ANSWER:

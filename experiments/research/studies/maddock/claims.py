@@ -28,7 +28,7 @@ KEEPING = (
 def against(
     title: str, others: Iterable[str], holds: Callable[[Record, Rows], bool]
 ) -> Callable[[Rows], Found]:
-    """Whether something holds of a method and those of the others that are there."""
+    """Test a condition on a method and those of the others that are present."""
 
     def found(rows: Rows) -> Found:
         by_title = {row["title"]: row for row in rows}
@@ -50,7 +50,7 @@ def _at_most(factor: float, row: Record, beside: Rows) -> bool:
 
 
 def below(title: str, others: Iterable[str]) -> Callable[[Rows], Found]:
-    """Whether a method has a lower classwise ECE than each of the others that are there."""
+    """Test that a method has a lower classwise ECE than each of the others that are present."""
     return against(title, others, _lowest)
 
 
@@ -60,7 +60,7 @@ def _some_binning(rows: Rows) -> Found:
 
 
 def losing(titles: Sequence[str], holds: Callable[[list[float]], bool]) -> Callable[[Rows], Found]:
-    """Whether something holds of the accuracy that methods lose; None where it is not printed."""
+    """Test a condition on the accuracy that methods lose; None if it is not printed."""
 
     def found(rows: Rows) -> Found:
         all_of_them = (
@@ -80,7 +80,7 @@ def mean_ratio(rows: Rows, title: str, reference: str) -> float | None:
 
 
 def ratio_at_most(title: str, factor: float) -> Callable[[Rows], Found]:
-    """Whether the mean ratio to the pooled temperature is at most `factor`."""
+    """Test that the mean ratio to the pooled temperature is at most `factor`."""
 
     def holds(rows: Rows) -> Found:
         ratio = mean_ratio(rows, title, "pooled temperature")
@@ -90,7 +90,7 @@ def ratio_at_most(title: str, factor: float) -> Callable[[Rows], Found]:
 
 
 def _bound_decides(rows: Rows) -> Found:
-    """Whether some columns of one line are below the uncalibrated model, and some are not."""
+    """Test that some columns of one line, but not all, are below the uncalibrated model."""
     base = [r[MEAN] for r in rows if r["title"] == BASE]
     return len({r[MEAN] < base[0] for r in rows if r["title"] != BASE}) == 2 if base else None
 
@@ -99,7 +99,7 @@ def _bound_decides(rows: Rows) -> Found:
 
 
 def curve(rows: Rows, title: str, part: str, epsilon: float | None = None) -> Rows:
-    """A method in a part, fewest rounds first; None = without privacy."""
+    """Return a method's rows in a part, fewest rounds first; epsilon None = without privacy."""
     mine = [r for r in rows if (r["title"], r["part"], r["epsilon"]) == (title, part, epsilon)]
     return sorted((r for r in mine if r["rounds"] is not None), key=lambda r: int(r["rounds"]))
 

@@ -174,10 +174,10 @@ def row(method: str, shards: Shards, repeats: int) -> Record:
 
 
 def claims(table: Rows) -> Iterator[RowsClaim]:
-    """What the paper says of its Table 7 (A.6), of our first population; and, for each population,
-    whether many clients at once are 50 times as fast as one at a time, warm.
+    """Test Table 7 (A.6) on our first population, and the vectorised speed-up on each.
 
-    Seconds depend on the machine, so that only claims that hold or fail by far are made here.
+    The speed-up claim: many clients at once are 50 times as fast as one at a time, warm. Seconds
+    depend on the machine, so that only claims that hold or fail by far are made here.
     """
     sizes = grouped(table, "clients", "rows")
     first = {r["method"]: r["loop"] for r in next(iter(sizes.values()))}
@@ -227,7 +227,7 @@ def _clocked(way: Way) -> list[float]:
 
 
 def _fresh(shards: Shards) -> Shards:
-    """The same rows with nothing derived yet."""
+    """Return the same rows without cached values."""
     return Shards(shards.logits, shards.labels, shards.offsets)
 
 

@@ -102,12 +102,12 @@ class Audited:
 
     @property
     def stage(self) -> Stage:
-        """What is promised."""
+        """The claimed guarantee."""
         multiplier = gaussian_multiplier(self.epsilon, DELTA, self.rounds, self.rate)
         return Stage(multiplier, self.rounds, self.rate)
 
     def audits(self, count: int) -> list[CanaryFinding]:
-        """Independent audits."""
+        """Run independent audits."""
         noise = 0.5 if self.fault == HALF else 1.0
         rate = 1.0 if self.fault == EVERY else self.rate
 
@@ -180,7 +180,7 @@ def fedsgd_run(of: Audited, seed: int) -> tuple[NDArray[np.bool_], Floats]:
 
 
 def _training_row(of: Audited, count: int) -> Record:
-    """What so many audits found, in plain values; bounds are those of the median audit."""
+    """Run `count` audits and report them as plain values; bounds are those of the median audit."""
     found = sorted(of.audits(count), key=lambda one: one.correct)
     middle = found[len(found) // 2]
     return {

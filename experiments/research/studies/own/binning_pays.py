@@ -137,7 +137,7 @@ def population(data: Dataset, clients: int, seed: int) -> Shards:
 
 
 def crossover(found: Rows) -> Rows:
-    """From how many clients on the best binning variant is below FedNewton.
+    """Find the number of clients from which the best binning variant beats FedNewton.
 
     A variant counts where it loses at most 1 % accuracy (as in Maddock et al.) and its ECE is not
     above the uncalibrated model's: probabilities shrunk to 1/c would have a small classwise ECE
@@ -170,7 +170,7 @@ def crossover(found: Rows) -> Rows:
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
-    """Where binning pays, as what is claimed, whether it holds, and what was found."""
+    """Yield where binning pays: the claim, its verdict and the measured number of clients."""
     for row in crossover(found):
         epsilon = "no privacy" if row["epsilon"] == "inf" else f"epsilon = {row['epsilon']:g}"
         what = "binning beats one temperature from some number of users on"
@@ -181,7 +181,7 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
 
 
 def _winner(methods: Mapping[str, Record]) -> str | None:
-    """The binning variant that beats FedNewton by most, if one does."""
+    """Return the binning variant that beats FedNewton by most, or None."""
     none, fit = methods["none"], [methods[BASELINE]]
     for row in map(methods.__getitem__, BINNING):
         if row["accuracy"] >= none["accuracy"] - MOST_ACCURACY_LOST and row["ece"] <= none["ece"]:
@@ -193,7 +193,7 @@ def _winner(methods: Mapping[str, Record]) -> str | None:
 def _fits(
     federation: Federation, shards: Shards
 ) -> Iterator[tuple[str, Negatives | None, Calibrator | None]]:
-    """(method, negatives, calibrator). What becomes of negative counts needs no second release."""
+    """Yield (method, negatives, calibrator); all negatives share one release."""
     yield "none", None, None
     nominal = float(ROWS_PER_CLIENT) if federation.private else None
     plain: dict[str, Any] = {"secure_aggregation": "none"}

@@ -61,7 +61,7 @@ Tested = dict[str, float]
 
 
 def rows(quick: bool = False, progress: Progress | None = None) -> Rows:
-    """Metrics of each method, offsets kept where there are no effects, and logits times a factor.
+    """Measure each method, offsets kept without class effects, and logits times a factor.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def _runs(name: str, setting: tuple[str, int, float], seed: int) -> dict[str, Te
 def population(
     fit: Rowed, setting: tuple[str, int, float], rng: np.random.Generator
 ) -> tuple[Shards, int]:
-    """The rows, repeated where there are too few of them, and how often."""
+    """Return the rows, repeated if there are too few of them, and the number of copies."""
     logits, labels = fit
     clients = setting[1]
     copies = max(1, round(clients * ROWS_PER_CLIENT / len(labels))) if clients == 1000 else 1
@@ -138,7 +138,7 @@ def population(
 def run(
     method: Any, setting: tuple[str, int, float], shards: Shards, copies: int, seed: int
 ) -> Calibrator:
-    """The calibrator that a private run makes."""
+    """Fit a calibrator in a private run."""
     unit, clients, epsilon = setting
     federation = Federation(clients, shards.classes, epsilon=epsilon, seed=seed, unit=unit)
     settings: dict[str, Any] = {"secure_aggregation": "none"}
@@ -189,7 +189,7 @@ def scaled_rows(name: str, factor: float, seeds: int) -> Rows:
 
 
 def map_rows(name: str, unit: str) -> Rows:
-    """Maps of the score from one release of the fit rows by an evaluation, at epsilon = 1."""
+    """Fit maps of the score to one release of an evaluation of the fit rows, at epsilon = 1."""
     found: dict[str, list[Tested]] = {how: [] for how in MAPS}
     setting = (unit, 100, 1.0)
     for seed in range(5):
@@ -211,7 +211,7 @@ def map_rows(name: str, unit: str) -> Rows:
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
-    """The limits that were set, whether they hold, and what was found."""
+    """Yield the limits that were set, their verdicts and the measurements."""
     tried = where(found, what="methods", method=OURS)
     for unit, clients, epsilon in SETTINGS[:2]:
         mine = where(tried, unit=unit, clients=clients, epsilon=epsilon)

@@ -90,7 +90,7 @@ class Truth:
 
 @cache
 def with_gap(gap: float, shifted: bool = False) -> Truth:
-    """A hospital with this gap and a slope of 1."""
+    """Return a hospital with this gap and a slope of 1."""
     offset = brentq(lambda o: Truth(o, 1.0, shifted).gap - gap, -12, 12)
     return Truth(float(offset), 1.0, shifted)
 
@@ -106,7 +106,7 @@ def world(faults: bool) -> list[list[Truth]]:
 
 
 def patients(truths: Sequence[Truth], rng: np.random.Generator) -> Shards:
-    """Rows of a quarter."""
+    """Draw the rows of a quarter."""
     n = np.array(list(PATIENTS.values()))
     base = [_BASE[rng.choice(len(_BASE), m, p=t.law)] for m, t in zip(n, truths, strict=True)]
     number = rng.integers(1, MOST_ROWS + 1, n.sum())
@@ -133,7 +133,7 @@ def plan() -> tuple[Any, Any, float]:
 
 
 def release(truths: Sequence[Truth], rng: np.random.Generator) -> Floats:
-    """Counts of a quarter as they are released, (S, 2, 10)."""
+    """Return the released counts of a quarter, (S, 2, 10)."""
     planned, asked, _ = plan()
     total = counts_of(patients(truths, rng), asked).sum(axis=0)
     made = shared.release_of(planned, 1, asked, total, len(SITES), rng)
@@ -141,13 +141,13 @@ def release(truths: Sequence[Truth], rng: np.random.Generator) -> Floats:
 
 
 def sites_of(counts: Floats) -> site_tests.Sites:
-    """Of counts (..., S, 2, 10), as `verdicts_of` reads them."""
+    """Prepare counts (..., S, 2, 10) for the tests of `verdicts_of`."""
     edges, root = edges_of("positive"), plan()[2] * np.eye(10)
     return site_tests.Sites.of(counts, edges, root, "double-exponential")
 
 
 def named(counts: Floats) -> tuple[Booleans, Booleans, Booleans, Changed]:
-    """As `verdicts_of` names, of counts (Q, years, S, 2, 10), each with all quarters before it.
+    """Test counts (Q, years, S, 2, 10), each quarter with all before it, as `verdicts_of` does.
 
     Not calibrated, gap and slope (Q, years, S); (earlier, later) -> changes (years, S + 1).
     """
@@ -191,7 +191,7 @@ def rows(quick: bool = False, progress: Progress | None = None, *, years: int = 
 
 
 def year_rows(faults: bool, years: int) -> Rows:
-    """Years of a world."""
+    """Measure false and true names over simulated years of a world."""
     rng, truths = rng_of(NAME, 1, faults), world(faults)
     counts = [[release(truths[q], rng) for _ in range(years)] for q in range(QUARTERS)]
     joint, gap, slope, changes = named(np.array(counts))
@@ -243,7 +243,7 @@ def promised(by: str) -> list[float]:
 
 
 def seen_rows(by: str, sign: float, releases: int) -> Rows:
-    """How often gaps of the promised size are named at the hardest level."""
+    """Measure how often gaps of the promised size are named at the hardest level."""
     rng, gaps = rng_of(NAME, 3, by, sign), promised(by)
     truths = [with_gap(sign * gap) for gap in gaps]
     sites = sites_of(np.array([release(truths, rng) for _ in range(releases)]))
@@ -257,7 +257,7 @@ def seen_rows(by: str, sign: float, releases: int) -> Rows:
 
 
 def few_rows(features: int, releases: int) -> Rows:
-    """How often calibrated sites are named whose score has 2^features values, other ones each."""
+    """Measure how often calibrated sites are named if their score has only 2^features values."""
     rng, told = rng_of(NAME, 4, features), Rows()
     for name, n in PATIENTS.items():
         counts = np.zeros((releases, 2, 10))
@@ -274,7 +274,7 @@ def few_rows(features: int, releases: int) -> Rows:
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
-    """The targets, and what was found."""
+    """Yield the targets, their verdicts and the measurements."""
     for r in where(found, what="years"):
         told = f"{100 * r['false']:.1f} %, upper limit {100 * r['limit']:.1f} %"
         text = f"{r['world']}: at most 5 % of years have a false name, upper limit at most 7 %"

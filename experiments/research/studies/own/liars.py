@@ -88,7 +88,7 @@ _STEPS = 2.0**62  # of a lie: no float above is an integer of the ring for sure
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of the table."""
+    """A line of the table."""
 
     setting: str
     method: str
@@ -101,7 +101,7 @@ LIES = (("none", 0), *product(("labels", "bound"), LIARS), *((lie, 1) for lie in
 
 
 def cells() -> Iterator[Cell]:
-    """All lines."""
+    """Return all lines of the table."""
     return (Cell(*place, *lie) for place, lie in product(product(SETTINGS, METHODS), LIES))
 
 
@@ -132,7 +132,7 @@ def world(setting: str, method: str, seed: int) -> World:
 
 
 def worst(sums: Floats, query: Query) -> Floats:
-    """The direction of the worst answer, where honest clients add up to `sums`; (length,)."""
+    """Return the direction of the worst answer if honest clients add up to `sums`; (length,)."""
     way = np.zeros(len(sums))
     if isinstance(query, ClassHistograms | PooledHistograms):  # P and N, of as many numbers
         return np.roll(sums, len(sums) // 2)
@@ -156,7 +156,7 @@ def _norm(request: Request, x: Floats) -> float:
 
 
 def _farthest(method: Method, request: Request, total: Floats, way: Floats) -> float:
-    """How much of a direction leaves a bounded sum plausible, but for noise of 5 std."""
+    """Return the longest step in a direction that leaves a bounded sum plausible, but for 5 std."""
     least, most = honest_range(method.plan, request)
     noise = 5 * method.plan.std_of_sum(CLIENTS) if method.plan.private else 0.0
     room = np.where(way > 0, most - noise - total, least + noise - total)
@@ -186,7 +186,7 @@ class Liars:
             self._shards = replace(of.shards, labels=labels)
 
     def sums(self, asked: Asked, alive: Integers) -> Words:
-        """What everybody's answers add up to, (length,)."""
+        """Return the sum of all answers, honest and false, (length,)."""
         request = asked.request
         words = contribute(self._shards.take(alive), request, alive)
         if self._cell.lie in ("none", "labels"):
@@ -210,7 +210,7 @@ class Liars:
         return self._cell.lie in ALONE
 
     def _size(self, request: Request, honest: Floats, way: Floats) -> float:
-        """How large a lie is, in the norm of the bound (L2 where there is none).
+        """Return the size of a lie, in the norm of the bound (L2 if there is none).
 
         `honest` : (clients, length). What nothing bounds is as large in all rounds.
         """
@@ -238,7 +238,7 @@ def run(cell: Cell, seed: int) -> Record:
 
 
 def _judged(artifact: Artifact, of: World) -> Record:
-    """Of a calibrator, on test rows; of an evaluation how far off it is, where it has figures."""
+    """Score a calibrator on test rows, or return the error of an evaluation that has figures."""
     if isinstance(artifact, Calibrator):
         after = summary(artifact.test_probs(of.test), of.test.labels)
         return {k: float(after[k]) for k in MEASURED}
@@ -251,7 +251,7 @@ def _judged(artifact: Artifact, of: World) -> Record:
 
 
 def rows(progress: Progress | None = None, *, seeds: int = SEEDS) -> Rows:
-    """A row for each of `cells`.
+    """Measure each of `cells`, a row each.
 
     Returns
     -------
@@ -288,7 +288,7 @@ def _row(cell: Cell, runs: Rows, honest: Rows) -> Record:
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
-    """Who is refused, what liars do within their bound, and at the limit."""
+    """Yield which lies are refused, and what liars achieve within their bound and at the limit."""
     for (setting,), here in grouped(found, "setting").items():
         passed = [r["method"] for r in where(here, lie="random") if r["refused"] < 1]
         yield (
@@ -321,7 +321,7 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
 
 
 def _raised(who: str, rows: Rows, most: float) -> RowsClaim:
-    """What liars add to the ECE of calibrators at most, by the 95 % intervals."""
+    """Test the most that liars add to the ECE of calibrators, by the 95 % intervals."""
     highest = max(r["worse"] + r["worse_error"] for r in rows)
     return f"{who}: the ECE rises by at most {most:g}", highest <= most, f"{highest:.3f} at most"
 
@@ -344,7 +344,7 @@ def _half(values: Sequence[float]) -> float | None:
 
 
 def pivot(found: Rows, key: str, methods: Sequence[str] = METHODS[:-1]) -> str:
-    """A value by setting and method, and by lie and liars, as Markdown.
+    """Tabulate a value by setting and method, and by lie and number of liars, as Markdown.
 
     Parameters
     ----------

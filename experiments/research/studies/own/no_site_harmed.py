@@ -1,8 +1,8 @@
-"""Is a site harmed by its own calibrator, and is the next site where it was foretold?
+"""Harm to a site by its own calibrator, and prediction intervals for the next site.
 
-Of `fedcal.personal` and `fedcal.evaluation.sites`. Their constants were chosen on made-up rows, but
-for two that were proposed after a first look at these: a risk of 0.03 at most, and the covariance
-of the prior widened by up to 1.5. So what is below is no test of a method fixed beforehand.
+This tests `fedcal.personal` and `fedcal.evaluation.sites`. Their constants were chosen on synthetic
+rows, except two that were proposed after a first look at these: a risk of at most 0.03, and the
+covariance of the prior widened by up to 1.5. So this does not test a method fixed beforehand.
 
 **Harm.** Rows are drawn with their real labels from a data set's fit half. Either a site's log odds
 x are moved by its own effect, (x - o) / exp(l), so that o + exp(l) times them is as true as x was
@@ -126,7 +126,7 @@ def rows(
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
-    """The targets, and what was found."""
+    """Yield the targets, their verdicts and the measurements."""
     harm = where(found, what="harm")
     cells = [r for r in harm if r["differences"] != HOSPITALS]
     for text, key, most in (
@@ -175,14 +175,14 @@ def claims(found: Rows) -> Iterator[RowsClaim]:
 
 
 def place(row: Record) -> str:
-    """A cell in words."""
+    """Describe a cell in words."""
     budget = {"none": "no privacy"}.get(row["budget"], f"epsilon = 1, unit {row['budget']}")
     own = f"{row['own']} own rows, {budget}"
     return f"{row['data']}, differences {row['differences']}, {row['sites']} sites, {own}"
 
 
 def worst(found: Rows) -> str:
-    """Of each data set and number of own rows: the most sites harmed, and means of log loss."""
+    """Tabulate the most sites harmed and mean log loss, by data set and number of own rows."""
     cells = [r for r in where(found, what="harm") if r["differences"] != HOSPITALS]
     lines = []
     for (name, own), mine in grouped(cells, "data", "own").items():
@@ -212,7 +212,7 @@ class Pools:
 
     @classmethod
     def of(cls, logits: Floats, labels: Integers, pool: Integers) -> Pools:
-        """Of rows in any order, and the pool of each."""
+        """Sort rows in any order by their pool."""
         _, outcome = scored(logits, labels, check_score("", logits.shape[1]))
         part = 2 * pool + outcome[:, 0]
         order = np.argsort(part, kind="stable")
@@ -317,7 +317,7 @@ class World:
 
 @cache
 def world(name: str, differences: str) -> World:
-    """Sites of a data set."""
+    """Return the sites of a data set."""
     data = datasets.load(name).split(0)
     d = 2 if data.classes == 2 else 1
     if differences in EFFECTS:
@@ -341,7 +341,7 @@ def world(name: str, differences: str) -> World:
 
 @cache
 def noise_std(unit: str, sites: int, classes: int) -> float:
-    """Of each count, as the plan of `evaluate` adds it at epsilon = 1; 0 of unit "none"."""
+    """Return the noise std of each count of `evaluate` at epsilon = 1; 0 for unit "none"."""
     if unit == "none":
         return 0.0
     federation = Federation(sites, classes, epsilon=1.0, unit=unit, trust=Central.name, seed=0)
@@ -365,13 +365,13 @@ class Judged:
     weights: Floats
 
     def by(self, priors: list[SitePrior]) -> Losses:
-        """By these priors."""
+        """Return the losses under these priors."""
         fit = recalibrated(self.shards, priors, self.weights)
         free = self.made.log_loss(self.kind, fit.parameters / fit.step[:, None])
         return self.made.log_loss(self.kind, fit.chosen), free, fit.taken
 
     def by_common(self, mean: Floats, cov: Floats) -> Losses:
-        """By the mean of the federation's prior, or a part of the way to it, by the same gate.
+        """Return losses with all or part of the step to the prior's mean, by the same gate.
 
         What is true at a site is drawn from the prior and weighed by the likelihood of its rows.
         """
@@ -494,7 +494,7 @@ def _five(value: Any) -> float:
 def next_site_row(
     metric: str, sites: int, budget: str, share: float, federations: int = 2000
 ) -> Record:
-    """How often the prediction interval of a metric holds a new site's value, and its mean width.
+    """Measure coverage and mean width of the prediction interval for a new site's metric.
 
     The std of sites is such that tau^2 / (tau^2 + typical variance of an estimate) is `share`; the
     variance is that by rows and noise, found with those differences.
@@ -538,7 +538,7 @@ def logistic_shares(at: Floats) -> Floats:
 
 
 def true_values(at: Floats, metric: str) -> Floats:
-    """A metric of sites with parameters (S, 2), without error, (S,)."""
+    """Return a metric of sites with parameters (S, 2), without error, (S,)."""
     if metric == "log_slope":
         return at[:, 1]
     p = expit(at[:, :1] + np.exp(at[:, 1:]) * _X)

@@ -1,4 +1,4 @@
-"""Our studies of private prediction sets: do they cover as they say, and what does privacy cost?
+"""Our studies of private prediction sets: their coverage and the cost of privacy.
 
 `laws` draws conformity scores of known laws and releases thresholds of them, `coverage` compares
 how often these cover with what is promised and with sets that are not private, `users` protects

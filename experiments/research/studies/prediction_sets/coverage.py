@@ -1,4 +1,4 @@
-"""Do private prediction sets cover as often as they say, and how much more than they must?
+"""Coverage of private prediction sets, compared with their guarantee.
 
 Each run draws all clients' rows anew from a law of conformity scores, releases a threshold, and is
 told exactly how often that threshold covers a new row of the law.
@@ -182,7 +182,7 @@ def _promised_claims(found: Rows) -> Iterator[RowsClaim]:
 
 
 def _apart(row: Record, law: Record) -> float:
-    """Standard errors between coverage by the engine and by the law."""
+    """Return the standard errors between coverage by the engine and by the law."""
     more = math.sqrt(1.0 + law["runs"] / row["runs"])  # of a difference, to that of the law's
     return float(abs(row["coverage"] - law["coverage"]) / max(law["error"] * more, _LEAST))
 
@@ -234,7 +234,7 @@ class Protected:
 
     @property
     def setup(self) -> Setup:
-        """100 clients."""
+        """The setting for 100 clients."""
         setup = replace(RULES[self.rule], clients=100, rows=self.n // 100, known=self.known)
         return setup.of(self.law)
 
@@ -287,7 +287,7 @@ def _measured(cell: Protected, runs: int) -> Record:
 
 
 def mean_coverage(law: ScoreLaw, rows: int, thresholds: Floats) -> float:
-    """Of the non-private rule on thresholds: of the first with enough of so many rows."""
+    """Return the coverage of the non-private rule: the first threshold with enough of all rows."""
     rank = math.ceil((rows + 1) * (1.0 - ALPHA) - 1e-9)
     share = law.covered(thresholds)
     above = np.asarray(binom.cdf(rank - 1, rows, share))  # P(the threshold is a later one)
@@ -297,7 +297,7 @@ def mean_coverage(law: ScoreLaw, rows: int, thresholds: Floats) -> float:
 
 
 def _above_claims(found: Rows) -> Iterator[RowsClaim]:
-    """The aims, by rule and number of rows."""
+    """Yield the aims, by rule and number of rows."""
     for (rule, law, n), mine in grouped(found, "rule", "law", "n").items():
         aims = AIMS if "rho" in rule else PURE_AIMS if "epsilon = 1" in rule else {}
         if n not in aims:

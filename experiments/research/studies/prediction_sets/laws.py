@@ -42,18 +42,18 @@ class ScoreLaw:
     shares: Floats
 
     def buckets(self, thresholds: Floats) -> Floats:
-        """The probability of each bucket, (m,)."""
+        """Return the probability of each bucket, (m,)."""
         place = np.searchsorted(thresholds, self.scores, side="left")
         return np.asarray(np.bincount(place, self.shares, len(thresholds)), np.float64)
 
     def covered(self, thresholds: Floats) -> Floats:
-        """The probability of a score of at most each threshold."""
+        """Return the probability of a score of at most each threshold."""
         below = np.concatenate([[0.0], np.cumsum(self.shares)])
         return np.asarray(below[np.searchsorted(self.scores, thresholds, side="right")])
 
 
 def law_of(name: str, thresholds: Floats) -> ScoreLaw:
-    """A law by name, some of them at the thresholds of whoever is tested.
+    """Return a law by name; some of them depend on the thresholds under test.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ class Setup:
     classes: int = 10
 
     def of(self, law: str) -> Setup:
-        """The same of the score that a law's name names."""
+        """Return the same setup for the score in a law's name."""
         data, score, randomised = (*law.split(), "", "")[:3]
         if score not in SCORES:
             return self
@@ -114,11 +114,11 @@ class Setup:
 
     @property
     def total(self) -> int:
-        """Rows of all clients."""
+        """Number of rows of all clients."""
         return self.clients * self.rows
 
     def strategy(self, seed: int = 0) -> FedConformal:
-        """That of the method, new."""
+        """Return a new strategy of the method."""
         private = self.quantile != "exact"
         facts = Federation(
             self.clients,
@@ -144,7 +144,7 @@ class Setup:
 
 
 def thresholds_of(setup: Setup, name: str, runs: int, rng: np.random.Generator) -> Floats:
-    """The thresholds found in so many runs, each with rows drawn anew, (runs,).
+    """Return the thresholds of each run, with rows drawn anew, (runs,).
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ def thresholds_of(setup: Setup, name: str, runs: int, rng: np.random.Generator) 
 def _sums(
     setup: Setup, query: object, shares: Floats, clip: float, runs: int, rng: np.random.Generator
 ) -> Iterator[Floats]:
-    """Of all clients' answers, (numbers,), one a run."""
+    """Yield the sum of all clients' answers, (numbers,), for each run."""
     if isinstance(query, SetCell):
         yield from rng.multinomial(setup.clients, shares, size=runs).astype(np.float64)
     elif isinstance(query, SetCounts):
@@ -197,7 +197,7 @@ def _gaps(counts: Integers, need: float) -> Floats:
 
 
 def engine_thresholds(setup: Setup, name: str, runs: int, rng: np.random.Generator) -> Floats:
-    """The same by the real engine, of rows that clients score themselves, (runs,)."""
+    """Return the same by the real engine, for rows that clients score themselves, (runs,)."""
     query = setup.strategy().query(1)
     law = law_of(name, query.thresholds if query else np.ones(1))
     owner = np.repeat(np.arange(setup.clients), setup.rows)
@@ -222,7 +222,7 @@ def engine_thresholds(setup: Setup, name: str, runs: int, rng: np.random.Generat
 def exact_thresholds(
     law: ScoreLaw, rows: int, rank: int, runs: int, rng: np.random.Generator
 ) -> Floats:
-    """The score of this rank of so many rows, in each run, (runs,); 1 above all rows."""
+    """Return the score of this rank of the rows in each run, (runs,); 1 above all rows."""
     found = np.ones(runs)
     for run in range(runs if rank <= rows else 0):
         below = np.cumsum(rng.multinomial(rows, law.shares))

@@ -79,7 +79,7 @@ class Network:
 
 @cache
 def network(name: str) -> Network:
-    """A shipped data set."""
+    """Load the scores of a shipped data set."""
     data = datasets.load(name).split(0)
     if data.test_logits is None or data.test_labels is None:
         raise TypeError(f"{name} has no test rows")
@@ -208,7 +208,7 @@ def _sets(
 
 
 def _cut(gaps: Floats, query: SetGaps, clip: float, found: float) -> float:
-    """Of (clients, m) centred counts, what a clip takes off those far below 0."""
+    """Return the share of (clients, m) centred counts far below 0 that a clip removes."""
     crossing = int(np.argmax(np.append(gaps.clip(-clip, clip).sum(axis=0)[:-1] >= query.level, 1)))
     at = min(crossing, int(np.searchsorted(query.thresholds, found)))
     rows = gaps[:, -1].sum() / ALPHA
@@ -216,7 +216,7 @@ def _cut(gaps: Floats, query: SetGaps, clip: float, found: float) -> float:
 
 
 def _clipped(shards: Shards, epsilon: float, seed: int) -> tuple[float, float]:
-    """The draw of the crossing with a clip of (1 - alpha) nominal rows."""
+    """Draw the crossing with a clip of (1 - alpha) nominal rows."""
     n = len(shards.labels)
     clip = max(1.0, (1.0 - ALPHA) * n / shards.clients)
     scale = 2.0 * clip / epsilon
@@ -244,7 +244,7 @@ RULES: dict[str, Callable[[Shards, float, int], tuple[float, float]]] = {
 
 
 def claims(found: Rows) -> Iterator[RowsClaim]:
-    """The aims, by clients and epsilon; and new clients."""
+    """Yield the aims, by clients and epsilon, and those for new clients."""
     crossing = where(found, what="rows", rule=CROSSING)
     for key, mine in grouped(crossing, "clients", "epsilon").items():
         about = f"{key[0]:,} clients, epsilon = {key[1]:g}: "

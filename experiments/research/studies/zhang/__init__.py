@@ -1,5 +1,7 @@
-"""Tables and figures of Zhang et al., "A closer look at the calibration of differentially private
-learners": DP-SGD makes models over-confident, clipping is why, recalibration mends it.
+"""Tables and figures of Zhang et al.
+
+"A closer look at the calibration of differentially private learners": DP-SGD makes models
+over-confident, clipping is the cause, recalibration corrects it.
 
 The paper fine-tunes RoBERTa and fits linear heads on features of ViT and ResNet-50. Here it is
 linear heads on features: on what ships (`tasks.SHIPPED`), and on any features file by `--data`.

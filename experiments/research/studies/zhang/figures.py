@@ -82,7 +82,7 @@ def histogram(title: str, note: str, axis: str, series: Mapping[str, Rows]) -> P
 def ece_by(
     axis: str, key: str, title: str, found: Rows, looks: Mapping[str, Mapping[str, object]]
 ) -> Sheet:
-    """A panel for each of the data: ECE by a number of the rows.
+    """Draw a panel for each data set: ECE by a number of the rows.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def _gaussians(seeds: int = 5, progress: Progress | None = None) -> Rows:
 
 
 def _gaussians_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What the introduction says."""
+    """Yield the claims of the introduction."""
     plain, private = (one(found, what="model", model=title) for title in (NON_PRIVATE, DP))
     yield (
         "The accuracies are within one point",
@@ -181,7 +181,7 @@ LITTLE = 0.02
 
 
 def _clips(of: Task) -> Iterator[tuple[Record, Training]]:
-    """What = "clip": `clip`; "none": without clipping and noise."""
+    """Yield what = "clip" with `clip`; "none" is without clipping and noise."""
     if of.name == MIXTURE:
         found = {f"{clip:g}": mixture_at(clip) for clip in STEPS} | {"none": mixture_plain()}
     else:
@@ -192,7 +192,7 @@ def _clips(of: Task) -> Iterator[tuple[Record, Training]]:
 
 @of_each
 def _clip_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.3 says of Figure 4 (a)."""
+    """Yield the claims of section 4.3 on Figure 4 (a)."""
     *lines, plain = found
     places = ", ".join(f"{r['clip']}: {r['ece']:.4f}" for r in found)
     accuracies = [r["accuracy"] for r in lines]
@@ -231,7 +231,7 @@ CAUSE = 0.8
 
 
 def _parts(of: Task) -> Iterator[tuple[Record, Training]]:
-    """What = "part": `gradients`, what is done to them."""
+    """Yield what = "part" with `gradients`, the treatment of gradients."""
     mixed = of.name == MIXTURE
     both, plain = (MIXTURE_HOW, mixture_plain()) if mixed else (Training(EPSILON), PLAIN)
     found = {
@@ -245,7 +245,7 @@ def _parts(of: Task) -> Iterator[tuple[Record, Training]]:
 
 @of_each
 def _parts_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.3 says of Figure 4 (c)."""
+    """Yield the claims of section 4.3 on Figure 4 (c)."""
     of = {r["gradients"]: r for r in found}
     ece = {title: line["ece"] for title, line in of.items()}
     added, adds = ece[BOTH] - ece[NEITHER], above(of[BOTH], of[NEITHER], "ece")
@@ -281,7 +281,7 @@ NEAR = 0.01
 
 
 def _stopped(of: Task) -> Iterator[tuple[Record, Training]]:
-    """What = "model": `model` ("DP", "non-private"), `epsilon`, `epochs`."""
+    """Yield what = "model" with `model` ("DP", "non-private"), `epsilon`, `epochs`."""
     for epsilon in EPSILONS:
         how = Training(epsilon)
         yield {"what": "model", "model": "DP", "epsilon": epsilon, "epochs": how.epochs}, how
@@ -292,7 +292,7 @@ def _stopped(of: Task) -> Iterator[tuple[Record, Training]]:
 
 @of_each
 def _stopped_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.3 says of both panels."""
+    """Yield the claims of section 4.3 on both panels."""
     private, plain = (where(found, model=model) for model in ("DP", "non-private"))
     whole = max(plain, key=lambda r: r["epochs"])
     at, ece = (np.array([r[key] for r in private]) for key in ("accuracy", "ece"))
@@ -338,7 +338,7 @@ NEARLY = 0.1
 
 @of_each
 def _rows_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.3 says; and what recalibration without a split needs."""
+    """Yield the claims of section 4.3, and what recalibration without a split needs."""
     titles = next(iter(ON_ROWS)), NON_PRIVATE
     private, plain = (one(found, method=title) for title in titles)
     for key, what in (("ece", "ECE"), ("nll", "loss")):
@@ -379,7 +379,7 @@ MORE = 0.05
 
 
 def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
-    """What = "model": `method`, `noise`, and what `_confident` tells.
+    """Yield what = "model" with `method`, `noise`, and the values of `_confident`.
 
     ECE and accuracy are of the test rows' own labels.
     """
@@ -390,7 +390,7 @@ def _noisy(of: Task) -> Iterator[tuple[Record, Training]]:
 
 
 def _confident(of: Task, facts: Record, told: Sequence[Floats]) -> tuple[Record, Rows]:
-    """What the best classifier may be sure of, and what this one is.
+    """Compare this classifier's confidence with that of the best possible one.
 
     `best`: the most that a classifier which knows the true class may be confident of the noisy one;
     `over`: share of test rows with a confidence above it by `MORE`; `confidence`: mean. And bars of
@@ -405,7 +405,7 @@ def _confident(of: Task, facts: Record, told: Sequence[Floats]) -> tuple[Record,
 
 @of_each
 def _noisy_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What appendix B.4 says."""
+    """Yield the claims of appendix B.4."""
     of = {(r["method"], r["noise"]): r for r in where(found, what="model")}
     noisy = [share for share in SHARES if share]
     most = max(noisy)

@@ -58,7 +58,7 @@ HELD = 0.1
 
 @dataclass(frozen=True)
 class Training:
-    """How a model is trained.
+    """The settings that a model is trained with.
 
     Attributes
     ----------
@@ -117,7 +117,7 @@ MIXTURE_HOW = mixture_at(min(STEPS))
 
 
 def mixture_plain(lr: float = 1.0) -> Training:
-    """The same steps without clipping and noise."""
+    """Return the same steps without clipping and noise."""
     return Training(rule="none", lr=lr, epochs=MIXTURE_EPOCHS, batch=MIXTURE_BATCH)
 
 
@@ -125,12 +125,12 @@ def mixture_plain(lr: float = 1.0) -> Training:
 
 
 def one_client(logits: Floats, y: Integers, x: NDArray[Any] | None = None) -> Shards:
-    """All rows at one place."""
+    """Put all rows at one client."""
     return Shards.from_owner(logits, y, np.zeros(len(y), np.int64), 1, inputs=x)
 
 
 def federation(task: Task, epsilon: float, seed: int) -> Federation:
-    """Of one client, who protects rows."""
+    """Return a federation of one client with unit example."""
     return Federation(1, task.classes, epsilon=epsilon, delta=DELTA, unit=Example.name, seed=seed)
 
 
@@ -140,7 +140,7 @@ def kept_from(task: Task, seed: int, share: float = HELD) -> NDArray[np.bool_]:
 
 
 def method(task: Task, how: Training, seed: int) -> FedSGD:
-    """The method before its first round."""
+    """Return the method before its first round."""
     nominal, lr = task.rows * (1 - how.share), how.lr
     if lr is None:
         lr = langevin_lr(how.batch, nominal, multiplier(task, how, seed) * how.clip)
@@ -169,7 +169,7 @@ def multiplier(task: Task, how: Training, seed: int = 0) -> float:
 
 @lru_cache(maxsize=4096)
 def trained(task: Task, how: Training, seed: int) -> TrainedModel:
-    """A linear head."""
+    """Train a linear head."""
     x, y = task.x, task.y
     if how.label_noise:
         y = relabelled(y, task.classes, how.label_noise, seed)
@@ -185,7 +185,7 @@ def trained(task: Task, how: Training, seed: int) -> TrainedModel:
 def _noisy(
     rows: Shards, chosen: FedSGD, std: float, seed: int
 ) -> Callable[[Asked, Integers], Words]:
-    """Sums with Gaussian noise that the plan knows nothing of: for studies, it protects nobody."""
+    """Return sums with Gaussian noise outside the plan: for studies only, it protects no rows."""
 
     def sum_of(asked: Asked, alive: Integers) -> Words:
         total = contribute(rows, asked.request, alive).sum(axis=0, dtype=np.uint64)
@@ -202,7 +202,7 @@ Recalibration = Callable[[Task, Training, int], Calibrator]
 
 
 def rest(how: Training) -> Training:
-    """The same without the rows that are held out."""
+    """Return the same training without the rows that are held out."""
     return replace(how, share=HELD)
 
 
@@ -214,13 +214,13 @@ def held_logits(task: Task, how: Training, seed: int) -> tuple[Floats, Integers]
 
 
 def exact_temperature(task: Task, how: Training, seed: int) -> Calibrator:
-    """The optimum on the held-out rows, without privacy."""
+    """Fit the optimum on the held-out rows, without privacy."""
     z, y = held_logits(task, how, seed)
     return TemperatureScaling(classes=task.classes).fit(z, y, input="logits")
 
 
 def private(name: str) -> Recalibration:
-    """A private method on the held-out rows, with a budget of its own (Proposition A.1)."""
+    """Return a private method on the held-out rows, with its own budget (Proposition A.1)."""
 
     def fitted(task: Task, how: Training, seed: int) -> Calibrator:
         z, y = held_logits(task, how, seed)
@@ -245,7 +245,7 @@ def beside(epsilon: float, rounds: int, rate: float) -> float:
 
 
 def unsplit(task: Task, how: Training) -> Training:
-    """The same training with what recalibration on its rows leaves of the budget."""
+    """Return the same training with the budget that recalibration on its rows leaves."""
     rate = how.batch / task.rows
     return replace(how, epsilon=beside(how.epsilon, math.ceil(how.epochs / rate), rate))
 

@@ -77,12 +77,12 @@ METHODS: Mapping[str, Callable[[Task, float, int], Made]] = {
 
 @cache
 def made(task: Task, title: str, epsilon: float, seed: int) -> Made:
-    """A model and what recalibrates it."""
+    """Train a model and fit its recalibration."""
     return METHODS[title](task, epsilon, seed)
 
 
 def probabilities(model: Made, x: NDArray[Any]) -> Floats:
-    """Of some rows, (n, classes)."""
+    """Return the probabilities of some rows, (n, classes)."""
     head, calibrator = model
     z = head.predict(x)
     return softmax(z) if calibrator is None else calibrator.calibrated(z)
@@ -96,7 +96,7 @@ def scores(probs: Floats, y: Integers) -> dict[str, float]:
 
 
 def judged(model: Made, x: NDArray[Any], y: Integers) -> dict[str, float]:
-    """The `scores` of a model on some rows."""
+    """Return the `scores` of a model on some rows."""
     return scores(probabilities(model, x), y)
 
 
@@ -131,7 +131,7 @@ Seen = Callable[[Task, Record, Sequence[Floats]], tuple[Record, Rows]]
 def study(
     trainings: Trainings, seeds: int, mixture: bool = False, seen: Seen | None = None
 ) -> Callable[..., Rows]:
-    """The function `rows` of an experiment: a row for each training, with `over_seeds`.
+    """Return the function `rows` of an experiment: a row for each training, with `over_seeds`.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ def trained_rows(
 
 
 def above(a: Record, b: Record, key: str) -> Told:
-    """Whether the mean of a score over seeds is larger in a than in b.
+    """Test whether the mean of a score over seeds is larger in a than in b.
 
     No difference: less than `MATTERS`, or than a standard deviation over seeds.
     """
@@ -188,7 +188,7 @@ def above(a: Record, b: Record, key: str) -> Told:
 
 
 def paired(a: Sequence[float], b: Sequence[float]) -> dict[str, float | None]:
-    """A - b over seeds: `difference`, its `error`, and the `upper` 95 % limit (t, one side)."""
+    """Return a - b over seeds: `difference`, `error`, and one-sided `upper` 95 % limit."""
     from scipy.special import stdtrit
 
     each = [x - y for x, y in zip(a, b, strict=True)]

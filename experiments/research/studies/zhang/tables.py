@@ -67,13 +67,13 @@ Lines = Mapping[str, Sequence[float]]
 
 @cache
 def printed(table: str) -> Mapping[str, Lines]:
-    """A table of `zhang.toml`, by the paper's data."""
+    """Return a table of `zhang.toml`, by the paper's data."""
     found: Mapping[str, Lines] = study_file("zhang")["printed"][table]
     return found
 
 
 def printed_rows(table: str) -> Rows:
-    """A table of the paper: what = "paper", a row for each method, `DATA accuracy`, `DATA ece`."""
+    """Return a table as printed: what = "paper", a row a method, `DATA accuracy` and `DATA ece`."""
     paper = printed(table)
     methods = dict.fromkeys(title for lines in paper.values() for title in lines)
     return [
@@ -223,12 +223,12 @@ def _claims(found: Rows, beside: str) -> Iterator[RowsClaim]:
 
 
 def _lower(pair: Record) -> Told:
-    """Whether the first of a pair has the lower value, by two standard errors."""
+    """Test whether the first of a pair has the lower value, by two standard errors."""
     return larger(0.0, pair["difference"], max(MATTERS, 2 * (pair["error"] or 0.0)))
 
 
 def _in_order(ece: Mapping[str, float], pairs: Sequence[Record]) -> tuple[Told, str]:
-    """Whether no neighbours stand the other way round and some stand as they should."""
+    """Test that no neighbours are reversed and some are in the expected order."""
     said, told = [f"{t} {ece[t]:.4f}" for t in ORDER], [_lower(pair) for pair in pairs]
     for pair, lower in zip(pairs, told, strict=True):
         if lower is False:
@@ -244,7 +244,7 @@ def _limit(pair: Record, factor: float, digits: int) -> str:
 
 
 def orders(table: str) -> dict[str, bool]:
-    """Data of one of the paper's tables -> whether `ORDER` holds there."""
+    """Map data of one of the paper's tables to whether `ORDER` holds there."""
     return {
         name: all(lines[a][1] <= lines[b][1] for a, b in _NEIGHBOURS)
         for name, lines in printed(table).items()
@@ -330,7 +330,7 @@ def _shifted(
 
 @of_each
 def _shifted_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.2 says, in the mean over all corruptions."""
+    """Yield the claims of section 4.2, in the mean over all corruptions."""
     away, home = ({r["method"]: r for r in where(found, shift=shift)} for shift in (ALL, HOME))
     apart = [of for (shift,), of in grouped(found, "shift").items() if shift not in (ALL, HOME)]
     ece = [{r["method"]: r["ece"] for r in of} for of in apart]
@@ -374,7 +374,7 @@ TRAININGS = {DP: Training(EPSILON), NON_PRIVATE: PLAIN, **REGULAR}
 
 @of_each
 def _regular_claims(found: Rows) -> Iterator[RowsClaim]:
-    """What section 4.3 says."""
+    """Yield the claims of section 4.3."""
     of = {r["method"]: r for r in found}
     private = of[DP]
     worse = [t for t in REGULAR if above(private, of[t], "ece") is False]

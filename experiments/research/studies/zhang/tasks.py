@@ -55,13 +55,13 @@ class Task:
 
     @property
     def rows(self) -> int:
-        """To train on."""
+        """Number of training rows."""
         return len(self.y)
 
 
 @cache
 def task(source: str) -> Task:
-    """A task by the name of shipped features, the path of a features file, or `MIXTURE`.
+    """Return a task by the name of shipped features, the path of a features file, or `MIXTURE`.
 
     Raises
     ------
@@ -78,7 +78,7 @@ def task(source: str) -> Task:
 
 
 def tasks(data: Sequence[str] | None, shipped: Sequence[str] = SHIPPED) -> list[Task]:
-    """Those of `--data`, or the shipped ones.
+    """Return the tasks of `--data`, or the shipped ones.
 
     Raises
     ------
