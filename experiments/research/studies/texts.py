@@ -32,7 +32,7 @@ from fedcal.experiments.research.studies.result import Reproduction
 from fedcal.experiments.research.studies.spec import Record, Rows
 from fedcal.experiments.research.studies.zhang import tables as zhang
 from fedcal.experiments.runs.comparison.summary import Line
-from fedcal.experiments.runs.comparison.table import Cells, as_markdown
+from fedcal.experiments.runs.comparison.table import Cells
 from fedcal.metrics import summary
 from fedcal.trust import NOISY, Local
 from fedcal.units import Example, User
@@ -254,7 +254,7 @@ _NAMES = tuple(
 )
 _PAGES = {
     "maddock": (*TABLES, "private-temperature", "fedtemp-bound"),
-    "demo": ("demo", *TABLES, "private-temperature", "luo-table1", "luo-table7"),
+    "demo": ("demo",),
     "trust-models": ("trust-models",),
     "audit": ("audit", "training-audit"),
     "liars": ("liars",),
@@ -303,11 +303,9 @@ BLOCKS: Mapping[str, Callable[[], str]] = {
     **{k: block for k, block in subgroups.BLOCKS.items() if block not in _OTHER["subgroups"]},
     **{f"made-by-{page}": partial(filled, "made_by", names) for page, names in _PAGES.items()},
     **{f"{page}-verdicts": partial(filled, "verdicts", _PAGES[page]) for page in COMPLETE},
+    **{f"{page}-outcome": partial(filled, "outcome", _PAGES[page]) for page in COMPLETE},
     "zhang-main": partial(tables, "zhang-table1@cifar10", slice(1)),
-    "five-hospitals-main": partial(tables, "five-hospitals", slice(1)),
     "secure-sums-measured": published_sums.measured,
-    "no-site-harmed-hospitals": partial(tables, "no-site-harmed", slice(3, 4)),
-    "demo-table": lambda: as_markdown(comparison("demo")),
     "angelopoulos-draws": partial(tables, "angelopoulos-figure2", slice(1)),
     **{
         name.replace("_", "-"): partial(filled, name)
